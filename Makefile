@@ -1,0 +1,32 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := src tests benchmarks
+
+.PHONY: setup demo test lint clean
+
+# One stamp for what a user needs, one for what a developer needs on top.
+.venv/.core: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.dev: .venv/.core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+setup: .venv/.dev
+
+demo: .venv/.core
+	$(BIN)/algnn demo --out demo
+
+lint: .venv/.dev
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+
+test: .venv/.dev lint
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf .venv demo

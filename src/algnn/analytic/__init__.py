@@ -1,0 +1,1 @@
+"""The paper's method: a frozen encoder, a fixed expansion, and statistics solved in closed form."""

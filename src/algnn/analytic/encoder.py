@@ -1,0 +1,100 @@
+"""The graph encoder: trained on the base session, then frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from algnn.gcn import GCN, train
+from algnn.graph.propagate import blocks, receptive_field, spmm
+
+
+@dataclass(frozen=True)
+class GCNEncoder:
+    """f_gcn of the paper: the first layer of a GCN, H = ReLU(Â X W_1 + b_1).
+
+    The GCN is trained with a second layer on top, which is thrown away.
+
+    Attributes
+    ----------
+    weight : Tensor [d, h]
+    bias : Tensor [h]
+
+    Examples
+    --------
+    >>> import torch
+    >>> from algnn.graph.propagate import normalised_adjacency
+    >>> adjacency = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
+    >>> encoder = GCNEncoder(torch.eye(2), torch.zeros(2))
+    >>> encoder(adjacency, torch.tensor([[2.0, -4.0], [0.0, 0.0]]))
+    tensor([[1., 0.],
+            [1., 0.]])
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, adjacency: Tensor, x: Tensor) -> Tensor:
+        """Encode every node of a graph.
+
+        Parameters
+        ----------
+        adjacency : Tensor [N, N], sparse CSR
+            Â of `normalised_adjacency`.
+        x : Tensor [N, d]
+
+        Returns
+        -------
+        Tensor [N, h]
+        """
+        # X W_1 first: h columns are fewer to propagate than d, nearly always
+        projected = x.new_empty(x.size(0), self.weight.size(1))
+        for block in blocks(x.size(0), x.size(1) * x.element_size()):
+            torch.mm(x[block], self.weight, out=projected[block])
+        return spmm(adjacency, projected).add_(self.bias).relu_()
+
+    @classmethod
+    def fit(
+        cls,
+        adjacency: Tensor,
+        x: Tensor,
+        nodes: Tensor,
+        codes: Tensor,
+        *,
+        hidden: int,
+        epochs: int,
+        lr: float,
+        dropout: float,
+        weight_decay: float,
+        seed: int,
+    ) -> GCNEncoder:
+        """Train on the base session by cross-entropy, full batch, and keep the first layer.
+
+        Parameters
+        ----------
+        adjacency : Tensor [N, N], sparse CSR
+        x : Tensor [N, d]
+        nodes, codes : Tensor [n]
+            The session's nodes and their classes as 0, 1, …
+        hidden, epochs, lr, dropout, weight_decay, seed
+            As in `ALGNN`.
+
+        Returns
+        -------
+        GCNEncoder
+        """
+        initial = torch.Generator().manual_seed(seed)
+        gcn = GCN(x.size(1), hidden, int(codes.max()) + 1, dropout, initial).to(x.device)
+        field = receptive_field(adjacency, x, nodes)
+        masks = torch.Generator(x.device).manual_seed(seed)
+        train(
+            gcn.parameters(),
+            lambda: cross_entropy(gcn(field, masks), codes),
+            epochs,
+            lr,
+            weight_decay,
+        )
+        return cls(gcn.weight1.detach(), gcn.bias1.detach())

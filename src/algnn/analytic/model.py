@@ -1,0 +1,282 @@
+"""ALGNN, the estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from algnn import settings
+from algnn.analytic.encoder import GCNEncoder
+from algnn.analytic.expansion import Expansion
+from algnn.analytic.heads import ridge
+from algnn.analytic.statistics import Statistics
+from algnn.checkpoint import check_tensor
+from algnn.errors import CheckpointError, InputError
+from algnn.graph.memo import Memo
+from algnn.graph.propagate import blocks
+from algnn.learner import Learner, check_number, resolve_device
+
+
+@dataclass(frozen=True)
+class Learned:
+    """All that an `ALGNN` knows."""
+
+    encoder: GCNEncoder
+    expansion: Expansion
+    statistics: Statistics
+    gamma: float
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """W [d, C], solved when first needed."""
+        return ridge(self.statistics.G, self.statistics.Q, self.gamma)
+
+
+class ALGNN(Learner):
+    """Analytic learning on a graph: each session is one closed-form step, exact and without replay.
+
+    The base session trains a GCN encoder, which is then frozen; a fixed random expansion widens its
+    features; ridge regression on their sums gives the weights. Later sessions only add to the sums.
+    The weights after any sequence of sessions are those of one ridge regression on all of them.
+
+    Parameters
+    ----------
+    hidden : int
+        Width h of the encoder.
+    width : int
+        Width d of the expanded features; what is retained grows with its square.
+    gamma : float
+        γ > 0, the ridge penalty.
+    expansion : {"gcn", "plain"}
+        A random GCN layer, as in the paper's appendix, or random features of each node alone.
+    epochs, lr, dropout, weight_decay
+        Of the encoder's training on the base session (Adam, full batch).
+    seed : int
+        Of all that is random.
+    device : str
+        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+
+    Attributes
+    ----------
+    classes_ : array [C]
+        The classes seen so far, sorted.
+    weights_ : Tensor [d, C], float64
+        W, a column per class.
+    statistics_ : Statistics
+        G, Q and n: all that is kept of the sessions.
+    n_features_in_ : int
+        The width of `x` in the base session.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = algnn.ALGNN(width=256, seed=42)
+    >>> for session in algnn.ClassStream(graph):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_
+    array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> predicted = model.predict(graph, graph.test_mask)
+    >>> bool((predicted == graph.y[graph.test_mask].numpy()).mean() > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden: int = 256,
+        width: int = 2048,
+        gamma: float = 1.0,
+        expansion: str = "gcn",
+        epochs: int = 50,
+        lr: float = 1e-3,
+        dropout: float = 0.5,
+        weight_decay: float = 5e-4,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.hidden = hidden
+        self.width = width
+        self.gamma = gamma
+        self.expansion = expansion
+        self.epochs = epochs
+        self.lr = lr
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.seed = seed
+        self.device = device
+
+    @classmethod
+    def paper(cls, dataset: str, **changes: Any) -> Self:
+        """The paper's settings for one of its datasets.
+
+        Parameters
+        ----------
+        dataset : str
+            cora, citeseer, corafull, reddit, arxiv or computers; or corafull-graph or arxiv-graph,
+            which take the settings of the graph they are without its features.
+        **changes
+            Parameters to set otherwise, such as `seed`.
+
+        Returns
+        -------
+        ALGNN
+
+        Examples
+        --------
+        >>> ALGNN.paper("arxiv").width
+        8192
+        """
+        return cls(**{**settings.read("algnn-paper", dataset, strict=True), **changes})
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes seen so far, sorted; ints or strings, as they were given."""
+        return self._known.statistics.classes
+
+    @property
+    def statistics_(self) -> Statistics:
+        """G, Q and n: all that is kept of the sessions."""
+        return self._known.statistics
+
+    @property
+    def weights_(self) -> Tensor:
+        """W [d, C], float64, a column per class."""
+        return self._known.weights
+
+    @property
+    def n_features_in_(self) -> int:
+        """The width of `x` in the base session."""
+        return self._known.encoder.weight.size(0)
+
+    def retained_bytes(self) -> int:
+        """Bytes that must be kept between sessions beside the frozen encoder: those of G, Q and n.
+
+        Returns
+        -------
+        int
+        """
+        return 0 if self._learned is None else self._known.statistics.nbytes()
+
+    @property
+    def _known(self) -> Learned:
+        self._check_fitted()
+        known: Learned = self._learned
+        return known
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        for name in ("hidden", "width", "epochs"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        check_number("gamma", self.gamma, np.finfo(float).tiny)
+        check_number("lr", self.lr, 0)
+        check_number("dropout", self.dropout, 0, 1)
+        check_number("weight_decay", self.weight_decay, 0)
+        if self.expansion not in ("gcn", "plain"):
+            raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
+
+    def _learn(
+        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned | None
+    ) -> Learned:
+        if learned is None:
+            learned = self._base(graph, nodes, labels)
+        features = self._features(graph, nodes, learned)
+        statistics = learned.statistics.plus(features, labels)
+        after = Learned(learned.encoder, learned.expansion, statistics, self.gamma)
+        after.weights  # noqa: B018 - solve now: it is part of learning, and may fail
+        return after
+
+    def _base(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
+        """Train and freeze the encoder; no statistics yet."""
+        classes, codes = np.unique(labels, return_inverse=True)
+        if classes.size < 2:
+            raise InputError(
+                f"labels holds only class {classes[0]!s}: the base session needs at least two"
+                " classes, since an encoder learns nothing from one"
+            )
+        device = resolve_device(self.device)
+        encoder = GCNEncoder.fit(
+            self._adjacency(graph),
+            graph.x.to(device, torch.float32),
+            nodes.to(device),
+            torch.from_numpy(codes).to(device),
+            hidden=self.hidden,
+            epochs=self.epochs,
+            lr=self.lr,
+            dropout=self.dropout,
+            weight_decay=self.weight_decay,
+            seed=self.seed,
+        )
+        expansion = Expansion(self.expansion, self.hidden, self.width, self.seed)
+        return Learned(encoder, expansion, Statistics.empty(self.width, device), self.gamma)
+
+    def _features(self, graph: Data, nodes: Tensor, learned: Learned) -> Iterator[Tensor]:
+        """Z of some nodes, float64, in blocks of rows."""
+
+        def prepare() -> Tensor:
+            adjacency = self._adjacency(graph)
+            x = graph.x.to(adjacency.device, torch.float32)
+            return learned.expansion.prepare(adjacency, learned.encoder(adjacency, x))
+
+        # the encoder is frozen, so a graph needs encoding once for as long as it stays the same
+        key = (graph.x, graph.edge_index, learned.encoder.weight)
+        prepared = self._prepared.get(key, prepare)
+        chosen = nodes.to(prepared.device)
+        for block in blocks(chosen.numel(), 8 * learned.expansion.width):
+            yield learned.expansion(prepared[chosen[block]])
+
+    @cached_property
+    def _prepared(self) -> Memo[Tensor]:
+        return Memo()
+
+    def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
+        known = self._known
+        scores = [Z @ known.weights for Z in self._features(graph, nodes, known)]
+        return torch.cat(scores) if scores else known.weights.new_zeros(0, self.classes_.size)
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        known = self._known
+        tensors = {"encoder.weight": known.encoder.weight, "encoder.bias": known.encoder.bias}
+        tensors |= {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
+        expansion = known.expansion
+        return tensors, {
+            "gamma": known.gamma,
+            "expansion": {
+                "kind": expansion.kind,
+                "inputs": expansion.inputs,
+                "width": expansion.width,
+                "seed": expansion.seed,
+            },
+        }
+
+    def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Learned:
+        self._check_params()
+        classes = np.array(facts["classes"])
+        if classes.ndim != 1 or classes.size == 0 or classes.dtype.kind not in "iU":
+            raise CheckpointError("classes is not a list of ints or of strings")
+        shape = facts["expansion"]
+        d, h, C = shape["width"], shape["inputs"], classes.size
+        shapes = {
+            "encoder.weight": ((tensors["encoder.weight"].size(0), h), torch.float32),
+            "encoder.bias": ((h,), torch.float32),
+            "statistics.G": ((d * (d + 1) // 2,), torch.float64),
+            "statistics.Q": ((d, C), torch.float64),
+            "statistics.n": ((C,), torch.int64),
+        }
+        device = resolve_device(self.device)
+        weight, bias, G, Q, n = (
+            check_tensor(name, tensors[name], *expected).to(device)
+            for name, expected in shapes.items()
+        )
+        # only now, when the file has shown that it is as large as it says
+        expansion = Expansion(shape["kind"], h, d, shape["seed"])
+        statistics = Statistics.from_tensors(G, Q, n, classes)
+        return Learned(GCNEncoder(weight, bias), expansion, statistics, float(facts["gamma"]))

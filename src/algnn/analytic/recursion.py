@@ -1,0 +1,98 @@
+"""The paper's recursion, kept as the reference that tests compare with.
+
+It carries R_t and W_t from session to session where the library carries sums (`Statistics`). Both
+give the joint solution; the sums give it with a smaller error (5e-14 against 1e-5 at γ = 1e-3) and
+in less time unless a session has very few nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """R_t and Ŵ_cls^(t) after session t, in float64.
+
+    Attributes
+    ----------
+    R : Tensor [d, d]
+        (Σ ZᵀZ + γI)⁻¹, Eq. (Rt_def).
+    W : Tensor [d, C]
+        Weights, a column per class.
+
+    Examples
+    --------
+    >>> import torch
+    >>> one = torch.ones(1, 1, dtype=torch.float64)
+    >>> first = Recursion.base(one, one, gamma=1.0)
+    >>> first.W.item(), first.update(one, one).W.tolist()
+    (0.5, [[0.333..., 0.333...]])
+    """
+
+    R: Tensor
+    W: Tensor
+
+    @classmethod
+    def base(cls, Z: Tensor, Y: Tensor, gamma: float) -> Recursion:
+        """The base session: R_0 of Eq. (R0) and W of Eq. (base_closed_form).
+
+        Parameters
+        ----------
+        Z : Tensor [n, d], float64
+        Y : Tensor [n, C], float64
+            One-hot labels.
+        gamma : float
+
+        Returns
+        -------
+        Recursion
+        """
+        identity = torch.eye(Z.size(1), dtype=Z.dtype, device=Z.device)
+        R = torch.linalg.inv(Z.mT @ Z + gamma * identity)
+        return cls(R, R @ Z.mT @ Y)
+
+    def update(self, Z: Tensor, Y: Tensor) -> Recursion:
+        """A session that brings only new classes.
+
+        Parameters
+        ----------
+        Z : Tensor [n, d], float64
+        Y : Tensor [n, new classes], float64
+
+        Returns
+        -------
+        Recursion
+        """
+        R = woodbury(self.R, Z)
+        # Eq. (Wt_recursive): correct the old columns, append the new ones
+        corrected = self.W - R @ Z.mT @ (Z @ self.W)
+        return Recursion(R, torch.cat([corrected, R @ Z.mT @ Y], dim=1))
+
+
+def woodbury(R: Tensor, Z: Tensor) -> Tensor:
+    """Eq. (Rt_woodbury): R_t = R − R Zᵀ (I + Z R Zᵀ)⁻¹ Z R.
+
+    Parameters
+    ----------
+    R : Tensor [d, d], float64
+        R_{t−1}.
+    Z : Tensor [n, d], float64
+
+    Returns
+    -------
+    Tensor [d, d]
+
+    Examples
+    --------
+    >>> import torch
+    >>> woodbury(torch.ones(1, 1).double(), torch.ones(1, 1).double())
+    tensor([[0.5000]], dtype=torch.float64)
+    """
+    ZR = Z @ R
+    identity = torch.eye(Z.size(0), dtype=Z.dtype, device=Z.device)
+    correction: Tensor = ZR.mT @ torch.linalg.solve(identity + ZR @ Z.mT, ZR)
+    return R - correction

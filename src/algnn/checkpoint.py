@@ -1,0 +1,131 @@
+"""Any learner as one file: tensors in safetensors, the rest as JSON in its header; never pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from algnn.errors import CheckpointError
+from algnn.files import replacing
+
+VERSION = 1
+
+
+def write(
+    path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]
+) -> None:
+    """Write a checkpoint: whole, or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        The class of the learner.
+    tensors : dict of Tensor
+    facts : dict
+        What JSON can hold.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> write(path, "Example", {"a": torch.ones(2)}, {"gamma": 1.0})
+    >>> read(path, "Example")
+    ({'a': tensor([1., 1.])}, {'gamma': 1.0})
+    """
+    # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
+    # shall give the same bytes
+    header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": facts}
+    contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    with replacing(path) as temporary:
+        save_file(contents, temporary, metadata={"algnn": json.dumps(header)})
+
+
+def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a checkpoint, or say why not.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        The class of learner that is expected.
+
+    Returns
+    -------
+    tensors : dict of Tensor
+        On the CPU, no longer tied to the file.
+    facts : dict
+    """
+    if not Path(path).is_file():
+        raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = _header(path, file.metadata(), kind)
+            # clone: a tensor must not change or vanish when the file does
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or not a checkpoint ({_first_line(error)}): save the learner again"
+        ) from error
+    return tensors, header["facts"]
+
+
+def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """The tensor, if it is what a checkpoint should hold under that name.
+
+    Parameters
+    ----------
+    name : str
+    tensor : Tensor
+    shape : tuple of int
+    dtype : torch.dtype
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import torch
+    >>> check_tensor("n", torch.zeros(2), (3,), torch.float32)
+    Traceback (most recent call last):
+        ...
+    algnn.errors.CheckpointError: n is torch.float32 [2] where torch.float32 [3] belongs
+    """
+    if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+        raise CheckpointError(
+            f"{name} is {tensor.dtype} {list(tensor.shape)} where {dtype} {list(shape)} belongs"
+        )
+    return tensor
+
+
+def _header(
+    path: str | os.PathLike[str], metadata: dict[str, str] | None, kind: str
+) -> dict[str, Any]:
+    try:
+        header = json.loads((metadata or {})["algnn"])
+        ours = header["format"] == "algnn" and isinstance(header["facts"], dict)
+        version, found = header["version"], header["kind"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        ours = False
+    if not ours:
+        raise CheckpointError(f"{path} is a safetensors file but not one that algnn wrote")
+    if version != VERSION:
+        raise CheckpointError(
+            f"{path} has checkpoint version {version!r} and this algnn reads {VERSION}: use the"
+            " algnn that wrote it, or a newer one"
+        )
+    if found != kind:
+        raise CheckpointError(f"{path} holds a {found}, not a {kind}: load it with {found}.load")
+    return dict(header)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,1 @@
+"""Graphs and streams; knows nothing of learning."""

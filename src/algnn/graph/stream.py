@@ -1,0 +1,244 @@
+"""A graph's classes as an ordered stream of sessions, and what each session may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import subgraph
+
+from algnn.errors import InputError
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a learner is handed: a graph without labels, some nodes, and the labels of those nodes.
+
+    Attributes
+    ----------
+    index : int
+        Position in the stream; 0 is the base session.
+    classes : tuple of int
+        The classes that this session reveals.
+    graph : Data
+        `x` [N, d] and `edge_index` [2, E], and nothing else.
+    nodes, labels : Tensor [n]
+        The training nodes of these classes and their labels.
+    """
+
+    index: int
+    classes: tuple[int, ...]
+    graph: Data
+    nodes: Tensor
+    labels: Tensor
+
+
+class ClassStream:
+    """The classes of a graph, revealed a few at a time.
+
+    Parameters
+    ----------
+    graph : Data
+        With `x`, `edge_index`, `y` (-1 = no label) and `train_mask`, `val_mask`, `test_mask`.
+    base : int, optional
+        How many classes the base session holds; half of them, rounded up, by default.
+    step : int
+        How many classes each later session brings. Leftovers form a last, shorter session.
+    order : "label", "random" or a sequence of every class
+        The order in which classes appear.
+    edges : "full" or "seen"
+        With ``"full"`` the whole graph and all features are visible from the start and only labels
+        are revealed by session: the paper's protocol. With ``"seen"`` only nodes of the classes
+        revealed so far (and nodes without a label) exist; the nodes of a new class are appended, so
+        a node keeps its id for ever. Which nodes are new then tells their class, test nodes
+        included: that is the nature of the scenario, and the reason never to mix the two in a
+        table.
+    seed : int
+        Seed of the random order.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> stream = algnn.ClassStream(algnn.load("digits"), step=2)
+    >>> [session.classes for session in stream]
+    [(0, 1, 2, 3, 4), (5, 6), (7, 8), (9,)]
+    >>> session = stream[1]
+    >>> sorted(session.graph.keys()), set(session.labels.tolist())
+    (['edge_index', 'x'], {5, 6})
+    """
+
+    def __init__(
+        self,
+        graph: Data,
+        base: int | None = None,
+        step: int = 1,
+        order: str | Sequence[int] = "label",
+        edges: str = "full",
+        seed: int = 0,
+    ) -> None:
+        labels = _check_labelled(graph)
+        if edges not in ("full", "seen"):
+            raise InputError(f"edges={edges!r} is not a scenario: use 'full' or 'seen'")
+        present = torch.unique(labels[labels >= 0]).tolist()
+        self.order = _ordered(present, order, seed)
+        self.base = _base_size(base, len(present))
+        if not isinstance(step, int) or step < 1:
+            raise InputError(f"step={step!r} must be a whole number of classes, at least 1")
+        self.step = step
+        self.edges = edges
+        self.seed = seed
+        self.classes: list[tuple[int, ...]] = [
+            tuple(self.order[: self.base]),
+            *(tuple(self.order[i : i + step]) for i in range(self.base, len(self.order), step)),
+        ]
+        self._session_of = _session_index(labels, self.classes)
+        if edges == "full":
+            self._arrival = torch.arange(labels.numel())
+        else:
+            # stable: within a session nodes keep the graph's own order
+            self._arrival = torch.argsort(self._session_of.clamp(min=0), stable=True)
+        self._position = torch.empty_like(self._arrival)
+        self._position[self._arrival] = torch.arange(labels.numel())
+        self._graph = graph
+        self._bare = Data(x=graph.x, edge_index=graph.edge_index)
+        _check_every_class_has_training_nodes(labels, graph.train_mask.cpu(), self.order)
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def __iter__(self) -> Iterator[Session]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> Session:
+        if not 0 <= index < len(self):
+            raise IndexError(f"session {index} of a stream of {len(self)}")
+        nodes, labels = self.nodes("train", index)
+        return Session(index, self.classes[index], self.graph(index), nodes, labels)
+
+    def graph(self, index: int) -> Data:
+        """The graph as it is in session `index`: features and edges, no labels, no masks.
+
+        Parameters
+        ----------
+        index : int
+            The session.
+
+        Returns
+        -------
+        Data
+            The same object for every session where ``edges="full"``; a graph of the nodes that
+            exist by then where ``edges="seen"``.
+        """
+        if self.edges == "full":
+            return self._bare
+        exists = self._arrival[: int((self._session_of <= index).sum())]
+        device = self._graph.edge_index.device
+        # node ids in the order of arrival; only the nodes that exist have a place
+        edge_index, _ = subgraph(exists.to(device), self._graph.edge_index)
+        position = self._position.to(device)
+        return Data(x=self._graph.x[exists.to(device)], edge_index=position[edge_index])
+
+    def nodes(self, split: str, index: int) -> tuple[Tensor, Tensor]:
+        """Nodes of session `index`'s classes in one split, with their labels.
+
+        For the evaluation; a learner is never handed a stream.
+
+        Parameters
+        ----------
+        split : {"train", "val", "test"}
+            Which part of the graph's split.
+        index : int
+            The session.
+
+        Returns
+        -------
+        nodes, labels : Tensor [n]
+            Ids valid in the graph of this and every later session, and labels.
+        """
+        if split not in SPLITS:
+            raise InputError(f"split={split!r} is not a part of a split: use one of {SPLITS}")
+        chosen = self._graph[f"{split}_mask"].cpu() & (self._session_of == index)
+        chosen &= self._graph.y.cpu() >= 0
+        original = chosen.nonzero().squeeze(1)
+        return self._position[original], self._graph.y.cpu()[original]
+
+    def original_ids(self, nodes: Tensor) -> Tensor:
+        """The ids that `nodes` of a session have in the graph the stream was made of.
+
+        Parameters
+        ----------
+        nodes : Tensor [n]
+            Node ids as a session uses them.
+
+        Returns
+        -------
+        Tensor [n]
+            The same ids where ``edges="full"``.
+        """
+        return self._arrival[nodes]
+
+
+def _check_labelled(graph: Data) -> Tensor:
+    needed = ("x", "edge_index", "y", *(f"{split}_mask" for split in SPLITS))
+    missing = [key for key in needed if graph.get(key) is None]
+    if missing:
+        raise InputError(
+            f"graph has no {', '.join(missing)}: a stream needs features, edges, labels and a split"
+            " (algnn.load gives all four)"
+        )
+    labels: Tensor = graph.y
+    if labels.dim() != 1 or labels.is_floating_point() or labels.numel() != graph.x.size(0):
+        raise InputError(
+            f"graph.y has shape {tuple(labels.shape)} and type {labels.dtype}: it must hold one"
+            f" integer class for each of the {graph.x.size(0)} nodes"
+        )
+    return labels.cpu()
+
+
+def _ordered(present: list[int], order: str | Sequence[int], seed: int) -> list[int]:
+    if len(present) < 2:
+        raise InputError(f"graph.y has {len(present)} classes: a stream needs at least 2")
+    if isinstance(order, str):
+        if order == "label":
+            return present
+        if order == "random":
+            generator = torch.Generator().manual_seed(seed)
+            return [present[i] for i in torch.randperm(len(present), generator=generator).tolist()]
+        raise InputError(f"order={order!r} is unknown: use 'label', 'random' or a list of classes")
+    given = [int(c) for c in order]
+    if sorted(given) != present:
+        raise InputError(
+            f"order={given} must name each class of the graph exactly once; they are {present}"
+        )
+    return given
+
+
+def _base_size(base: int | None, classes: int) -> int:
+    if base is None:
+        return -(-classes // 2)
+    if not isinstance(base, int) or not 1 <= base <= classes:
+        raise InputError(f"base={base!r} must be a number of classes between 1 and {classes}")
+    return base
+
+
+def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:
+    """The session that each node's class belongs to; -1 where a node has no label."""
+    lookup = torch.full((int(labels.max()) + 1,), -1)
+    for index, members in enumerate(classes):
+        lookup[list(members)] = index
+    return torch.where(labels >= 0, lookup[labels.clamp(min=0).long()], -1)
+
+
+def _check_every_class_has_training_nodes(labels: Tensor, mask: Tensor, order: list[int]) -> None:
+    counts = torch.bincount(labels[mask & (labels >= 0)].long(), minlength=max(order) + 1)
+    empty = [c for c in order if counts[c] == 0]
+    if empty:
+        raise InputError(
+            f"graph.train_mask holds no node of class {', '.join(map(str, empty))}: give each class"
+            " a training node, or set its labels to -1"
+        )

@@ -1,0 +1,308 @@
+"""The paper's claims on real features: after any sessions, the weights of the joint solution."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+import algnn
+from algnn import settings
+from algnn.analytic.heads import ridge
+from algnn.analytic.recursion import Recursion
+from algnn.analytic.statistics import Statistics
+
+GRAPHS = ["digits", "cora", "citeseer", "computers"]
+WIDTH = 256
+
+
+def relative_error(found, expected):
+    return float((found - expected).norm() / expected.norm())
+
+
+def joint_solution(Z, Y, gamma):
+    """Ridge regression on all nodes at once, by orthogonal factors: no sums, no Cholesky."""
+    stacked = torch.cat([Z, gamma**0.5 * torch.eye(Z.size(1), dtype=Z.dtype)])
+    targets = torch.cat([Y, Y.new_zeros(Z.size(1), Y.size(1))])
+    return torch.linalg.lstsq(stacked, targets, driver="gelsy").solution
+
+
+@pytest.fixture(scope="module")
+def base_of(real_graph):
+    """A learner after its base session, with features of real width on a real graph."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            graph = real_graph(name)
+            stream = algnn.ClassStream(graph)
+            model = algnn.ALGNN(width=WIDTH, epochs=10, seed=1, device="cpu")
+            model.fit(stream[0].graph, stream[0].nodes, stream[0].labels)
+            made[name] = (graph, stream, model)
+        return made[name]
+
+    return get
+
+
+def with_gamma(model, gamma):
+    """The same encoder and expansion, nothing learned yet, another γ."""
+    fresh = algnn.ALGNN(**{**model.get_params(), "gamma": gamma})
+    known = model._learned
+    fresh._learned = type(known)(known.encoder, known.expansion, Statistics.empty(WIDTH), gamma)
+    return fresh
+
+
+def everything(model, graph, nodes, labels):
+    Z = torch.cat(list(model._features(graph, nodes, model._learned)))
+    codes = torch.from_numpy(np.unique(np.asarray(labels), return_inverse=True)[1])
+    return Z, torch.nn.functional.one_hot(codes).double()
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(("gamma", "bound"), [(1e-3, 1e-6), (0.1, 1e-9), (1.0, 1e-9)])
+def test_any_sessions_give_the_weights_of_the_joint_solution(base_of, name, gamma, bound):
+    graph, stream, base = base_of(name)
+    train = torch.cat([session.nodes for session in stream])
+    Z, Y = everything(base, stream[0].graph, train, graph.y[train])
+    expected = joint_solution(Z, Y, gamma)
+    rng = np.random.default_rng(0)
+
+    in_order = with_gamma(base, gamma)
+    for session in stream:
+        in_order.partial_fit(session.graph, session.nodes, session.labels)
+    # any order of the sessions, each in any order of its nodes
+    shuffled = with_gamma(base, gamma)
+    for index in rng.permutation(len(stream)):
+        session = stream[int(index)]
+        rows = rng.permutation(session.nodes.numel())
+        shuffled.partial_fit(session.graph, session.nodes[rows], session.labels[rows])
+    # any batching: old and new classes together, more nodes of an old class, single nodes
+    batched = with_gamma(base, gamma)
+    rows = rng.permutation(train.numel())
+    for batch in np.split(rows, [1, 2, 9, len(rows) // 2]):
+        batched.partial_fit(stream[0].graph, train[batch], graph.y[train[batch]])
+
+    test = graph.test_mask.nonzero().squeeze(1)
+    Z_test = torch.cat(list(base._features(stream[0].graph, test, base._learned)))
+    predicted = np.unique(graph.y[train])[(Z_test @ expected).argmax(1)]
+    for model in (in_order, shuffled, batched):
+        assert relative_error(model.weights_, expected) <= bound
+        assert np.array_equal(model.predict(stream[0].graph, test), predicted)
+        assert torch.equal(model.statistics_.n, Y.sum(0).long())
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("gamma", [0.1, 1.0])
+def test_the_papers_recursion_agrees(base_of, name, gamma):
+    _, stream, base = base_of(name)
+    model = with_gamma(base, gamma)
+    state = None
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+        Z, Y = everything(base, session.graph, session.nodes, session.labels)
+        state = Recursion.base(Z, Y, gamma) if state is None else state.update(Z, Y)
+        assert relative_error(model.weights_, state.W) <= 1e-5
+
+
+@pytest.mark.parametrize("name", ["digits", "cora"])
+def test_at_the_papers_own_width_and_gamma(real_graph, name):
+    graph = real_graph(name)
+    stream = algnn.ClassStream(graph)
+    model = algnn.ALGNN(**{**settings.read("algnn-paper", name), "epochs": 5, "device": "cpu"})
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+    train = torch.cat([session.nodes for session in stream])
+    Z, Y = everything(model, stream[0].graph, train, graph.y[train])
+    assert model.weights_.shape == (2048, model.classes_.size)
+    assert relative_error(model.weights_, joint_solution(Z, Y, model.gamma)) <= 1e-9
+
+
+@pytest.mark.parametrize("expansion", ["gcn", "plain"])
+@pytest.mark.parametrize("edges", ["full", "seen"])
+def test_streams_are_learned_whatever_the_expansion_and_scenario(make_graph, expansion, edges):
+    graph = make_graph(classes=6, per_class=25)
+    stream = algnn.ClassStream(graph, edges=edges)
+    model = algnn.ALGNN(width=128, hidden=32, lr=0.01, expansion=expansion, device="cpu")
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+    last = stream.graph(len(stream) - 1)
+    right = total = 0
+    for index in range(len(stream)):
+        nodes, labels = stream.nodes("test", index)
+        right += int((model.predict(last, nodes) == labels.numpy()).sum())
+        total += nodes.numel()
+    assert right / total > 0.9
+
+
+def test_labels_come_back_as_they_were_given(small_graph):
+    nodes = small_graph.train_mask.nonzero().squeeze(1)
+    names = np.array(["apple", "fig", "plum", "a much longer name"])
+    quick = {"width": 64, "hidden": 16, "device": "cpu"}
+    by_int = algnn.ALGNN(**quick).fit(small_graph, nodes, small_graph.y[nodes])
+    by_name = algnn.ALGNN(**quick)
+    by_list = algnn.ALGNN(**quick).fit(small_graph, nodes.tolist(), small_graph.y[nodes].tolist())
+    first, later = small_graph.y[nodes] < 3, small_graph.y[nodes] == 3
+    for part in (first, later):
+        by_name.partial_fit(small_graph, nodes[part], list(names[small_graph.y[nodes[part]]]))
+    assert by_name.classes_.tolist() == sorted(names)
+    assert by_name.predict(small_graph).dtype.kind == "U"
+    assert by_int.predict(small_graph).dtype == np.int64
+    assert np.array_equal(by_int.predict(small_graph), by_list.predict(small_graph))
+    assert torch.equal(by_int.weights_, by_list.weights_)
+    scores = by_name.decision_function(small_graph)
+    assert scores.shape == (60, 4)
+    chosen = by_name.classes_[scores.argmax(1)]
+    assert np.array_equal(chosen, by_name.predict(small_graph))
+
+
+def test_a_mask_names_the_same_nodes_as_their_ids(small_graph):
+    model = algnn.ALGNN(width=64, hidden=16, device="cpu")
+    mask = small_graph.train_mask
+    by_mask = model.fit(small_graph, mask, small_graph.y[mask]).weights_
+    by_ids = model.fit(small_graph, mask.nonzero().squeeze(1), small_graph.y[mask]).weights_
+    assert torch.equal(by_mask, by_ids)
+
+
+def test_fit_starts_anew_and_a_seed_decides_everything(small_graph):
+    mask = small_graph.train_mask
+    model = algnn.ALGNN(width=64, hidden=16, seed=3, device="cpu")
+    first = model.fit(small_graph, mask, small_graph.y[mask]).weights_
+    again = model.fit(small_graph, mask, small_graph.y[mask]).weights_
+    other = algnn.ALGNN(width=64, hidden=16, seed=4, device="cpu")
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other.fit(small_graph, mask, small_graph.y[mask]).weights_)
+
+
+def test_labels_in_the_graph_are_not_looked_at(small_graph):
+    bare = small_graph.clone()
+    del bare.y, bare.train_mask, bare.val_mask, bare.test_mask
+    mask = small_graph.train_mask
+    quick = {"width": 64, "hidden": 16, "device": "cpu"}
+    with_labels = algnn.ALGNN(**quick).fit(small_graph, mask, small_graph.y[mask])
+    without = algnn.ALGNN(**quick).fit(bare, mask, small_graph.y[mask])
+    assert torch.equal(with_labels.weights_, without.weights_)
+
+
+def test_a_graph_changed_in_place_is_encoded_again(small_graph):
+    mask = small_graph.train_mask
+    model = algnn.ALGNN(width=64, hidden=16, device="cpu")
+    model.fit(small_graph, mask, small_graph.y[mask])
+    before = model.decision_function(small_graph)
+    small_graph.x.mul_(2)
+    after = model.decision_function(small_graph)
+    assert not np.allclose(before, after)
+    copied = small_graph.clone()
+    np.testing.assert_array_equal(model.decision_function(copied), after)
+
+
+def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
+    mask = small_graph.train_mask & (small_graph.y < 3)
+    model = algnn.ALGNN(width=64, hidden=16, device="cpu")
+    model.fit(small_graph, mask, small_graph.y[mask])
+    scores = model.decision_function(small_graph)
+    late = (small_graph.train_mask & (small_graph.y == 3)).nonzero().squeeze(1)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        # the last step before the new state would be taken over
+        patch.setattr("algnn.analytic.model.ridge", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(small_graph, late, small_graph.y[late])
+    assert np.array_equal(model.decision_function(small_graph), scores)
+    assert model.classes_.tolist() == [0, 1, 2]
+    model.partial_fit(small_graph, late, small_graph.y[late])
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+
+
+CONTINUE = textwrap.dedent(
+    """
+    import sys
+    import numpy as np
+    import torch
+    import algnn
+
+    torch.set_num_threads(int(sys.argv[4]))
+    stream = algnn.ClassStream(algnn.load(sys.argv[3]))
+    model = algnn.ALGNN.load(sys.argv[1])
+    for session in list(stream)[2:]:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+    model.save(sys.argv[2])
+    """
+)
+
+
+@pytest.mark.parametrize("name", ["digits", "cora"])
+def test_saved_loaded_in_another_process_and_continued_bit_for_bit(real_graph, tmp_path, name):
+    stream = algnn.ClassStream(real_graph(name))
+    model = algnn.ALGNN(width=WIDTH, epochs=5, seed=2, device="cpu")
+    paths = [str(tmp_path / f"{part}.safetensors") for part in ("half", "other", "whole")]
+    for index, session in enumerate(stream):
+        if index == 2:
+            model.save(paths[0])
+        model.partial_fit(session.graph, session.nodes, session.labels)
+    model.save(paths[2])
+    threads = str(torch.get_num_threads())
+    subprocess.run([sys.executable, "-c", CONTINUE, *paths[:2], name, threads], check=True)
+    continued = algnn.ALGNN.load(paths[1])
+    assert torch.equal(continued.weights_, model.weights_)
+    assert (tmp_path / "other.safetensors").read_bytes() == (
+        tmp_path / "whole.safetensors"
+    ).read_bytes()
+    graph = stream.graph(0)
+    assert np.array_equal(continued.decision_function(graph), model.decision_function(graph))
+
+
+def test_retained_bytes_are_those_of_the_file_beyond_the_encoder(make_graph, tmp_path):
+    path = tmp_path / "model.safetensors"
+    sizes = {}
+    for per_class in (10, 40):
+        graph = make_graph(classes=6, per_class=per_class)
+        model = algnn.ALGNN(width=96, hidden=16, epochs=2, device="cpu")
+        sizes[per_class] = []
+        for session in algnn.ClassStream(graph):
+            model.partial_fit(session.graph, session.nodes, session.labels)
+            model.save(path)
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name).nbytes for name in file.keys()}  # noqa: SIM118
+            encoder = sum(n for name, n in tensors.items() if name.startswith("encoder."))
+            assert model.retained_bytes() == sum(tensors.values()) - encoder
+            header = path.stat().st_size - sum(tensors.values())
+            assert header < 2000
+            sizes[per_class].append(model.retained_bytes())
+        # the same session again: more nodes, no new class
+        model.partial_fit(session.graph, session.nodes, session.labels)
+        assert model.retained_bytes() == sizes[per_class][-1]
+    assert sizes[10] == sizes[40]
+    assert np.diff(sizes[10]).tolist() == [96 * 8 + 8] * 3
+
+
+def test_the_papers_settings():
+    expected = {
+        "cora": (2048, 1, 50, 0.001, 0.5),
+        "citeseer": (2048, 1, 50, 0.001, 0.5),
+        "corafull": (2048, 0.001, 50, 0.001, 0.5),
+        "arxiv": (8192, 0.01, 1, 0.01, 0.7),
+        "reddit": (1024, 0.01, 20, 0.001, 0.5),
+        "computers": (1024, 0.01, 50, 0.001, 0.5),
+    }
+    for name, values in expected.items():
+        model = algnn.ALGNN.paper(name, seed=9)
+        assert (model.width, model.gamma, model.epochs, model.lr, model.dropout) == values
+        assert (model.hidden, model.expansion, model.seed) == (256, "gcn", 9)
+    with pytest.raises(algnn.InputError, match="use one of"):
+        algnn.ALGNN.paper("imagenet")
+
+
+def test_ridge_is_what_the_weights_are(small_graph):
+    mask = small_graph.train_mask
+    model = algnn.ALGNN(width=64, hidden=16, gamma=0.3, device="cpu")
+    model.fit(small_graph, mask, small_graph.y[mask])
+    statistics = model.statistics_
+    assert torch.equal(model.weights_, ridge(statistics.G, statistics.Q, 0.3))
+    assert json.dumps(model.get_params())

@@ -1,0 +1,107 @@
+"""The paper's claims, on random problems: recursion = joint solution = sums and Cholesky."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algnn.analytic.heads import ridge
+from algnn.analytic.recursion import Recursion, woodbury
+from algnn.analytic.statistics import Statistics
+from algnn.errors import InputError
+
+
+def joint_solution(Z: torch.Tensor, Y: torch.Tensor, gamma: float) -> torch.Tensor:
+    """min ‖Y − ZW‖² + γ‖W‖² by orthogonal factors of the stacked problem: no Gram, no inverse."""
+    d = Z.size(1)
+    stacked = torch.cat([Z, gamma**0.5 * torch.eye(d, dtype=Z.dtype)])
+    targets = torch.cat([Y, Y.new_zeros(d, Y.size(1))])
+    return torch.linalg.lstsq(stacked, targets, driver="gelsy").solution
+
+
+def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found - expected).norm() / expected.norm())
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Sessions (Z, Y) of one or more new classes each; classes of one node occur."""
+    width = draw(st.integers(2, 40))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
+    sessions = []
+    for _ in range(draw(st.integers(2, 6))):
+        classes = draw(st.integers(1, 3))
+        counts = [draw(st.integers(1, 12)) for _ in range(classes)]
+        codes = torch.arange(classes).repeat_interleave(torch.tensor(counts))
+        Z = torch.randn(codes.numel(), width, generator=generator).relu().double()
+        sessions.append((Z, torch.nn.functional.one_hot(codes, classes).double()))
+    return sessions
+
+
+def everything(sessions):
+    Z = torch.cat([Z for Z, _ in sessions])
+    return Z, torch.block_diag(*(Y for _, Y in sessions))
+
+
+@settings(deadline=None)
+@given(streams(), st.sampled_from([0.1, 1.0, 100.0]))
+def test_the_recursion_is_the_joint_solution(sessions, gamma):
+    state = Recursion.base(*sessions[0], gamma)
+    for Z, Y in sessions[1:]:
+        state = state.update(Z, Y)
+    assert relative_error(state.W, joint_solution(*everything(sessions), gamma)) < 1e-8
+
+
+@settings(deadline=None)
+@given(streams(), st.sampled_from([1e-3, 0.1, 1.0, 100.0]))
+def test_sums_and_cholesky_are_the_joint_solution(sessions, gamma):
+    statistics, first = Statistics.empty(sessions[0][0].size(1)), 0
+    for Z, Y in sessions:
+        statistics = statistics.plus([Z], Y.argmax(1).numpy() + first)
+        first += Y.size(1)
+    found = ridge(statistics.G, statistics.Q, gamma)
+    bound = 1e-9 if gamma >= 0.1 else 1e-6
+    assert relative_error(found, joint_solution(*everything(sessions), gamma)) < bound
+
+
+@settings(deadline=None)
+@given(streams())
+def test_woodbury_is_the_inverse_it_stands_for(sessions):
+    Z0, Z1 = sessions[0][0], sessions[1][0]
+    identity = torch.eye(Z0.size(1), dtype=torch.float64)
+    R = woodbury(torch.linalg.inv(Z0.T @ Z0 + identity), Z1)
+    expected = torch.linalg.inv(Z0.T @ Z0 + Z1.T @ Z1 + identity)
+    assert relative_error(R, expected) < 1e-10
+
+
+def test_why_the_sums_are_kept_and_not_the_inverse():
+    """At the paper's smallest γ the recursion in float32 is lost; the sums do not care."""
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.arange(40).repeat_interleave(20)
+    Z = torch.randn(800, 512, generator=generator).relu()
+    exact = joint_solution(Z.double(), torch.nn.functional.one_hot(codes).double(), 1e-3)
+    errors = {}
+    for dtype in (torch.float32, torch.float64):
+        one = torch.ones(20, 1, dtype=dtype)
+        state = Recursion.base(Z[:20].to(dtype), one, 1e-3)
+        for start in range(20, 800, 20):
+            state = state.update(Z[start : start + 20].to(dtype), one)
+        errors[dtype] = relative_error(state.W.double(), exact)
+    statistics = Statistics.empty(512).plus([Z], codes.numpy())
+    sums = relative_error(ridge(statistics.G, statistics.Q, 1e-3), exact)
+    assert sums < 1e-10 < errors[torch.float64] < 1e-3
+    assert not errors[torch.float32] < 0.1
+
+
+def test_a_matrix_that_is_not_positive_definite_is_reported():
+    G = torch.diag(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    with pytest.raises(InputError, match="larger gamma"):
+        ridge(G, torch.ones(2, 1, dtype=torch.float64), 1.0)
+
+
+def test_ridge_leaves_the_gram_alone():
+    G = torch.eye(3, dtype=torch.float64)
+    W = ridge(G, torch.ones(3, 1, dtype=torch.float64), 1.0)
+    assert torch.equal(G, torch.eye(3, dtype=torch.float64))
+    np.testing.assert_allclose(W, 0.5)

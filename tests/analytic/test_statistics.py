@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algnn.analytic import statistics as module
+from algnn.analytic.statistics import Statistics
+
+
+def features(rows: int, width: int, seed: int) -> torch.Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed)).relu()
+
+
+def direct(Z: torch.Tensor, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """G, Q and n written down as they are defined, without the library."""
+    Z = Z.double().numpy()
+    Y = (labels[:, None] == np.unique(labels)[None, :]).astype(float)
+    return Z.T @ Z, Z.T @ Y, Y.sum(0)
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> tuple[torch.Tensor, np.ndarray]:
+    rows, width = draw(st.integers(1, 30)), draw(st.integers(1, 8))
+    kinds = st.lists(st.integers(-3, 5) | st.just(10**12), min_size=rows, max_size=rows)
+    names = st.lists(st.text(max_size=4), min_size=rows, max_size=rows)
+    labels = np.array(draw(st.one_of(kinds, names)))
+    return features(rows, width, draw(st.integers(0, 99))), labels
+
+
+def assert_same(found: Statistics, Z: torch.Tensor, labels: np.ndarray) -> None:
+    G, Q, n = direct(Z, labels)
+    assert found.classes.tolist() == np.unique(labels).tolist()
+    np.testing.assert_allclose(found.G, G, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.Q, Q, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found.n, n)
+
+
+@given(labelled(), st.data())
+def test_any_sessions_in_any_blocks_give_the_sums_over_everything(problem, data):
+    Z, labels = problem
+    order = np.array(data.draw(st.permutations(range(len(labels)))))
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(labels)))) | {len(labels)})
+    found, start = Statistics.empty(Z.size(1)), 0
+    for stop in cuts:
+        rows = order[start:stop]
+        size = data.draw(st.integers(1, len(rows)))
+        found = found.plus(torch.split(Z[rows], size), labels[rows])
+        start = stop
+    assert_same(found, Z, labels)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 700), st.integers(1, 3), st.integers(0, 9))
+def test_large_sessions_take_the_symmetric_route_to_the_same_sums(width, chunks, seed):
+    rows = module.SYRK_ROWS + seed
+    Z, labels = features(rows, width, seed), np.arange(rows) % 3
+    found = Statistics.empty(width).plus(torch.tensor_split(Z, chunks), labels)
+    G, Q, _ = direct(Z, labels)
+    np.testing.assert_allclose(found.G, G, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(found.Q, Q, rtol=1e-12, atol=1e-10)
+    assert torch.equal(found.G, found.G.mT)
+
+
+@given(labelled(), labelled())
+def test_adding_leaves_the_old_sums_alone(first, second):
+    Z, labels = first
+    before = Statistics.empty(Z.size(1)).plus([Z], labels)
+    kept = [t.clone() for t in (before.G, before.Q, before.n)]
+    if before.classes.dtype.kind == second[1].dtype.kind:
+        before.plus([features(len(second[1]), Z.size(1), 0)], second[1])
+    assert all(map(torch.equal, kept, (before.G, before.Q, before.n)))
+
+
+@given(labelled())
+def test_tensors_and_back_bit_for_bit(problem):
+    Z, labels = problem
+    statistics = Statistics.empty(Z.size(1)).plus([Z], labels)
+    tensors = statistics.tensors()
+    back = Statistics.from_tensors(**tensors, classes=statistics.classes)
+    assert torch.equal(back.G.tril(), statistics.G.tril())
+    assert torch.equal(back.Q, statistics.Q)
+    assert torch.equal(back.n, statistics.n)
+    assert statistics.nbytes() == sum(t.nbytes for t in tensors.values())
+
+
+def test_what_is_retained_grows_by_one_column_per_class_and_by_nothing_else():
+    statistics = Statistics.empty(40)
+    sizes = []
+    for session, labels in enumerate(([0, 1], [2], [2, 2, 2, 1], [3])):
+        Z = features(len(labels), 40, session)
+        statistics = statistics.plus([Z], np.array(labels))
+        sizes.append(statistics.nbytes())
+    column = 8 * 40 + 8
+    assert np.diff(sizes).tolist() == [column, 0, column]
+
+
+def test_sums_are_kept_in_double_precision():
+    # 1 + 2^-30 is lost in float32 and exact in float64
+    Z = torch.tensor([[1.0], [2.0**-15]])
+    found = Statistics.empty(1).plus([Z], np.array([0, 1]))
+    assert found.G.item() == 1 + 2.0**-30
+    assert Z.dtype == torch.float32
+
+
+@pytest.mark.parametrize("rows", [3, module.SYRK_ROWS + 5])
+def test_a_failing_block_leaves_the_old_sums_usable(rows):
+    before = Statistics.empty(4).plus([features(5, 4, 0)], np.array([0, 1, 0, 1, 0]))
+    kept = before.G.clone()
+
+    def broken():
+        yield features(2, 4, 1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        before.plus(broken(), np.zeros(rows, dtype=np.int64))
+    assert torch.equal(before.G, kept)

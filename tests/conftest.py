@@ -1,0 +1,63 @@
+"""What the tests share: small graphs made here, and the real ones where their files are at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+# Thread pools that fight over few cores cost more than they bring.
+torch.set_num_threads(min(2, os.cpu_count() or 1))
+
+
+def community_graph(
+    classes: int = 4, per_class: int = 15, features: int = 12, seed: int = 0
+) -> Data:
+    """Communities that are easy to tell apart, labels and split included."""
+    generator = torch.Generator().manual_seed(seed)
+    count = classes * per_class
+    y = torch.arange(classes).repeat(per_class)
+    x = torch.randn(count, features, generator=generator)
+    x[torch.arange(count), y % features] += 3.0
+    source = torch.arange(count).repeat_interleave(3)
+    hop = torch.randint(1, per_class, (count * 3,), generator=generator) * classes
+    edge_index = to_undirected(torch.stack([source, (source + hop) % count]), num_nodes=count)
+    place = torch.arange(count) // classes % 5
+    return Data(
+        x=x,
+        edge_index=edge_index,
+        y=y,
+        train_mask=place < 2,
+        val_mask=place == 2,
+        test_mask=place > 2,
+    )
+
+
+@pytest.fixture
+def small_graph() -> Data:
+    return community_graph()
+
+
+@pytest.fixture
+def make_graph() -> Callable[..., Data]:
+    return community_graph
+
+
+@pytest.fixture(scope="session")
+def real_graph() -> Callable[[str], Data]:
+    """Load a named graph once; skip the test where its files are not at hand."""
+    from algnn.graph import datasets
+
+    loaded = cache(datasets.load)
+
+    def load(name: str) -> Data:
+        if not datasets.available(name):
+            pytest.skip(f"{name} is not at hand: point ALGNN_DATA at its files")
+        return loaded(name)
+
+    return load

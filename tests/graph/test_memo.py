@@ -1,0 +1,50 @@
+import copy
+import gc
+
+import pytest
+import torch
+
+from algnn.graph.memo import Memo
+
+
+def test_a_value_is_computed_again_only_when_a_tensor_changed():
+    memo, calls = Memo(), []
+    a, b = torch.ones(2), torch.zeros(2)
+
+    def compute():
+        calls.append(1)
+        return len(calls)
+
+    assert [memo.get((a, b), compute) for _ in range(3)] == [1, 1, 1]
+    b[0] = 5
+    assert memo.get((a, b), compute) == 2
+    assert memo.get((a, b.clone()), compute) == 3
+
+
+def test_equal_tensors_are_not_the_same_tensor():
+    memo = Memo()
+    assert memo.get((torch.ones(1),), lambda: "first") == "first"
+    assert memo.get((torch.ones(1),), lambda: "second") == "second"
+
+
+def test_nothing_is_remembered_of_a_failure():
+    memo, x = Memo(), torch.ones(1)
+    with pytest.raises(ZeroDivisionError):
+        memo.get((x,), lambda: 1 / 0)
+    assert memo.get((x,), lambda: "fine") == "fine"
+
+
+def test_the_value_goes_with_its_tensors():
+    memo, x = Memo(), torch.ones(1)
+    held = torch.ones(3)
+    memo.get((x,), lambda: held)
+    assert any(held is r for r in gc.get_referents(memo._entry))
+    del x
+    gc.collect()
+    assert memo._entry is None
+
+
+def test_a_copy_starts_empty():
+    memo, x = Memo(), torch.ones(1)
+    memo.get((x,), lambda: "old")
+    assert copy.deepcopy(memo).get((x,), lambda: "new") == "new"

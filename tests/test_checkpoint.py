@@ -1,0 +1,119 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import algnn
+from algnn import checkpoint
+from algnn.errors import CheckpointError
+
+
+@pytest.fixture
+def saved(small_graph, tmp_path):
+    model = algnn.ALGNN(width=32, hidden=8, epochs=2, device="cpu")
+    nodes = small_graph.train_mask.nonzero().squeeze(1)
+    model.fit(small_graph, nodes, small_graph.y[nodes])
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    return path
+
+
+def rewrite(path, **changes):
+    """Save the same tensors under a changed header."""
+    tensors, facts = checkpoint.read(path, "ALGNN")
+    header = {"format": "algnn", "version": checkpoint.VERSION, "kind": "ALGNN", "facts": facts}
+    save_file(tensors, path, metadata={"algnn": json.dumps({**header, **changes})})
+
+
+def test_every_truncation_is_noticed(saved):
+    content = saved.read_bytes()
+    for length in [0, 1, 7, 8, 9, 100, len(content) // 2, len(content) - 1]:
+        saved.write_bytes(content[:length])
+        with pytest.raises(CheckpointError, match="damaged or not a checkpoint"):
+            algnn.ALGNN.load(saved)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("node,label\n1,2\n" * 100)
+    with pytest.raises(CheckpointError, match="damaged or not a checkpoint"):
+        algnn.ALGNN.load(text)
+    other = tmp_path / "b.safetensors"
+    save_file({"a": torch.ones(1)}, other)
+    with pytest.raises(CheckpointError, match="not one that algnn wrote"):
+        algnn.ALGNN.load(other)
+    with pytest.raises(CheckpointError, match="is not a file"):
+        algnn.ALGNN.load(tmp_path / "absent")
+    with pytest.raises(CheckpointError, match="is not a file"):
+        algnn.ALGNN.load(tmp_path)
+
+
+def test_another_version_is_named(saved):
+    rewrite(saved, version=checkpoint.VERSION + 1)
+    with pytest.raises(CheckpointError, match="checkpoint version 2 and this algnn reads 1"):
+        algnn.ALGNN.load(saved)
+
+
+def test_another_kind_of_learner_is_named(saved):
+    rewrite(saved, kind="Other")
+    with pytest.raises(CheckpointError, match="holds a Other"):
+        algnn.ALGNN.load(saved)
+
+
+@pytest.mark.parametrize("name", ["encoder.bias", "statistics.G", "statistics.Q", "statistics.n"])
+@pytest.mark.parametrize("damage", ["shape", "type", "missing"])
+def test_wrong_tensors_are_refused(saved, name, damage):
+    tensors, facts = checkpoint.read(saved, "ALGNN")
+    if damage == "missing":
+        del tensors[name]
+    elif damage == "shape":
+        tensors[name] = torch.zeros(3, 3, dtype=tensors[name].dtype)
+    else:
+        tensors[name] = tensors[name].to(torch.float16)
+    checkpoint.write(saved, "ALGNN", tensors, facts)
+    with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
+        algnn.ALGNN.load(saved)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"params": {"unheard_of": 1}},
+        {"params": None},
+        {"classes": []},
+        {"classes": [[0], [1]]},
+        {"classes": [0.5, 1.5, 2.5, 3.5]},
+        {"expansion": {}},
+        {"expansion": {"kind": "gcn", "inputs": "8", "width": 32, "seed": 0}},
+        {"expansion": {"kind": "gcn", "inputs": 8, "width": 10**9, "seed": 0}},
+        {"gamma": "one"},
+        {"gamma": None},
+    ],
+)
+def test_wrong_facts_are_refused(saved, facts):
+    tensors, old = checkpoint.read(saved, "ALGNN")
+    checkpoint.write(saved, "ALGNN", tensors, {**old, **facts})
+    with pytest.raises(CheckpointError):
+        algnn.ALGNN.load(saved)
+
+
+def test_a_failed_save_keeps_the_old_file(saved, small_graph):
+    before = saved.read_bytes()
+    with pytest.raises(TypeError):
+        checkpoint.write(saved, "ALGNN", {}, {"a": object()})
+    assert saved.read_bytes() == before
+    assert [file.name for file in saved.parent.iterdir()] == [saved.name]
+
+
+def test_the_same_learner_gives_the_same_bytes(saved, tmp_path):
+    again = tmp_path / "again.safetensors"
+    algnn.ALGNN.load(saved).save(again)
+    assert again.read_bytes() == saved.read_bytes()
+
+
+def test_no_pickle_in_the_file(saved):
+    import pickle
+
+    with pytest.raises(pickle.UnpicklingError), saved.open("rb") as file:
+        pickle.load(file)

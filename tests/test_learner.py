@@ -1,0 +1,224 @@
+"""Bad input: a named error that says argument, problem and remedy, and a learner as it was."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import algnn
+from algnn.errors import AlgnnError, DeviceError, InputError, NotFittedError
+
+NODES = [0, 1, 2, 3, 4, 5]
+LABELS = [0, 1, 2, 0, 1, 2]
+
+
+def quick(**changes):
+    return algnn.ALGNN(**{"width": 32, "hidden": 8, "epochs": 2, "device": "cpu", **changes})
+
+
+def with_x(graph, x):
+    return Data(x=x, edge_index=graph.edge_index)
+
+
+def spoiled(graph, value):
+    x = graph.x.clone()
+    x[7, 3] = value
+    return with_x(graph, x)
+
+
+# what is wrong: (graph → graph, nodes, labels, words of the message)
+BAD_SESSIONS = {
+    "nan": (lambda g: spoiled(g, math.nan), NODES, LABELS, "NaN or infinite.*node 7"),
+    "inf": (lambda g: spoiled(g, math.inf), NODES, LABELS, "NaN or infinite"),
+    "inf as float32": (
+        lambda g: with_x(g, spoiled(g, 0).x.double() + 1e300),
+        NODES,
+        LABELS,
+        "NaN or infinite",
+    ),
+    "out of range": (lambda g: g, [0, 60], [0, 1], r"nodes holds 60: ids must lie in 0 … 59"),
+    "negative": (lambda g: g, [0, -1], [0, 1], "nodes holds -1"),
+    "repeated": (lambda g: g, [4, 5, 4], [0, 1, 0], "nodes holds 4 more than once"),
+    "lengths": (lambda g: g, NODES, LABELS[:-1], r"labels has shape \[5\] for 6 nodes"),
+    "empty": (lambda g: g, [], [], "nodes is empty"),
+    "empty mask": (lambda g: g, torch.zeros(60, dtype=torch.bool), [], "nodes is empty"),
+    "short mask": (lambda g: g, torch.ones(9, dtype=torch.bool), LABELS, "mask of 9"),
+    "node floats": (lambda g: g, [0.5, 1.5], [0, 1], "nodes has type"),
+    "node table": (lambda g: g, [[0, 1]], [0, 1], "nodes has shape"),
+    "node words": (lambda g: g, ["a", "b"], [0, 1], "nodes must be"),
+    "no nodes": (lambda g: g, None, LABELS, "nodes must be"),
+    "label floats": (lambda g: g, [0, 1], [0.0, 1.0], "labels has type float64"),
+    "label nan": (lambda g: g, [0, 1], [float("nan"), 1.0], "labels has type"),
+    "label bools": (lambda g: g, [0, 1], [True, False], "labels has type bool"),
+    "label table": (lambda g: g, [0, 1], [[0], [1]], "labels has shape"),
+    "label ragged": (lambda g: g, [0, 1], [[0], [1, 2]], "labels must be"),
+    "label mix": (lambda g: g, [0, 1], ["a", 1], "labels mixes strings with 1"),
+    "label none": (lambda g: g, [0, 1], [None, 1], "labels has type object"),
+    "label huge": (lambda g: g, [0, 1], np.array([2**63, 1], dtype=np.uint64), "beyond 64 bits"),
+    "no graph": (lambda g: None, NODES, LABELS, "graph is a NoneType"),
+    "no features": (lambda g: Data(edge_index=g.edge_index), NODES, LABELS, r"graph\.x must be"),
+    "flat features": (lambda g: with_x(g, g.x[:, 0]), NODES, LABELS, r"graph\.x must be"),
+    "sparse features": (lambda g: with_x(g, g.x.to_sparse()), NODES, LABELS, r"graph\.x must be"),
+    "int features": (lambda g: with_x(g, g.x.long()), NODES, LABELS, r"graph\.x\.float\(\)"),
+    "no edges": (lambda g: Data(x=g.x), NODES, LABELS, r"graph\.edge_index must be"),
+    "edge floats": (
+        lambda g: Data(x=g.x, edge_index=g.edge_index.float()),
+        NODES,
+        LABELS,
+        r"give torch\.int64",
+    ),
+    "edge range": (
+        lambda g: Data(x=g.x[:50], edge_index=g.edge_index),
+        NODES,
+        LABELS,
+        r"names nodes from 0 to 59: they must lie in 0 … 49",
+    ),
+}
+LATER_ONLY = {
+    "width": (lambda g: with_x(g, g.x[:, :5]), NODES, LABELS, "5 features.*had 12"),
+    "kind of label": (lambda g: g, [0, 1], ["a", "b"], "labels are strings"),
+}
+FIRST_ONLY = {
+    "one class": (lambda g: g, [0, 4], [3, 3], "only class 3: .* at least two classes"),
+}
+
+
+def check_refused(model, method, graph, nodes, labels, words):
+    with pytest.raises(InputError, match=words) as caught:
+        getattr(model, method)(graph, nodes, labels)
+    assert isinstance(caught.value, ValueError)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("case", [*BAD_SESSIONS, *FIRST_ONLY])
+def test_a_bad_first_session_is_refused_and_the_next_one_works(small_graph, method, case):
+    change, nodes, labels, words = {**BAD_SESSIONS, **FIRST_ONLY}[case]
+    model = quick()
+    check_refused(model, method, change(small_graph), nodes, labels, words)
+    with pytest.raises(NotFittedError):
+        model.predict(small_graph)
+    model.partial_fit(small_graph, NODES, LABELS)
+    assert model.classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("case", [*BAD_SESSIONS, *LATER_ONLY])
+def test_a_bad_later_session_changes_nothing(small_graph, case):
+    change, nodes, labels, words = {**BAD_SESSIONS, **LATER_ONLY}[case]
+    model = quick().fit(small_graph, NODES, LABELS)
+    untouched = copy.deepcopy(model)
+    scores = model.decision_function(small_graph)
+    check_refused(model, "partial_fit", change(small_graph), nodes, labels, words)
+    assert np.array_equal(model.decision_function(small_graph), scores)
+    for each in (model, untouched):
+        each.partial_fit(small_graph, [8, 9], [3, 3])
+    assert torch.equal(model.weights_, untouched.weights_)
+
+
+@pytest.mark.parametrize("case", FIRST_ONLY)
+def test_a_bad_fit_keeps_what_was_known(small_graph, case):
+    change, nodes, labels, words = FIRST_ONLY[case]
+    model = quick().fit(small_graph, NODES, LABELS)
+    scores = model.decision_function(small_graph)
+    check_refused(model, "fit", change(small_graph), nodes, labels, words)
+    assert np.array_equal(model.decision_function(small_graph), scores)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gamma": 0}, "gamma=0 must be a number"),
+        ({"gamma": -1.0}, "gamma=-1.0"),
+        ({"gamma": math.nan}, "gamma=nan"),
+        ({"gamma": math.inf}, "gamma=inf"),
+        ({"gamma": "1"}, "gamma='1'"),
+        ({"width": 0}, "width=0 must be a whole number of at least 1"),
+        ({"width": 10.0}, "width=10.0"),
+        ({"hidden": True}, "hidden=True"),
+        ({"epochs": -1}, "epochs=-1"),
+        ({"dropout": 1.0}, "dropout=1.0 must be a number of at least 0 and below 1"),
+        ({"lr": -0.1}, "lr=-0.1"),
+        ({"weight_decay": None}, "weight_decay=None"),
+        ({"seed": -1}, "seed=-1"),
+        ({"expansion": "wide"}, "'gcn' or 'plain'"),
+    ],
+)
+def test_bad_parameters_are_named_when_they_are_used(small_graph, changes, words):
+    model = quick(**changes)
+    with pytest.raises(InputError, match=words):
+        model.fit(small_graph, NODES, LABELS)
+
+
+def test_nothing_can_be_asked_before_the_first_session(small_graph, tmp_path):
+    model = quick()
+    for ask in (
+        lambda: model.predict(small_graph),
+        lambda: model.decision_function(small_graph),
+        lambda: model.save(tmp_path / "a.safetensors"),
+        lambda: model.classes_,
+        lambda: model.weights_,
+        lambda: model.statistics_,
+    ):
+        with pytest.raises(NotFittedError, match="call fit or partial_fit first"):
+            ask()
+    assert model.retained_bytes() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_questions_are_refused(small_graph):
+    model = quick().fit(small_graph, NODES, LABELS)
+    for change, nodes, words in (
+        (lambda g: g, [60], "nodes holds 60"),
+        (lambda g: with_x(g, g.x[:, :5]), None, "5 features"),
+        (lambda g: spoiled(g, math.nan), [0], "NaN"),
+        (lambda g: None, [0], "graph is a NoneType"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model.predict(change(small_graph), nodes)
+    assert model.predict(small_graph, []).shape == (0,)
+    assert model.predict(small_graph, [3, 3]).shape == (2,)
+
+
+def test_a_graph_that_turns_bad_in_place_is_noticed(small_graph):
+    model = quick().fit(small_graph, NODES, LABELS)
+    small_graph.x[0, 0] = math.nan
+    with pytest.raises(InputError, match="NaN"):
+        model.predict(small_graph)
+    small_graph.x[0, 0] = 0.0
+    assert model.predict(small_graph).shape == (60,)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "quantum", "meta", 7, None])
+def test_a_device_that_is_not_there_is_named(small_graph, device):
+    with pytest.raises(DeviceError, match=f"device={device!r}"):
+        quick(device=device).fit(small_graph, NODES, LABELS)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_cuda_asked_for_and_absent(small_graph, tmp_path):
+    with pytest.raises(DeviceError, match="use device='cpu' or 'auto'"):
+        quick(device="cuda").fit(small_graph, NODES, LABELS)
+    # saved where there was a GPU, loaded where there is none
+    model = quick().fit(small_graph, NODES, LABELS)
+    model.device = "cuda"
+    model.save(tmp_path / "a.safetensors")
+    assert algnn.ALGNN.load(tmp_path / "a.safetensors").device == "cpu"
+    with pytest.raises(DeviceError):
+        algnn.ALGNN.load(tmp_path / "a.safetensors", device="cuda")
+
+
+def test_every_error_is_a_value_error():
+    for name in algnn.__all__:
+        item = getattr(algnn, name)
+        if isinstance(item, type) and issubclass(item, Exception):
+            assert issubclass(item, AlgnnError)
+            assert issubclass(item, ValueError)
+
+
+def test_the_constructor_only_stores():
+    model = algnn.ALGNN(gamma="nonsense", width=-3)
+    assert model.get_params()["gamma"] == "nonsense"
+    assert repr(model).startswith("ALGNN(hidden=256, width=-3, gamma='nonsense'")
