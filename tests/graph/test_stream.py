@@ -142,6 +142,12 @@ def test_nodes_without_a_label_are_there_from_the_start_and_never_handed_out():
     assert sorted(stream.original_ids(torch.arange(5)).tolist()) == [0, 1, 2, 4, 5]
 
 
+def test_class_ids_may_be_any_numbers():
+    stream = ClassStream(graph_of([5, 10**12, 7, 5]), base=2)
+    assert stream.classes == [(5, 7), (10**12,)]
+    assert stream[1].labels.tolist() == [10**12]
+
+
 def test_a_random_order_follows_its_seed(make_graph):
     graph = make_graph(classes=8)
     orders = [tuple(ClassStream(graph, order="random", seed=seed).order) for seed in (1, 1, 2)]

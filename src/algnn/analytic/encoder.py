@@ -29,7 +29,7 @@ class GCNEncoder:
     >>> from algnn.graph.propagate import normalised_adjacency
     >>> adjacency = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
     >>> encoder = GCNEncoder(torch.eye(2), torch.zeros(2))
-    >>> encoder(adjacency, torch.tensor([[2.0, -4.0], [0.0, 0.0]]))
+    >>> encoder(adjacency, torch.tensor([[2.0, -4.0], [0.0, 0.0]])).round(decimals=3)
     tensor([[1., 0.],
             [1., 0.]])
     """

@@ -19,10 +19,11 @@ from algnn.analytic.expansion import Expansion
 from algnn.analytic.heads import ridge
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
+from algnn.checks import check_number, resolve_device
 from algnn.errors import CheckpointError, InputError
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import blocks
-from algnn.learner import Learner, check_number, resolve_device
+from algnn.learner import Learner
 
 
 @dataclass(frozen=True)

@@ -228,15 +228,16 @@ def _base_size(base: int | None, classes: int) -> int:
 
 def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:
     """The session that each node's class belongs to; -1 where a node has no label."""
-    lookup = torch.full((int(labels.max()) + 1,), -1)
-    for index, members in enumerate(classes):
-        lookup[list(members)] = index
-    return torch.where(labels >= 0, lookup[labels.clamp(min=0).long()], -1)
+    # through the sorted classes rather than a table up to the largest: ids may be any numbers
+    pairs = sorted((c, index) for index, members in enumerate(classes) for c in members)
+    names, sessions = (torch.tensor(column) for column in zip(*pairs, strict=True))
+    place = torch.searchsorted(names, labels.long()).clamp(max=names.numel() - 1)
+    return torch.where(labels >= 0, sessions[place], -1)
 
 
 def _check_every_class_has_training_nodes(labels: Tensor, mask: Tensor, order: list[int]) -> None:
-    counts = torch.bincount(labels[mask & (labels >= 0)].long(), minlength=max(order) + 1)
-    empty = [c for c in order if counts[c] == 0]
+    present = set(torch.unique(labels[mask]).tolist())
+    empty = [c for c in order if c not in present]
     if empty:
         raise InputError(
             f"graph.train_mask holds no node of class {', '.join(map(str, empty))}: give each class"

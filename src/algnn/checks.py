@@ -1,0 +1,259 @@
+"""The checks that every learner's input passes before anything changes.
+
+Each returns its input in one known form, or raises an error that says which argument was wrong, in
+what way, and what would be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from algnn.errors import DeviceError, InputError
+
+Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
+Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
+
+
+def resolve_device(device: str) -> torch.device:
+    """The device a name stands for, if it is there.
+
+    Parameters
+    ----------
+    device : str
+        ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``, …
+
+    Returns
+    -------
+    torch.device
+
+    Examples
+    --------
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise DeviceError(f"device={device!r} is no device: use 'auto', 'cpu' or 'cuda'") from None
+    if found.type not in ("cpu", "cuda"):
+        raise DeviceError(f"device={device!r} is not supported: use 'auto', 'cpu' or 'cuda'")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise DeviceError(
+            f"device={device!r} was asked for but torch sees {torch.cuda.device_count()} CUDA"
+            " devices here: use device='cpu' or 'auto'"
+        )
+    return found
+
+
+def check_graph(graph: Data) -> bool:
+    """Raise `InputError` unless a learner can use this graph.
+
+    Parameters
+    ----------
+    graph : Data
+
+    Returns
+    -------
+    bool
+        True.
+
+    Examples
+    --------
+    >>> import torch
+    >>> check_graph(Data(x=torch.tensor([[float("nan")]]), edge_index=torch.zeros(2, 0).long()))
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: graph.x holds NaN or infinite values (first at node 0): replace them...
+    """
+    if not isinstance(graph, Data):
+        raise InputError(f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data")
+    x, edge_index = graph.get("x"), graph.get("edge_index")
+    if not isinstance(x, Tensor) or x.layout != torch.strided or x.dim() != 2:
+        raise InputError("graph.x must be a dense tensor [nodes, features]; algnn.load makes one")
+    if not x.is_floating_point():
+        raise InputError(f"graph.x has type {x.dtype}: give floating point, e.g. graph.x.float()")
+    if x.size(0) == 0 or x.size(1) == 0:
+        raise InputError(f"graph.x has shape {list(x.shape)}: give at least one node and feature")
+    finite = torch.isfinite(x.to(torch.float32)).all(dim=1)
+    if not bool(finite.all()):
+        raise InputError(
+            f"graph.x holds NaN or infinite values (first at node {int(finite.int().argmin())}):"
+            " replace them before learning"
+        )
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise InputError("graph.edge_index must be a tensor [2, edges]")
+    if edge_index.dtype != torch.int64:
+        raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < x.size(0):
+        raise InputError(
+            f"graph.edge_index names nodes from {int(edge_index.min())} to {int(edge_index.max())}:"
+            f" they must lie in 0 … {x.size(0) - 1}, the rows of graph.x"
+        )
+    return True
+
+
+def check_width(graph: Data, width: int | None) -> None:
+    """Raise `InputError` if the features are not as wide as they were in the base session.
+
+    Parameters
+    ----------
+    graph : Data
+    width : int or None
+        None where any width will do.
+
+    Examples
+    --------
+    >>> import torch
+    >>> check_width(Data(x=torch.zeros(2, 3)), 3)
+    """
+    if width is not None and graph.x.size(1) != width:
+        raise InputError(
+            f"graph.x has {graph.x.size(1)} features and the base session had {width}: give the"
+            " same features, or start anew with fit"
+        )
+
+
+def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -> Tensor:
+    """Node ids as an int64 tensor on the CPU.
+
+    Parameters
+    ----------
+    nodes : Tensor, array or list [n], or None
+        Ids, a mask [num_nodes], or None for every node.
+    num_nodes : int
+    session : bool
+        Whether they are to be learned: then at least one, and each once.
+
+    Returns
+    -------
+    Tensor [n]
+
+    Examples
+    --------
+    >>> check_nodes([2, 0], 3), check_nodes(torch.tensor([True, False, True]), 3)
+    (tensor([2, 0]), tensor([0, 2]))
+    """
+    if nodes is None and not session:
+        return torch.arange(num_nodes)
+    try:
+        ids = torch.as_tensor(nodes).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError("nodes must be a tensor, array or list of whole numbers") from None
+    if ids.dim() != 1:
+        raise InputError(f"nodes has shape {list(ids.shape)}: give one dimension of node ids")
+    if ids.dtype == torch.bool:
+        if ids.numel() != num_nodes:
+            raise InputError(
+                f"nodes is a mask of {ids.numel()} for {num_nodes} nodes: give one entry per node"
+            )
+        ids = ids.nonzero().squeeze(1)
+    elif ids.numel() == 0:
+        ids = ids.to(torch.int64)  # an empty list comes as floating point
+    if ids.is_floating_point() or ids.is_complex():
+        raise InputError(f"nodes has type {ids.dtype}: give whole numbers, the rows of graph.x")
+    ids = ids.to(torch.int64)
+    if session and ids.numel() == 0:
+        raise InputError("nodes is empty: a session needs at least one labelled node")
+    outside = ids[(ids < 0) | (ids >= num_nodes)]
+    if outside.numel():
+        raise InputError(f"nodes holds {int(outside[0])}: ids must lie in 0 … {num_nodes - 1}")
+    if session:
+        values, counts = torch.unique(ids, return_counts=True)
+        if values.numel() != ids.numel():
+            twice = int(values[counts > 1][0])
+            raise InputError(
+                f"nodes holds {twice} more than once: name each node of a session once"
+            )
+    return ids
+
+
+def check_labels(
+    labels: Labels, count: int, seen: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """Labels as an array of int64 or of strings.
+
+    Parameters
+    ----------
+    labels : Tensor, array or list [n]
+    count : int
+        n, the number of nodes.
+    seen : array, optional
+        The classes seen so far, which the labels must resemble.
+
+    Returns
+    -------
+    array [n]
+
+    Examples
+    --------
+    >>> check_labels([3, 1], 2), check_labels(["fraud", "fine"], 2)
+    (array([3, 1]), array(['fraud', 'fine'], dtype='<U5'))
+    """
+    given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        raise InputError("labels must be one flat list of ints or of strings") from None
+    if array.dtype == object and array.ndim == 1 and all(isinstance(c, str) for c in array):
+        array = array.astype(np.str_)
+    if array.ndim != 1 or array.size != count:
+        raise InputError(
+            f"labels has shape {list(array.shape)} for {count} nodes: give one label per node"
+        )
+    if array.dtype.kind not in "iuU":
+        raise InputError(f"labels has type {array.dtype}: give ints or strings")
+    # np.asarray makes strings of a list that mixes numbers with strings
+    if array.dtype.kind == "U" and isinstance(given, list | tuple):
+        strange = next((c for c in given if not isinstance(c, str)), None)
+        if strange is not None:
+            raise InputError(
+                f"labels mixes strings with {strange!r}: give only ints or only strings"
+            )
+    if array.dtype.kind != "U":
+        if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+            raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
+        array = array.astype(np.int64)
+    if seen is not None and (seen.dtype.kind == "U") != (array.dtype.kind == "U"):
+        kinds = {True: "strings", False: "ints"}
+        raise InputError(
+            f"labels are {kinds[array.dtype.kind == 'U']} and the classes seen so far are"
+            f" {kinds[seen.dtype.kind == 'U']}: keep to one kind"
+        )
+    return array
+
+
+def check_number(
+    name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False
+) -> None:
+    """Raise `InputError` unless a parameter is a number in [low, high).
+
+    Parameters
+    ----------
+    name : str
+    value : object
+    low, high : float
+    whole : bool
+        Whether it must be an int.
+
+    Examples
+    --------
+    >>> check_number("epochs", 2.5, 1, whole=True)
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: epochs=2.5 must be a whole number of at least 1
+    """
+    kind = int if whole else (int, float)
+    if isinstance(value, kind) and not isinstance(value, bool) and low <= value < high:
+        return
+    noun = "a whole number" if whole else "a number"
+    below = "" if high == float("inf") else f" and below {high:g}"
+    raise InputError(f"{name}={value!r} must be {noun} of at least {low:g}{below}")

@@ -1,0 +1,332 @@
+"""The raw files of a named graph: where they lie, how they get here, and their processing.
+
+Files are looked for in the data root (an argument, or the variable ``ALGNN_DATA``), then in the
+user's cache; what is in neither is downloaded into the cache. The data root is never written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import shutil
+import tempfile
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any
+
+import torch_geometric
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from torch_geometric.data import Data
+
+from algnn.errors import DatasetError
+from algnn.files import replacing
+
+Root = str | os.PathLike[str] | None
+
+TIMEOUT = 20.0  # seconds for connecting, and for each chunk
+CHUNK = 1 << 18
+# what a network, a disk and a damaged archive raise
+FAILURES = (OSError, HTTPException, zipfile.BadZipFile, zlib.error, RuntimeError, DatasetError)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The raw files behind one or more named graphs.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    files : tuple of str
+        Paths below a data root, with forward slashes.
+    url : str
+        Where to get them: an archive when it ends in ``.zip``, otherwise ``{}`` stands for a file's
+        name.
+    build : callable
+        Folder that holds `files` → the PyTorch Geometric dataset of one graph. It may write below
+        that folder.
+
+    Examples
+    --------
+    >>> from algnn.graph.datasets import SOURCES
+    >>> SOURCES["computers"].files
+    ('Amazon/Computers/raw/amazon_electronics_computers.npz',)
+    """
+
+    name: str
+    files: tuple[str, ...]
+    url: str
+    build: Callable[[Path], Any]
+
+
+def cache_dir() -> Path:
+    """The user's cache, ``$XDG_CACHE_HOME/algnn`` or ``~/.cache/algnn``; it need not exist yet.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> cache_dir().name
+    'algnn'
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "algnn"
+
+
+def places(root: Root = None) -> list[Path]:
+    """The folders in which raw files are looked for, best first.
+
+    Parameters
+    ----------
+    root : str or path, optional
+        A data root; the variable ``ALGNN_DATA`` by default.
+
+    Returns
+    -------
+    list of Path
+        The data root, if there is one, and the cache's ``raw`` folder.
+
+    Examples
+    --------
+    >>> [place.name for place in places("here")]
+    ['here', 'raw']
+    """
+    chosen = root or os.environ.get("ALGNN_DATA")
+    return ([Path(chosen).expanduser()] if chosen else []) + [cache_dir() / "raw"]
+
+
+def locate(file: str, root: Root = None) -> Path | None:
+    """Where a raw file lies on this machine, if it does.
+
+    Parameters
+    ----------
+    file : str
+        Path below a data root.
+    root : str or path, optional
+        As for `places`.
+
+    Returns
+    -------
+    Path or None
+
+    Examples
+    --------
+    >>> locate("no/such/file") is None
+    True
+    """
+    return next((place / file for place in places(root) if (place / file).is_file()), None)
+
+
+def fetch(source: Source, root: Root = None) -> dict[str, Path]:
+    """All raw files of a source, from this machine first, downloaded where they are missing.
+
+    Parameters
+    ----------
+    source : Source
+        Which files.
+    root : str or path, optional
+        As for `places`.
+
+    Returns
+    -------
+    dict
+        Each of `source.files` and where it lies.
+
+    Raises
+    ------
+    DatasetError
+        When a file is neither here nor to be had.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "a.txt").write_text("here already")
+    ...     fetch(Source("demo", ("a.txt",), "http://127.0.0.1/{}", Path), folder)["a.txt"].name
+    'a.txt'
+    """
+    missing = [file for file in source.files if locate(file, root) is None]
+    if missing:
+        try:
+            _download(source, missing, cache_dir() / "raw")
+        except FAILURES as error:
+            *data_root, kept = (str(place / missing[0]) for place in places(root))
+            spot = data_root[0] if data_root else f"$ALGNN_DATA/{missing[0]}"
+            reason = one_line(error).removeprefix("<urlopen error ").removesuffix(">")
+            raise DatasetError(
+                f"{source.name}: {missing[0]} is not on this machine and cannot be downloaded"
+                f" ({reason}): put the file at {spot} or {kept}"
+            ) from error
+    return {file: locate(file, root) or cache_dir() / "raw" / file for file in source.files}
+
+
+def process(source: Source, files: dict[str, Path], cache: Path | None = None) -> Data:
+    """The graph that PyTorch Geometric makes of raw files; made once, then read from the cache.
+
+    Its classes write beside the raw files, so they get a folder of links in the cache. The folder's
+    name tells which files it was made of, and it only gets that name when it is complete: neither
+    other files, nor an interruption, nor a second process can spoil it.
+
+    Parameters
+    ----------
+    source : Source
+        How to make it.
+    files : dict
+        As `fetch` returns them.
+    cache : Path, optional
+        `cache_dir()` by default.
+
+    Returns
+    -------
+    Data
+
+    Raises
+    ------
+    DatasetError
+        When the raw files cannot be read, or the cache cannot be written.
+
+    Examples
+    --------
+    >>> def build(folder):
+    ...     return [(folder / "data" / "nodes.txt").read_text()]
+    >>> source = Source("demo", ("data/nodes.txt",), "http://127.0.0.1/{}", build)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "raw.txt"
+    ...     _ = file.write_text("three nodes")
+    ...     process(source, {"data/nodes.txt": file}, cache=Path(folder))
+    'three nodes'
+    """
+    final = (cache or cache_dir()) / "processed" / f"{source.name}-{_fingerprint(files)}"
+    if final.is_dir():
+        return _build(source, final, f"delete {final}, which is damaged")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=final.parent, prefix=".unfinished-") as temporary:
+            folder = Path(temporary) / "graph"
+            for file, path in files.items():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).symlink_to(path.resolve())
+            first = next(iter(files.values()))
+            graph = _build(source, folder, f"replace the files beside {first}")
+            with contextlib.suppress(OSError):  # a second process was faster: keep its folder
+                folder.rename(final)
+            return graph
+    except OSError as error:
+        raise DatasetError(
+            f"{source.name}: the cache {final.parent} cannot be written ({one_line(error)}):"
+            " set XDG_CACHE_HOME to a folder that can"
+        ) from error
+
+
+def one_line(error: BaseException) -> str:
+    r"""An error's message without line breaks, or its name where it has none.
+
+    Parameters
+    ----------
+    error : BaseException
+        Any.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> one_line(ValueError("first\nsecond")), one_line(EOFError())
+    ('first second', 'EOFError')
+    """
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _download(source: Source, missing: list[str], target: Path) -> None:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),  # standard output belongs to the caller's results
+        transient=True,
+    ) as progress:
+        if not source.url.endswith(".zip"):
+            for file in missing:
+                with replacing(target / file) as temporary, temporary.open("wb") as out:
+                    _stream(source.url.format(_basename(file)), out, progress)
+            return
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target) as archive:
+            _stream(source.url, archive, progress)
+            _extract(archive, missing, target)
+
+
+def _stream(url: str, out: IO[bytes], progress: Progress) -> None:
+    request = urllib.request.Request(url, headers={"User-Agent": "algnn"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        length = response.headers.get("Content-Length")
+        expected = int(length) if length is not None and length.isdigit() else None
+        task = progress.add_task(_basename(url), total=expected)
+        received = 0
+        while chunk := response.read(CHUNK):
+            out.write(chunk)
+            received += len(chunk)
+            progress.update(task, completed=received)
+    if expected is not None and received != expected:
+        raise DatasetError(f"{url} ended after {received} of {expected} bytes")
+
+
+def _extract(archive: IO[bytes], missing: list[str], target: Path) -> None:
+    # only members we name, to places we name: a path inside the archive is never used as a path
+    with zipfile.ZipFile(archive) as members:
+        by_name = {_basename(member): member for member in members.namelist()}
+        for file in missing:
+            if _basename(file) not in by_name:
+                raise DatasetError(f"the archive holds no {_basename(file)}")
+            with (
+                members.open(by_name[_basename(file)]) as member,
+                replacing(target / file) as temporary,
+                temporary.open("wb") as out,
+            ):
+                shutil.copyfileobj(member, out, CHUNK)
+
+
+def _basename(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def _fingerprint(files: dict[str, Path]) -> str:
+    # PyTorch Geometric's version too: another one may process, or store, in another way
+    parts = [torch_geometric.__version__]
+    for file, path in files.items():
+        facts = path.stat()
+        parts.append(f"{file}|{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _build(source: Source, folder: Path, remedy: str) -> Data:
+    said = io.StringIO()  # PyTorch Geometric says 'Processing...' and 'Done!'
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            return source.build(folder)[0]
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever unpickling, unzipping or parsing damaged files may raise
+        raise DatasetError(
+            f"{source.name}: its files cannot be read ({type(error).__name__}: {one_line(error)}):"
+            f" {remedy}"
+        ) from error

@@ -1,0 +1,278 @@
+"""A graph as a plain ``.npz``: the file format for users' own graphs, read with suspicion."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import index_to_mask
+
+from algnn.errors import DatasetError, InputError
+from algnn.files import replacing
+from algnn.graph.download import one_line
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+# A split's parts, and the keys under which a file may hold each: a mask or an index array.
+PARTS = {
+    "train": ("train_mask", "train_idx"),
+    "val": ("val_mask", "val_idx", "valid_idx"),
+    "test": ("test_mask", "test_idx"),
+}
+MASKS = tuple(f"{part}_mask" for part in PARTS)
+KEYS = ("edge_index", "y", "x", "class_names", *(key for keys in PARTS.values() for key in keys))
+
+
+def read_npz(path: str | os.PathLike[str]) -> Data:
+    """What a file holds, checked: nothing is added to it.
+
+    Parameters
+    ----------
+    path : str or path
+        A file with the arrays that `algnn.load` documents.
+
+    Returns
+    -------
+    Data
+        `edge_index` [2, E] int64 and `y` [N] int64; `x` [N, d] float32, the three masks [N] and
+        `class_names` where the file has them.
+
+    Raises
+    ------
+    DatasetError
+        The file is not whole, or an array is missing or malformed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = folder + "/animals.npz"
+    ...     np.savez(file, edge_index=[[0, 1], [1, 0]], y=["fox", "cat", ""])
+    ...     graph = read_npz(file)
+    >>> graph.y.tolist(), graph.class_names
+    ([1, 0, -1], ['cat', 'fox'])
+    """
+    try:
+        arrays = read_arrays(path, KEYS)
+        for key in ("edge_index", "y"):
+            if key not in arrays:
+                raise DatasetError(f"{key} is missing: edge_index and y are needed")
+        y, names = _labels(arrays)
+        graph = Data(edge_index=_edges(arrays["edge_index"], y.numel()), y=y)
+        if "x" in arrays:
+            graph.x = _features(arrays["x"], y.numel())
+        graph.update(_split(arrays, y))
+        if names:
+            graph.class_names = names
+        return graph
+    except DatasetError as error:
+        raise DatasetError(f"{os.fspath(path)}: {error}") from error.__cause__
+
+
+def save_npz(graph: Data, path: str | os.PathLike[str]) -> None:
+    """Write a graph as the ``.npz`` that `load` reads: whole, or not at all.
+
+    Structural features are left out: they are made again when the file is loaded.
+
+    Parameters
+    ----------
+    graph : Data
+        With `edge_index` and `y`; `x`, the masks and `class_names` are written where it has them.
+    path : str or path
+        The file; one that exists is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> graph = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([7, -1]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_npz(graph, folder + "/my.npz")
+    ...     read_npz(folder + "/my.npz").y.tolist()
+    [7, -1]
+    """
+    if graph.get("edge_index") is None or graph.get("y") is None:
+        raise InputError("graph needs edge_index and y to be written as .npz")
+    structural = graph.get("provenance", {}).get("features", "").startswith("structural")
+    tensors = [key for key in ("edge_index", "y", "x", *MASKS) if graph.get(key) is not None]
+    arrays = {k: graph[k].cpu().numpy() for k in tensors if not (k == "x" and structural)}
+    if graph.get("class_names"):
+        arrays["class_names"] = np.array(graph.class_names, dtype=np.str_)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def read_arrays(path: str | os.PathLike[str], keys: tuple[str, ...]) -> Arrays:
+    """Those of some arrays that an ``.npz`` holds; nothing is ever unpickled.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    keys : tuple of str
+        The arrays wanted.
+
+    Returns
+    -------
+    dict
+        Key → array.
+
+    Raises
+    ------
+    DatasetError
+        The file or one of these arrays cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(folder + "/a.npz", y=[1, 2], z=[3])
+    ...     read_arrays(folder + "/a.npz", ("x", "y"))
+    {'y': array([1, 2])}
+    """
+    arrays: Arrays = {}
+    key = "the file"
+    try:
+        with Path(path).open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise DatasetError("is not an .npz file, or is cut short: write it with save_npz")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                for key in (key for key in keys if key in stored.files):
+                    array = stored[key]
+                    if not isinstance(array, np.ndarray):  # numpy hands out foreign bytes as such
+                        raise ValueError("no array")
+                    arrays[key] = array
+    except DatasetError:
+        raise
+    except FileNotFoundError as error:
+        raise DatasetError("there is no such file") from error
+    except Exception as error:  # numpy and zipfile raise many kinds over damaged bytes
+        raise DatasetError(
+            f"{key} cannot be read ({one_line(error)}): write plain arrays of numbers or strings"
+        ) from error
+    return arrays
+
+
+def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
+    y = arrays["y"]
+    if y.ndim != 1 or y.size == 0:
+        raise DatasetError(f"y has shape {y.shape}: give one label per node, [N]")
+    if y.dtype.kind in "US":
+        if "class_names" in arrays:
+            raise DatasetError("class_names is for integer y, and y holds strings: leave it out")
+        try:
+            words = np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y
+        except UnicodeDecodeError as error:
+            raise DatasetError("y holds bytes that are not UTF-8: store text as UTF-8") from error
+        names = np.unique(words[words != ""])
+        codes = np.where(words != "", np.searchsorted(names, words), -1)
+        labels = torch.from_numpy(codes.astype(np.int64))
+        found: list[str] | None = names.tolist()
+    elif y.dtype.kind in "iu" and y.min() >= -1 and y.max() < 2**63:
+        labels = torch.from_numpy(y.astype(np.int64))
+        found = class_names(arrays, labels)
+    else:
+        raise DatasetError(f"y ({y.dtype}) must hold integers, -1 and above, or strings")
+    if not bool((labels >= 0).any()):
+        raise DatasetError("y has no labelled node: at least one must differ from -1 (or '')")
+    return labels, found
+
+
+def class_names(arrays: Arrays, y: Tensor) -> list[str] | None:
+    """The names of the classes in `y`, where there are any.
+
+    Parameters
+    ----------
+    arrays : dict
+        As `read_arrays` returns it; only ``class_names`` [C] is looked at.
+    y : Tensor [N]
+        The classes.
+
+    Returns
+    -------
+    list of str, or None
+
+    Raises
+    ------
+    DatasetError
+        They are not one string per class.
+
+    Examples
+    --------
+    >>> class_names({"class_names": np.array(["cat", "fox"])}, torch.tensor([0, 1]))
+    ['cat', 'fox']
+    """
+    if "class_names" not in arrays:
+        return None
+    names, highest = arrays["class_names"], int(y.max())
+    if names.ndim != 1 or names.dtype.kind != "U" or names.size <= highest:
+        raise DatasetError(
+            f"class_names ({names.dtype}, shape {names.shape}) must hold a string for each of the"
+            f" classes 0 to {highest}"
+        )
+    return [str(name) for name in names]
+
+
+def _edges(edges: npt.NDArray[Any], nodes: int) -> Tensor:
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
+        raise DatasetError(
+            f"edge_index ({edges.dtype}, shape {edges.shape}) must be integers of shape [2, E]"
+        )
+    if edges.size and (edges.min() < 0 or edges.max() >= nodes):
+        raise DatasetError(
+            f"edge_index names nodes {edges.min()} to {edges.max()}: y has {nodes} entries, so ids"
+            f" are 0 to {nodes - 1}"
+        )
+    return torch.from_numpy(edges.astype(np.int64))
+
+
+def _features(x: npt.NDArray[Any], nodes: int) -> Tensor:
+    if x.ndim != 2 or x.shape[0] != nodes or x.shape[1] == 0 or x.dtype.kind not in "iufb":
+        raise DatasetError(
+            f"x ({x.dtype}, shape {x.shape}) must be numbers of shape [N, d], N = {nodes} as in y"
+        )
+    with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite just below
+        features = torch.from_numpy(x.astype(np.float32, order="C"))
+    if not bool(torch.isfinite(features).all()):
+        raise DatasetError("x holds NaN or infinite values: replace them by numbers of float32")
+    return features
+
+
+def _split(arrays: Arrays, y: Tensor) -> dict[str, Tensor]:
+    given = {part: [key for key in keys if key in arrays] for part, keys in PARTS.items()}
+    if not any(given.values()):
+        return {}
+    masks = {}
+    for part, keys in given.items():
+        if len(keys) != 1:
+            has = " and ".join(keys) if keys else f"no {' or '.join(PARTS[part])}"
+            raise DatasetError(f"has {has}: give each of train, val and test once, or no split")
+        masks[f"{part}_mask"] = _part(keys[0], arrays[keys[0]], y.numel())
+    if bool((torch.stack(list(masks.values())).sum(dim=0) > 1).any()):
+        used = ", ".join(keys[0] for keys in given.values())
+        raise DatasetError(f"{used} overlap: a node must be in one part only")
+    return {key: mask & (y >= 0) for key, mask in masks.items()}
+
+
+def _part(key: str, array: npt.NDArray[Any], nodes: int) -> Tensor:
+    if key.endswith("_mask"):
+        if array.shape != (nodes,) or array.dtype != np.bool_:
+            raise DatasetError(f"{key} ({array.dtype}, shape {array.shape}) must be [{nodes}] bool")
+        return torch.from_numpy(array)
+    if array.size == 0:  # an empty array is float64 unless one says otherwise
+        array = array.astype(np.int64).reshape(-1)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise DatasetError(f"{key} ({array.dtype}, shape {array.shape}) must be integers [n]")
+    if array.size and (array.min() < 0 or array.max() >= nodes):
+        raise DatasetError(f"{key} names nodes {array.min()} to {array.max()} of {nodes}")
+    if np.unique(array).size != array.size:
+        raise DatasetError(f"{key} names a node twice: name each once")
+    mask: Tensor = index_to_mask(torch.from_numpy(array.astype(np.int64)), nodes)
+    return mask

@@ -1,0 +1,95 @@
+"""Features for a graph that has none: where a node stands among the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from algnn.errors import InputError
+from algnn.graph.propagate import normalised_adjacency, spmm
+
+# One set of parameters for every graph and method, so that results can be compared.
+WIDTH = 128
+HOPS = (3, 6, 9)
+SEED = 0
+
+
+def structural_features(
+    edge_index: Tensor,
+    num_nodes: int,
+    width: int = WIDTH,
+    hops: Sequence[int] = HOPS,
+    seed: int = SEED,
+) -> Tensor:
+    """Â^k R for a few k, each block with rows of length one, R a seeded Gaussian matrix [N, width].
+
+    Nodes whose k-hop neighbourhoods overlap get similar rows (Johnson–Lindenstrauss: inner products
+    of rows of Â^k R estimate those of Â^k), so a linear classifier can tell communities apart.
+
+    Parameters
+    ----------
+    edge_index : Tensor [2, E]
+        Edges as (source, target).
+    num_nodes : int
+        N.
+    width : int
+        Columns of R.
+    hops : sequence of int
+        The powers k to keep, ascending.
+    seed : int
+        Seed of R; numpy's Philox, so the draws are the same on every machine.
+
+    Returns
+    -------
+    Tensor [N, width * len(hops)], float32
+
+    Examples
+    --------
+    >>> import torch
+    >>> pair_and_loner = torch.tensor([[0, 1], [1, 0]])
+    >>> features = structural_features(pair_and_loner, 3, width=8, hops=(1, 2))
+    >>> features.shape, torch.allclose(features[0], features[1])
+    (torch.Size([3, 16]), True)
+    """
+    if not hops or list(hops) != sorted(set(hops)) or min(hops) < 0:
+        raise InputError(f"hops={tuple(hops)} must be ascending whole numbers, at least one")
+    if width < 1:
+        raise InputError(f"width={width} must be at least 1")
+    adjacency = normalised_adjacency(edge_index, num_nodes)
+    draws = np.random.Generator(np.random.Philox(seed))
+    # drawn on the CPU whatever the device, so that the device does not change the features
+    current = torch.from_numpy(draws.standard_normal((num_nodes, width), dtype=np.float32))
+    current = current.to(edge_index.device)
+    features = current.new_empty(num_nodes, width * len(hops))
+    for hop in range(max(hops) + 1):
+        if hop > 0:
+            current = spmm(adjacency, current)
+        if hop in hops:
+            start = hops.index(hop) * width
+            features[:, start : start + width] = normalize(current)
+    return features
+
+
+def description(width: int = WIDTH, hops: Sequence[int] = HOPS, seed: int = SEED) -> str:
+    """The recipe in words, for a graph's provenance.
+
+    Parameters
+    ----------
+    width, hops, seed
+        As for `structural_features`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> description(width=8, hops=(1, 2), seed=3)
+    'structural: random projection of width 8, hops 1 2, seed 3'
+    """
+    chosen = " ".join(map(str, hops))
+    return f"structural: random projection of width {width}, hops {chosen}, seed {seed}"

@@ -1,0 +1,951 @@
+import contextlib
+import dataclasses
+import gzip
+import http.server
+import io
+import json
+import os
+import pickle
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import cKDTree
+from torch_geometric.data import Data
+from torch_geometric.utils import is_undirected
+
+from algnn.errors import AlgnnError, DatasetError, InputError
+from algnn.graph import download
+from algnn.graph.datasets import SOURCES, available, datasets, load, load_entry, save_npz
+from algnn.graph.npz import read_npz
+from algnn.graph.structural import structural_features
+
+DATA = os.environ.get("ALGNN_DATA")
+ENTRIES = {entry.name: entry for entry in datasets()}
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def needs(name):
+    """Skip a test where a real graph's files are not on this machine."""
+    missing = not DATA or not available(name, DATA)
+    return pytest.mark.skipif(missing, reason=f"needs the files of {name} in ALGNN_DATA")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """Every test has a cache of its own, and no data root unless it names one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("ALGNN_DATA", raising=False)
+    return tmp_path / "cache" / "algnn"
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory):
+    """Real graphs, each loaded once."""
+    loaded = {}
+
+    def get(name):
+        if name not in loaded:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("real")))
+                loaded[name] = load(name, root=DATA)
+        return loaded[name]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def digits():
+    return load("digits")
+
+
+def sizes(graph):
+    return [int(graph[key].sum()) for key in MASKS]
+
+
+def pairs(graph):
+    """The set of directed edges; fails where one is there twice."""
+    listed = list(map(tuple, graph.edge_index.t().tolist()))
+    assert len(set(listed)) == len(listed)
+    return set(listed)
+
+
+def both_ways(*edges):
+    return {(a, b) for a, b in edges} | {(b, a) for a, b in edges}
+
+
+def same(a, b):
+    keys = ("x", "edge_index", "y", *MASKS)
+    return all(a[key].dtype == b[key].dtype and torch.equal(a[key], b[key]) for key in keys)
+
+
+def check_form(graph):
+    n = graph.y.numel()
+    assert graph.x.dtype == torch.float32
+    assert graph.x.size(0) == n
+    assert graph.edge_index.dtype == torch.int64
+    assert graph.y.dtype == torch.int64
+    assert all(graph[key].dtype == torch.bool and graph[key].shape == (n,) for key in MASKS)
+    assert int(torch.stack([graph[key] for key in MASKS]).sum(dim=0).max()) <= 1
+    assert json.loads(json.dumps(graph.provenance)) == graph.provenance
+
+
+# -- small files in the formats of the real ones --------------------------------------------------
+
+
+def write(path, content=b""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def npz_bytes(**arrays):
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def csr_parts(prefix, matrix):
+    matrix = sp.csr_matrix(matrix)
+    return {
+        f"{prefix}_data": matrix.data,
+        f"{prefix}_indices": matrix.indices,
+        f"{prefix}_indptr": matrix.indptr,
+        f"{prefix}_shape": np.array(matrix.shape),
+    }
+
+
+def citation_npz(**extra):
+    """20 nodes on a path, edges one way, one self-loop, 3 classes, 5 words."""
+    adjacency = np.zeros((20, 20))
+    adjacency[np.arange(19), np.arange(1, 20)] = 1
+    adjacency[4, 4] = 1
+    words = 3.0 * (np.arange(100).reshape(20, 5) % 3 == 0)
+    labels = np.arange(20) % 3
+    return npz_bytes(
+        **csr_parts("adj", adjacency), **csr_parts("attr", words), labels=labels, **extra
+    )
+
+
+PATH = both_ways(*((i, i + 1) for i in range(19)))
+
+
+def reddit_files():
+    graph = io.BytesIO()
+    links = ([0, 1, 1, 2, 2, 3, 0], [1, 0, 2, 1, 3, 2, 1])  # (0, 1) twice
+    sp.save_npz(graph, sp.coo_matrix((np.ones(7), links), shape=(5, 5)))
+    data = npz_bytes(
+        feature=np.arange(10.0).reshape(5, 2),
+        label=np.array([0, 1, 1, 2, 0]),
+        node_types=np.array([1, 1, 2, 3, 3]),
+    )
+    return {"raw/reddit_data.npz": data, "raw/reddit_graph.npz": graph.getvalue()}
+
+
+def table(rows):
+    return gzip.compress("".join(",".join(map(str, row)) + "\n" for row in rows).encode())
+
+
+def arxiv_files():
+    return {
+        # (1, 0) also the other way round, (2, 3) twice, (4, 4) a self-loop
+        "raw/edge.csv.gz": table([(1, 0), (0, 1), (2, 3), (2, 3), (3, 1), (4, 4)]),
+        "raw/node-feat.csv.gz": table([(i, i / 2, -1.5) for i in range(6)]),
+        "raw/node-label.csv.gz": table([[4], [0], [2], [4], [0], [2]]),
+        "raw/num-node-list.csv.gz": table([[6]]),
+        "split/time/train.csv.gz": table([[5], [0]]),
+        "split/time/valid.csv.gz": table([[1]]),
+        "split/time/test.csv.gz": table([[2], [3]]),
+    }
+
+
+ARXIV_EDGES = both_ways((0, 1), (2, 3), (1, 3), (4, 4))
+
+
+def planetoid_files(name="cora"):
+    """530 nodes, 12 to train on and 10 to test on; the format fixes 500 for validation."""
+    rng = np.random.default_rng(0)
+    n, train, test = 530, 12, 10
+    words = sp.csr_matrix(rng.integers(0, 2, (n, 4)).astype(np.float32))
+    onehot = np.eye(3, dtype=np.int32)[np.arange(n) % 3]
+    parts = {
+        "x": words[:train],
+        "tx": words[n - test :],
+        "allx": words[: n - test],
+        "y": onehot[:train],
+        "ty": onehot[n - test :],
+        "ally": onehot[: n - test],
+        "graph": {i: [(i + 1) % n, (i - 1) % n] for i in range(n)},
+    }
+    files = {f"ind.{name}.{key}": pickle.dumps(part, 2) for key, part in parts.items()}
+    order = "".join(f"{i}\n" for i in range(n - test, n))
+    return files | {f"ind.{name}.test.index": order.encode()}
+
+
+def put(root, folder, files):
+    for file, content in files.items():
+        write(root / folder / file, content)
+
+
+def listing(folder):
+    return sorted((str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*"))
+
+
+# -- digits ---------------------------------------------------------------------------------------
+
+
+def test_digits_are_what_the_table_says(digits):
+    check_form(digits)
+    entry = ENTRIES["digits"]
+    assert digits.x.shape == (entry.nodes, entry.features)
+    assert float(digits.x.min()) == 0.0
+    assert float(digits.x.max()) == 1.0
+    assert digits.provenance["edges"] == entry.edges == len(pairs(digits)) // 2
+    assert digits.provenance["classes"] == entry.classes
+    assert digits.provenance["source"] == "scikit-learn digits"
+    assert sizes(digits) == [719, 180, 898]
+
+
+def test_digits_edges_join_nearest_neighbours(digits):
+    # an independent implementation: the distance of the tenth neighbour, self apart
+    radius = torch.from_numpy(cKDTree(digits.x.numpy()).query(digits.x.numpy(), k=11)[0][:, 10])
+    source, target = digits.edge_index
+    length = (digits.x[source] - digits.x[target]).double().norm(dim=1)
+    assert bool((length <= torch.maximum(radius[source], radius[target]) + 1e-6).all())
+    assert bool((source != target).all())
+    assert is_undirected(digits.edge_index)
+    # all that is strictly nearer than the tenth is joined
+    near = torch.cdist(digits.x.double(), digits.x.double()) < radius[:, None] - 1e-6
+    near.fill_diagonal_(False)
+    joined = torch.zeros_like(near)
+    joined[source, target] = True
+    assert bool((joined | ~near).all())
+    assert int(joined.sum(dim=1).min()) >= 10
+
+
+def test_split_follows_the_seed_only(digits):
+    assert same(load("digits", seed=42), digits)
+    other = load("digits", seed=7)
+    assert other.provenance["split"] == "random 40/10/50, seed 7"
+    assert not torch.equal(other.train_mask, digits.train_mask)
+    assert torch.equal(other.edge_index, digits.edge_index)
+    assert other.provenance["sha256"] != digits.provenance["sha256"]
+
+
+def test_digits_travel_to_a_machine_without_scikit_learn(digits, root, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert not available("digits", root)
+    assert ENTRIES["digits"].status(root) == "scikit-learn needed"
+    with pytest.raises(DatasetError, match=r"scikit-learn .*digits/digits_graph\.npz") as caught:
+        load("digits", root)
+    assert "\n" not in str(caught.value)
+    save_npz(digits, root / "digits" / "digits_graph.npz")
+    assert available("digits", root)
+    travelled = load("digits", root)
+    assert same(travelled, digits)
+    assert travelled.provenance["sha256"] == digits.provenance["sha256"]
+    assert travelled.provenance["source"] == "digits_graph.npz"
+    # the seed still decides, not the split in the file
+    assert not torch.equal(load("digits", root, seed=1).train_mask, digits.train_mask)
+
+
+# -- the named graphs on small files --------------------------------------------------------------
+
+
+def test_planetoid(root):
+    put(root, "Planetoid/Cora/raw", planetoid_files())
+    graph = load("Cora", root)
+    check_form(graph)
+    assert graph.x.shape == (530, 4)
+    assert sizes(graph) == [12, 500, 10]
+    assert torch.equal(graph.y, torch.arange(530) % 3)
+    assert pairs(graph) == both_ways(*((i, (i + 1) % 530) for i in range(530)))
+    assert graph.provenance["split"] == "public"
+    assert graph.provenance["source"] == "PyG Planetoid"
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("corafull", "CoraFull/cora/raw/cora.npz"),
+        ("computers", "Amazon/Computers/raw/amazon_electronics_computers.npz"),
+    ],
+)
+def test_bags_of_words(root, name, file):
+    write(root / file, citation_npz(class_names=np.array(["a", "b", "c"])))
+    graph = load(name, root)
+    check_form(graph)
+    assert pairs(graph) == PATH
+    assert graph.x.unique().tolist() == [0.0, 1.0]
+    assert torch.equal(graph.y, torch.arange(20) % 3)
+    assert sizes(graph) == [8, 2, 10]
+    assert graph.provenance["split"] == "random 40/10/50, seed 42"
+    assert graph.provenance["edges"] == 19
+    assert graph.class_names == ["a", "b", "c"]
+
+
+def test_pickled_class_names_are_left_alone(root):
+    names = np.array(["a", "b", "c"], dtype=object)
+    write(root / "CoraFull/cora/raw/cora.npz", citation_npz(class_names=names))
+    assert "class_names" not in load("corafull", root)
+
+
+def test_reddit(root):
+    put(root, "Reddit", reddit_files())
+    graph = load("reddit", root)
+    check_form(graph)
+    assert pairs(graph) == both_ways((0, 1), (1, 2), (2, 3))
+    assert [graph[key].nonzero().flatten().tolist() for key in MASKS] == [[0, 1], [2], [3, 4]]
+    assert graph.y.tolist() == [0, 1, 1, 2, 0]
+    assert graph.provenance["source"] == "PyG Reddit"
+
+
+def test_arxiv_is_undirected_with_each_edge_once_per_direction(root):
+    put(root, "ogbn_arxiv", arxiv_files())
+    graph = load("arxiv", root)
+    check_form(graph)
+    assert pairs(graph) == ARXIV_EDGES
+    assert graph.x.tolist() == [[i, i / 2, -1.5] for i in range(6)]
+    assert graph.y.tolist() == [4, 0, 2, 4, 0, 2]
+    assert [graph[key].nonzero().flatten().tolist() for key in MASKS] == [[0, 5], [1], [2, 3]]
+    assert graph.provenance["split"] == "OGB time split"
+    assert graph.provenance["edges"] == 4
+    assert graph.provenance["features"] == "given"
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "problem"),
+    [
+        ("raw/node-feat.csv.gz", [(1, 2, 3)], "1 rows of features"),
+        ("raw/node-label.csv.gz", [[0]], "1 labels"),
+        ("raw/edge.csv.gz", [(0, 6)], "edge.csv.gz names nodes beyond the 6"),
+        ("raw/edge.csv.gz", [(0, 1, 2)], "edges of 3 ends"),
+        ("split/time/test.csv.gz", [], "No columns"),
+        ("raw/node-label.csv.gz", [["cs"]] * 6, "ValueError"),
+    ],
+)
+def test_arxiv_files_that_do_not_belong_together(root, cache, file, rows, problem):
+    put(root, "ogbn_arxiv", arxiv_files() | {file: table(rows)})
+    with pytest.raises(DatasetError, match=problem) as caught:
+        load("arxiv", root)
+    assert str(caught.value).startswith("arxiv: ")
+    assert "\n" not in str(caught.value)
+    assert list((cache / "processed").iterdir()) == []
+
+
+def test_graphs_without_features_are_those_with_features_less_the_features(root, tmp_path):
+    put(root, "ogbn_arxiv", arxiv_files())
+    full, bare = load("arxiv", root), load("arxiv-graph", root)
+    check_form(bare)
+    assert bare.provenance["features"].startswith("structural: ")
+    assert torch.equal(bare.x, structural_features(full.edge_index, 6))
+    assert all(torch.equal(bare[key], full[key]) for key in ("edge_index", "y", *MASKS))
+    # the file without features comes first, and gives the same graph
+    edges = np.array([(1, 0), (0, 1), (2, 3), (3, 1), (4, 4)], dtype=np.int32).T
+    split = {"train_idx": [0, 5], "valid_idx": [1], "test_idx": [2, 3]}
+    file = npz_bytes(edge_index=edges, y=full.y.numpy().astype(np.int16), **split)
+    write(tmp_path / "other/ogbn_arxiv_nofeat/arxiv_graph.npz", file)
+    light = load("arxiv-graph", tmp_path / "other")
+    assert same(light, bare)
+    assert light.provenance["sha256"] == bare.provenance["sha256"]
+    assert light.provenance["source"] == "arxiv_graph.npz"
+
+
+def test_corafull_graph(root):
+    write(root / "CoraFull/cora/raw/cora.npz", citation_npz())
+    full, bare = load("corafull", root, seed=5), load("corafull-graph", root, seed=5)
+    assert bare.x.shape == (20, ENTRIES["corafull-graph"].features)
+    assert torch.equal(bare.train_mask, full.train_mask)
+    assert bare.provenance["sha256"] != full.provenance["sha256"]
+
+
+# -- data root, cache and processing --------------------------------------------------------------
+
+
+def test_the_data_root_is_never_written_to(root, cache, monkeypatch, capfd):
+    put(root, "Planetoid/Cora/raw", planetoid_files())
+    put(root, "ogbn_arxiv", arxiv_files())
+    folders = [path for path in [root, *root.rglob("*")] if path.is_dir()]
+    before = listing(root)
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        monkeypatch.setenv("ALGNN_DATA", str(root))
+        monkeypatch.delenv("PYTEST_CURRENT_TEST")  # PyG is silent by itself where it sees this
+        first, second = load("cora"), load("cora")
+        load("arxiv-graph")
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert listing(root) == before
+    assert same(first, second)
+    assert capfd.readouterr() == ("", "")
+    assert len(list((cache / "processed").glob("cora-*"))) == 1
+
+
+def test_an_argument_goes_before_the_variable(root, tmp_path, monkeypatch):
+    write(root / "CoraFull/cora/raw/cora.npz", citation_npz())
+    monkeypatch.setenv("ALGNN_DATA", str(tmp_path / "elsewhere"))
+    assert not available("corafull")
+    assert available("corafull", root)
+    assert load("corafull", root).provenance["nodes"] == 20
+
+
+def test_processed_once_and_again_when_a_file_changes(root, cache):
+    file = write(root / "CoraFull/cora/raw/cora.npz", citation_npz())
+    load("corafull", root)
+    (folder,) = (cache / "processed").iterdir()
+    made = folder / "CoraFull/cora/processed/data_undirected.pt"
+    assert (folder / "CoraFull/cora/raw/cora.npz").readlink() == file.resolve()  # not a copy
+    stamp = made.stat().st_mtime_ns
+    load("corafull", root)
+    assert made.stat().st_mtime_ns == stamp
+    with np.load(file) as stored:
+        changed = dict(stored) | {"labels": np.zeros(20, dtype=np.int64)}
+    write(file, npz_bytes(**changed))
+    assert load("corafull", root).provenance["classes"] == 1
+    assert len(list((cache / "processed").iterdir())) == 2
+
+
+def test_unreadable_files_leave_nothing_behind(root, cache):
+    put(root, "Planetoid/Cora/raw", planetoid_files() | {"ind.cora.allx": b"cut sh"})
+    with pytest.raises(DatasetError, match=r"cora: its files cannot be read .*replace") as caught:
+        load("cora", root)
+    assert "\n" not in str(caught.value)
+    assert list((cache / "processed").iterdir()) == []
+    put(root, "Planetoid/Cora/raw", planetoid_files())
+    assert load("cora", root).provenance["nodes"] == 530
+
+
+def test_a_damaged_cache_is_named(root, cache):
+    write(root / "CoraFull/cora/raw/cora.npz", citation_npz())
+    load("corafull", root)
+    (folder,) = (cache / "processed").iterdir()
+    write(folder / "CoraFull/cora/processed/data_undirected.pt", b"nothing")
+    with pytest.raises(DatasetError, match=f"delete {folder}"):
+        load("corafull", root)
+
+
+def test_two_processes_at_once(root, cache):
+    write(root / "CoraFull/cora/raw/cora.npz", citation_npz())
+    source = SOURCES["corafull"]
+    files = download.fetch(source, root)
+
+    def overtaken(folder):
+        # while this one is at work another one starts and finishes
+        download.process(source, files)
+        return source.build(folder)
+
+    slow = dataclasses.replace(source, build=overtaken)
+    assert download.process(slow, files).num_nodes == 20
+    assert len(list((cache / "processed").iterdir())) == 1
+    assert download.process(source, files).num_nodes == 20
+
+
+def test_a_cache_that_cannot_be_written(root, tmp_path, monkeypatch):
+    write(root / "CoraFull/cora/raw/cora.npz", citation_npz())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(write(tmp_path / "a_file")))
+    with pytest.raises(DatasetError, match=r"cannot be written .*XDG_CACHE_HOME"):
+        load("corafull", root)
+
+
+def test_cache_at_home_without_the_variable(tmp_path, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert download.cache_dir() == tmp_path / ".cache" / "algnn"
+
+
+# -- download -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server():
+    """A web server on this machine; `pages` maps a path to bytes or to (bytes, claimed length)."""
+    pages, asked = {}, []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            if self.path not in pages:
+                self.send_error(404)
+                return
+            page = pages[self.path]
+            content, length = page if isinstance(page, tuple) else (page, len(page))
+            self.send_response(200)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
+    thread.start()
+    httpd.pages, httpd.asked = pages, asked
+    httpd.url = f"http://127.0.0.1:{httpd.server_port}"
+    yield httpd
+    httpd.shutdown()
+    thread.join()
+    httpd.server_close()
+
+
+def at(server_url, name, page):
+    """A named graph whose files come from our server."""
+    entry = ENTRIES[name]
+    source = dataclasses.replace(entry.source, url=f"{server_url}/{page}")
+    return dataclasses.replace(entry, source=source)
+
+
+def archive(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as members:
+        for name, content in files.items():
+            members.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_download_of_single_files(server, cache, capfd):
+    server.pages |= {f"/data/{name}": content for name, content in planetoid_files().items()}
+    entry = at(server.url, "cora", "data/{}")
+    assert entry.status() == "download needed"
+    graph = load_entry(entry)
+    assert graph.provenance["nodes"] == 530
+    assert capfd.readouterr().out == ""
+    # from now on the cache has them
+    assert entry.status() == "ready"
+    server.pages.clear()
+    assert same(load_entry(entry), graph)
+    assert len(server.asked) == 8
+    assert (cache / "raw/Planetoid/Cora/raw/ind.cora.x").is_file()
+
+
+def test_only_missing_files_are_downloaded(server, root):
+    files = planetoid_files()
+    server.pages["/ind.cora.graph"] = files.pop("ind.cora.graph")
+    put(root, "Planetoid/Cora/raw", files)
+    before = listing(root)
+    assert load_entry(at(server.url, "cora", "{}"), root).provenance["nodes"] == 530
+    assert server.asked == ["/ind.cora.graph"]
+    assert listing(root) == before
+
+
+def test_download_of_archives(server, cache, tmp_path):
+    reddit = {file.removeprefix("raw/"): content for file, content in reddit_files().items()}
+    server.pages["/reddit.zip"] = archive({"../../evil.txt": b"evil"} | reddit)
+    arxiv = {f"arxiv/{file}": content for file, content in arxiv_files().items()}
+    server.pages["/arxiv.zip"] = archive(arxiv | {"/arxiv/mapping/README.md": b"more"})
+    assert load_entry(at(server.url, "reddit", "reddit.zip")).provenance["edges"] == 3
+    assert pairs(load_entry(at(server.url, "arxiv-graph", "arxiv.zip"))) == ARXIV_EDGES
+    raw = cache / "raw"
+    files = {str(path.relative_to(raw)) for path in raw.rglob("*") if path.is_file()}
+    assert files == {*SOURCES["reddit"].files, *SOURCES["arxiv"].files}
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+@pytest.mark.parametrize(
+    ("page", "content", "reason"),
+    [
+        ("missing.zip", b"", "404"),
+        ("damaged.zip", b"this is no archive", "not a zip file"),
+        ("partial.zip", archive({"reddit_data.npz": b"data"}), "holds no reddit_graph.npz"),
+        ("cut.zip", (archive(reddit_files())[:500], 5000), "500"),
+    ],
+)
+def test_download_that_fails(server, cache, page, content, reason):
+    if content:
+        server.pages[f"/{page}"] = content
+    with pytest.raises(DatasetError, match=reason) as caught:
+        load_entry(at(server.url, "reddit", page))
+    assert "\n" not in str(caught.value)
+    left = {path.name for path in cache.rglob("*") if path.is_file()}
+    assert left <= {"reddit_data.npz"}  # a member that was whole
+
+
+def test_a_file_that_ends_early_is_not_kept(server, cache):
+    server.pages["/cora.npz"] = (citation_npz()[:100], 5000)
+    with pytest.raises(DatasetError, match=r"100 of 5000|100 bytes read"):
+        load_entry(at(server.url, "corafull", "{}"))
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_without_files_and_without_a_network(server, root, cache):
+    server.shutdown()
+    server.server_close()
+    put(root, "Planetoid/Cora/raw", {"ind.cora.x": b"there"})
+    with pytest.raises(DatasetError) as caught:
+        load_entry(at(server.url, "cora", "{}"), root)
+    message = str(caught.value)
+    missing = "Planetoid/Cora/raw/ind.cora.tx"
+    assert message.startswith(f"cora: {missing} is not on this machine")
+    assert "refused" in message
+    assert message.endswith(f"put the file at {root / missing} or {cache / 'raw' / missing}")
+    assert "\n" not in message
+    with pytest.raises(DatasetError, match=r"put the file at \$ALGNN_DATA/Planetoid/Cora/raw/ind"):
+        load_entry(at(server.url, "cora", "{}"))
+
+
+def test_every_source_has_a_url():
+    for source in SOURCES.values():
+        assert source.url.endswith(".zip") or source.url.format("file").endswith("/file")
+        assert source.url.startswith("http")
+
+
+# -- a user's file --------------------------------------------------------------------------------
+
+GOOD = {
+    "edge_index": np.array([[0, 1, 2, 3], [1, 0, 3, 2]]),
+    "y": np.array([5, 9, 5, -1]),
+    "x": np.arange(8.0).reshape(4, 2),
+    "train_mask": np.array([True, False, False, True]),
+    "val_mask": np.array([False, True, False, False]),
+    "test_mask": np.array([False, False, True, False]),
+}
+
+
+def user_file(folder, leave_out=(), **changes):
+    arrays = {key: value for key, value in (GOOD | changes).items() if key not in leave_out}
+    return write(folder / "mine.npz", npz_bytes(**arrays))
+
+
+def test_a_users_file(tmp_path):
+    graph = load(user_file(tmp_path))
+    check_form(graph)
+    assert graph.y.tolist() == [5, 9, 5, -1]
+    assert graph.x.tolist() == GOOD["x"].tolist()
+    assert graph.edge_index.tolist() == GOOD["edge_index"].tolist()
+    # a node without a label is in no part
+    assert [graph[key].nonzero().flatten().tolist() for key in MASKS] == [[0], [1], [2]]
+    expected = {
+        "name": "mine",
+        "source": "mine.npz",
+        "split": "as in the file",
+        "features": "given",
+        "nodes": 4,
+        "edges": 2,
+        "directed": False,
+        "classes": 2,
+    }
+    assert {key: graph.provenance[key] for key in expected} == expected
+    assert len(graph.provenance["sha256"]) == 16
+    assert str(tmp_path) not in json.dumps(graph.provenance)
+
+
+def test_a_file_by_any_name_and_as_text(tmp_path, monkeypatch):
+    user_file(tmp_path).rename(tmp_path / "graph.bin")
+    monkeypatch.chdir(tmp_path)
+    assert load("graph.bin").provenance["source"] == "graph.bin"
+    assert available("graph.bin")
+
+
+def test_index_arrays_and_both_names_of_validation(tmp_path):
+    masked = load(user_file(tmp_path))
+    for key in ("val_idx", "valid_idx"):
+        indexed = {"train_idx": [0], key: np.array([1], dtype=np.uint8), "test_idx": [2]}
+        assert same(load(user_file(tmp_path, MASKS, **indexed)), masked)
+    empty = load(user_file(tmp_path, MASKS, train_idx=[2, 0], val_idx=[], test_idx=[1]))
+    assert sizes(empty) == [2, 0, 1]
+
+
+def test_strings_become_codes_in_sorted_order(tmp_path):
+    words = ["fox", "cat", "", "élan"]
+    for y in (np.array(words), np.array([word.encode() for word in words])):
+        graph = load(user_file(tmp_path, MASKS, y=y))
+        assert graph.y.tolist() == [1, 0, -1, 2]
+        assert graph.class_names == ["cat", "fox", "élan"]
+
+
+def test_without_a_split_labelled_nodes_are_split_by_the_seed(tmp_path):
+    y = np.where(np.arange(40) % 4 == 0, -1, np.arange(40) % 3)
+    edges = np.array([[0, 1], [1, 2]])
+    path = user_file(tmp_path, ("x", *MASKS), edge_index=edges, y=y)
+    graph = load(path, seed=3)
+    assert sizes(graph) == [12, 3, 15]
+    assert bool((torch.stack([graph[key] for key in MASKS]).any(dim=0) == (graph.y >= 0)).all())
+    assert graph.provenance["split"] == "random 40/10/50, seed 3"
+    assert same(load(path, seed=3), graph)
+    assert not torch.equal(load(path, seed=4).train_mask, graph.train_mask)
+    # edges stay as they are, in one direction
+    assert graph.edge_index.tolist() == edges.tolist()
+    assert graph.provenance["directed"] is True
+    assert graph.provenance["edges"] == 2
+    assert graph.provenance["features"].startswith("structural")
+
+
+def test_a_graph_without_edges(tmp_path):
+    path = user_file(tmp_path, ("x",), edge_index=np.zeros((2, 0), dtype=np.int64))
+    graph = load(path)
+    assert graph.provenance["edges"] == 0
+    assert bool(torch.isfinite(graph.x).all())
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64, ">i4"])
+def test_integers_of_any_kind(tmp_path, dtype):
+    arrays = {"y": np.array([0, 1, 1, 0]).astype(dtype), "x": np.eye(4, dtype=dtype)}
+    graph = load(user_file(tmp_path, edge_index=GOOD["edge_index"].astype(dtype), **arrays))
+    check_form(graph)
+    assert graph.y.tolist() == [0, 1, 1, 0]
+    assert torch.equal(graph.x, torch.eye(4))
+
+
+def test_written_and_read_again(tmp_path, digits):
+    path = tmp_path / "new" / "digits.npz"
+    digits = digits.clone()
+    digits.class_names = [f"digit {i}" for i in range(10)]
+    save_npz(digits, path)
+    again = load(path)
+    assert same(again, digits)
+    assert again.class_names == digits.class_names
+    assert again.provenance["sha256"] == digits.provenance["sha256"]
+    assert [file.name for file in path.parent.iterdir()] == ["digits.npz"]
+
+
+def test_structural_features_are_not_written(tmp_path):
+    graph = load(user_file(tmp_path, ("x",)))
+    save_npz(graph, tmp_path / "again.npz")
+    with np.load(tmp_path / "again.npz") as stored:
+        assert "x" not in stored.files
+    assert same(load(tmp_path / "again.npz"), graph)
+    assert load(tmp_path / "again.npz").provenance["features"] == graph.provenance["features"]
+
+
+def test_a_graph_without_labels_is_not_written(tmp_path):
+    with pytest.raises(InputError, match="needs edge_index and y"):
+        save_npz(Data(edge_index=torch.zeros(2, 0)), tmp_path / "a.npz")
+    assert list(tmp_path.glob("a*")) == []
+
+
+MALFORMED = [
+    ({}, ("y",), "y is missing"),
+    ({}, ("edge_index",), "edge_index is missing"),
+    ({"edge_index": GOOD["edge_index"].T}, (), "edge_index .*shape .*2, E"),
+    ({"edge_index": np.arange(4)}, (), "edge_index .*shape"),
+    ({"edge_index": GOOD["edge_index"] * 1.0}, (), "edge_index .*float64.*integers"),
+    ({"edge_index": GOOD["edge_index"] - 1}, (), "edge_index names nodes -1 to 2.*0 to 3"),
+    ({"edge_index": GOOD["edge_index"] + 1}, (), "edge_index names nodes 1 to 4"),
+    ({"edge_index": GOOD["edge_index"].astype(object)}, (), "edge_index cannot be read"),
+    ({"y": np.array([[5], [9], [5], [-1]])}, (), "y has shape .*per node"),
+    ({"y": np.array([], dtype=int)}, (), "y has shape"),
+    ({"y": np.array(3)}, (), "y has shape"),
+    ({"y": np.array([0.0, 1.0, 1.0, 0.0])}, (), "y .*float64.* integers"),
+    ({"y": np.array([0, 1, -2, 0])}, (), "y .*-1 and above"),
+    ({"y": np.array([2**63, 1, 1, 0], dtype=np.uint64)}, (), "y .*uint64"),
+    ({"y": np.array([-1, -1, -1, -1])}, (), "y has no labelled node"),
+    ({"y": np.array(["", "", "", ""])}, (), "y has no labelled node"),
+    ({"y": np.array([b"\xff", b"a", b"b", b"c"])}, (), "y .*UTF-8"),
+    ({"y": np.array(["a", "b", "a", None], dtype=object)}, (), "y cannot be read"),
+    ({"x": np.zeros((3, 2))}, (), r"x .*\(3, 2\).*N = 4"),
+    ({"x": np.zeros(4)}, (), "x .*shape"),
+    ({"x": np.zeros((4, 0))}, (), "x .*shape"),
+    ({"x": np.zeros((4, 2), dtype=complex)}, (), "x .*complex"),
+    ({"x": np.full((4, 2), "a")}, (), "x .*numbers"),
+    ({"x": np.full((4, 2), np.nan)}, (), "x holds NaN or infinite"),
+    ({"x": np.full((4, 2), -np.inf)}, (), "x holds NaN or infinite"),
+    ({"x": np.full((4, 2), 1e300)}, (), "x holds NaN or infinite"),
+    ({"train_mask": np.ones(3, dtype=bool)}, (), r"train_mask .*\(3,\).*\[4\] bool"),
+    ({"test_mask": np.array([0, 0, 1, 0])}, (), "test_mask .*int64.*bool"),
+    ({}, ("val_mask",), "no val_mask or val_idx or valid_idx"),
+    ({}, ("train_mask", "val_mask"), "no train_mask"),
+    ({"train_idx": [0]}, (), "train_mask and train_idx"),
+    ({"val_idx": [0], "valid_idx": [0]}, ("val_mask",), "val_idx and valid_idx"),
+    ({"test_mask": np.array([False, True, True, False])}, (), "overlap"),
+    ({"train_idx": [0, 4]}, ("train_mask",), "train_idx names nodes 0 to 4 of 4"),
+    ({"train_idx": [-1]}, ("train_mask",), "train_idx names nodes -1"),
+    ({"train_idx": [0, 0]}, ("train_mask",), "train_idx names a node twice"),
+    ({"train_idx": [0.0]}, ("train_mask",), "train_idx .*float64"),
+    ({"train_idx": [[0]]}, ("train_mask",), "train_idx .*shape"),
+    ({"class_names": np.array(["a"])}, (), "class_names .*0 to 9"),
+    ({"class_names": np.arange(10)}, (), "class_names .*int64"),
+    (
+        {"class_names": np.array(["a"] * 4), "y": np.array(list("abab"))},
+        (),
+        "class_names .*strings",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "leave_out", "problem"), MALFORMED)
+def test_malformed_files_are_named_with_the_key(tmp_path, changes, leave_out, problem):
+    path = user_file(tmp_path, leave_out, **changes)
+    with pytest.raises(DatasetError, match=f"mine.npz: .*{problem}") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "not an .npz"),
+        (b"edge_index = 1", "not an .npz"),
+        (pickle.dumps({"y": [1]}), "not an .npz"),
+        (b"\x93NUMPY", "not an .npz"),
+        (archive({"y.npy": b"1 2 3", "edge_index.npy": b""}), "edge_index cannot be read"),
+        (archive({"readme.txt": b"hello"}), "edge_index is missing"),
+    ],
+)
+def test_files_that_are_no_graph(tmp_path, content, problem):
+    path = write(tmp_path / "mine.npz", content)
+    with pytest.raises(DatasetError, match=f"mine.npz: .*{problem}") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    for path in (tmp_path / "none.npz", str(tmp_path / "none.npz")):
+        assert not available(path)
+        with pytest.raises(DatasetError, match=r"none\.npz: there is no such file"):
+            load(path)
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(DatasetError, match=r"folder\.npz: "):
+        load(tmp_path / "folder.npz")
+
+
+def test_a_truncated_file_at_every_length(tmp_path):
+    whole = npz_bytes(**GOOD)
+    path = tmp_path / "mine.npz"
+    for length in range(0, len(whole), 7):
+        write(path, whole[:length])
+        with pytest.raises(DatasetError):
+            load(path)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6))
+def test_damaged_bytes_give_a_graph_or_a_named_error(tmp_path_factory, changes):
+    content = bytearray(npz_bytes(**GOOD))
+    for place, value in changes:
+        content[place % len(content)] = value
+    path = write(tmp_path_factory.getbasetemp() / "damaged.npz", bytes(content))
+    with contextlib.suppress(DatasetError):  # any other error fails
+        assert read_npz(path).y.dtype == torch.int64
+
+
+# -- structural features --------------------------------------------------------------------------
+
+
+def test_structural_features_are_the_formula():
+    edges = torch.tensor([[0, 1, 1, 2, 3], [1, 0, 2, 1, 3]])
+    features = structural_features(edges, 5, width=6, hops=(0, 2, 3), seed=9)
+    adjacency = torch.eye(5, dtype=torch.float64)
+    for a, b in ((0, 1), (1, 2)):
+        adjacency[a, b] = adjacency[b, a] = 1
+    scale = adjacency.sum(dim=1).rsqrt()
+    adjacency = scale[:, None] * adjacency * scale[None, :]
+    draws = np.random.Generator(np.random.Philox(9)).standard_normal((5, 6), dtype=np.float32)
+    projection = torch.from_numpy(draws).double()
+    for block, hop in enumerate((0, 2, 3)):
+        expected = torch.linalg.matrix_power(adjacency, hop) @ projection
+        expected = expected / expected.norm(dim=1, keepdim=True)
+        actual = features[:, 6 * block : 6 * block + 6]
+        torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_structural_features_follow_their_seed():
+    edges = torch.tensor([[0, 1], [1, 0]])
+    first = structural_features(edges, 3)
+    assert torch.equal(structural_features(edges, 3), first)
+    assert not torch.equal(structural_features(edges, 3, seed=1), first)
+    assert first.shape == (3, 384)
+
+
+@pytest.mark.parametrize("bad", [{"hops": ()}, {"hops": (2, 1)}, {"hops": (-1,)}, {"width": 0}])
+def test_structural_features_of_bad_shape(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        structural_features(torch.zeros(2, 0, dtype=torch.long), 3, **bad)
+
+
+# -- the table, names and arguments ---------------------------------------------------------------
+
+
+def test_unknown_names_and_bad_arguments(tmp_path):
+    for call in (load, available):
+        with pytest.raises(DatasetError, match=r"'corra' is no known graph: use one of digits, co"):
+            call("corra")
+    with pytest.raises(DatasetError, match=r"root=.*is not a folder"):
+        load("cora", root=tmp_path / "none")
+    for seed in (-1, 1.0, True, None, 2**63):
+        with pytest.raises(InputError, match="seed="):
+            load("digits", seed=seed)
+    assert issubclass(DatasetError, AlgnnError)
+    assert issubclass(AlgnnError, ValueError)
+
+
+def test_the_table_lists_every_graph(root):
+    names = "digits cora citeseer pubmed computers corafull reddit arxiv arxiv-graph corafull-graph"
+    assert [entry.name for entry in datasets()] == names.split()
+    assert [entry.name for entry in datasets() if entry.status(root) == "ready"] == ["digits"]
+    put(root, "ogbn_arxiv", arxiv_files())
+    assert ENTRIES["arxiv-graph"].status(root) == ENTRIES["arxiv"].status(root) == "ready"
+    (root / "ogbn_arxiv/split/time/test.csv.gz").unlink()
+    assert ENTRIES["arxiv"].status(root) == "download needed"
+    assert not available("arxiv-graph", root)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ENTRIES["cora"].nodes = 1
+
+
+@pytest.mark.parametrize("key", ["x", "edge_index", "y", *MASKS])
+def test_the_digest_tells_any_change(tmp_path, key):
+    before = load(user_file(tmp_path))
+    changed = {
+        "x": GOOD["x"] + [[0, 0], [0, 0], [0, 0], [0, 1e-6]],
+        "edge_index": GOOD["edge_index"][:, [0, 1, 3, 2]],
+        "y": np.array([5, 9, 9, -1]),
+    } | {mask: np.zeros(4, dtype=bool) for mask in MASKS}
+    after = load(user_file(tmp_path, **{key: changed[key]}))
+    assert after.provenance["sha256"] != before.provenance["sha256"]
+    assert load(user_file(tmp_path)).provenance["sha256"] == before.provenance["sha256"]
+
+
+# -- the real graphs ------------------------------------------------------------------------------
+
+REAL = {
+    "cora": ((180, 818), [140, 500, 1000]),
+    "citeseer": ((264, 701), [120, 500, 1000]),
+    "pubmed": ((4103, 7875), [60, 500, 1000]),
+    "computers": ((291, 5158), [5501, 1375, 6876]),
+    "arxiv-graph": ((29, 27321), [90941, 29799, 48603]),
+    "corafull-graph": ((15, 928), [7917, 1979, 9897]),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in REAL])
+def test_real_graphs_are_what_their_tables_say(real, name):
+    graph, entry = real(name), ENTRIES[name]
+    check_form(graph)
+    class_sizes = torch.bincount(graph.y)
+    assert (int(class_sizes.min()), int(class_sizes.max())) == REAL[name][0]
+    assert sizes(graph) == REAL[name][1]
+    assert graph.x.shape == (entry.nodes, entry.features)
+    assert bool(torch.isfinite(graph.x).all())
+    assert class_sizes.numel() == graph.provenance["classes"] == entry.classes
+    assert graph.edge_index.size(1) == 2 * entry.edges
+    assert graph.provenance["edges"] == entry.edges
+    assert is_undirected(graph.edge_index, num_nodes=entry.nodes)
+
+
+@needs("arxiv-graph")
+def test_real_class_names(real):
+    names = real("arxiv-graph").class_names
+    assert len(names) == 40
+    assert "arxiv cs lg" in names
+
+
+def test_paths_are_not_part_of_the_table():
+    for source in SOURCES.values():
+        assert not any(Path(file).is_absolute() or "\\" in file for file in source.files)
