@@ -231,6 +231,28 @@ def check_labels(
     return array
 
 
+def check_base(labels: npt.NDArray[Any]) -> None:
+    """Raise `InputError` unless a base session has the two classes that training needs.
+
+    Parameters
+    ----------
+    labels : array [n]
+
+    Examples
+    --------
+    >>> check_base(np.array([3, 3]))
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: labels holds only class 3: the base session needs at least two...
+    """
+    classes = np.unique(labels)
+    if classes.size < 2:
+        raise InputError(
+            f"labels holds only class {classes[0]!s}: the base session needs at least two classes,"
+            " since a network learns nothing from one"
+        )
+
+
 def check_number(
     name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False
 ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
-from algnn.graph.propagate import Field
+from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 
 class GCN(nn.Module):
@@ -44,6 +44,27 @@ class GCN(nn.Module):
         self.weight2 = nn.Parameter(glorot(hidden, classes, generator))
         self.bias2 = nn.Parameter(torch.zeros(classes))
 
+    @classmethod
+    def from_weights(cls, weights: dict[str, Tensor], dropout: float = 0.0) -> GCN:
+        """A GCN of the shape and with the values of some weights, on their device.
+
+        Parameters
+        ----------
+        weights : dict of Tensor
+            By the names of the parameters.
+        dropout : float
+
+        Returns
+        -------
+        GCN
+        """
+        gcn = cls.__new__(cls)
+        nn.Module.__init__(gcn)
+        gcn.dropout = dropout
+        for name in ("weight1", "bias1", "weight2", "bias2"):
+            setattr(gcn, name, nn.Parameter(weights[name].clone()))
+        return gcn
+
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits of the field's target nodes.
 
@@ -63,6 +84,55 @@ class GCN(nn.Module):
             hidden = dropout(hidden, self.dropout, generator)
         return field.mix @ (hidden @ self.weight2) + self.bias2
 
+    def scores(self, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
+        """Logits of some nodes of a graph, without dropout and without a gradient.
+
+        Parameters
+        ----------
+        adjacency : Tensor [N, N], sparse CSR
+        x : Tensor [N, d]
+        nodes : Tensor [n]
+
+        Returns
+        -------
+        Tensor [n, classes]
+        """
+        with torch.no_grad():
+            hidden = hidden_layer(adjacency, x, self.weight1, self.bias1)
+            return spmm(take_rows(adjacency, nodes), hidden @ self.weight2) + self.bias2
+
+
+def hidden_layer(adjacency: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """ReLU(Â X W + b) for every node of a graph, without a gradient.
+
+    Parameters
+    ----------
+    adjacency : Tensor [N, N], sparse CSR
+        Â of `normalised_adjacency`.
+    x : Tensor [N, d]
+    weight : Tensor [d, h]
+    bias : Tensor [h]
+
+    Returns
+    -------
+    Tensor [N, h]
+
+    Examples
+    --------
+    >>> from algnn.graph.propagate import normalised_adjacency
+    >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
+    >>> x = torch.tensor([[2.0, -4.0], [0.0, 0.0]])
+    >>> hidden_layer(pair, x, torch.eye(2), torch.zeros(2)).round(decimals=3)
+    tensor([[1., 0.],
+            [1., 0.]])
+    """
+    with torch.no_grad():
+        # X W first: h columns are fewer to propagate than d, nearly always
+        projected = x.new_empty(x.size(0), weight.size(1))
+        for block in blocks(x.size(0), x.size(1) * x.element_size()):
+            torch.mm(x[block], weight, out=projected[block])
+        return spmm(adjacency, projected).add_(bias).relu_()
+
 
 def train(
     parameters: Iterable[nn.Parameter],
@@ -70,6 +140,7 @@ def train(
     epochs: int,
     lr: float,
     weight_decay: float,
+    adjust: Callable[[], None] | None = None,
 ) -> None:
     """Full-batch Adam for a fixed number of epochs.
 
@@ -82,6 +153,8 @@ def train(
     epochs : int
     lr, weight_decay : float
         Of Adam.
+    adjust : callable, optional
+        Changes the gradients of an epoch before the step is taken.
 
     Examples
     --------
@@ -95,6 +168,8 @@ def train(
         optimiser.zero_grad(set_to_none=True)
         # torch types `backward` loosely
         loss().backward()  # type: ignore[no-untyped-call]
+        if adjust is not None:
+            adjust()
         optimiser.step()
 
 

@@ -57,6 +57,20 @@ def test_gradients_through_an_operator_are_those_of_the_dense_matrix(edges, seed
     torch.testing.assert_close(found, expected)
 
 
+@given(edge_lists(), st.integers(0, 2**32 - 1))
+def test_gradients_of_gradients_flow_too(edges, seed):
+    matrix = normalised_adjacency(*edges)
+    generator = torch.Generator().manual_seed(seed)
+    dense = torch.randn(edges[1], 2, generator=generator, requires_grad=True)
+
+    def second(product):
+        (first,) = torch.autograd.grad((product @ dense).pow(3).sum(), dense, create_graph=True)
+        return torch.autograd.grad(first.pow(2).sum(), dense)[0]
+
+    expected = second(matrix.to_dense())
+    torch.testing.assert_close(second(Operator(matrix)), expected, rtol=1e-4, atol=1e-4)
+
+
 @given(edge_lists(), st.data())
 def test_a_gcn_on_a_receptive_field_equals_the_gcn_on_the_whole_graph(edges, data):
     edge_index, nodes = edges

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from algnn.gcn import GCN, train
-from algnn.graph.propagate import blocks, receptive_field, spmm
+from algnn.gcn import GCN, hidden_layer, train
+from algnn.graph.propagate import receptive_field
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,7 @@ class GCNEncoder:
         -------
         Tensor [N, h]
         """
-        # X W_1 first: h columns are fewer to propagate than d, nearly always
-        projected = x.new_empty(x.size(0), self.weight.size(1))
-        for block in blocks(x.size(0), x.size(1) * x.element_size()):
-            torch.mm(x[block], self.weight, out=projected[block])
-        return spmm(adjacency, projected).add_(self.bias).relu_()
+        return hidden_layer(adjacency, x, self.weight, self.bias)
 
     @classmethod
     def fit(

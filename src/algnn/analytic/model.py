@@ -19,7 +19,7 @@ from algnn.analytic.expansion import Expansion
 from algnn.analytic.heads import ridge
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_number, resolve_device
+from algnn.checks import check_base, check_number, resolve_device
 from algnn.errors import CheckpointError, InputError
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import blocks
@@ -95,7 +95,7 @@ class ALGNN(Learner):
         *,
         hidden: int = 256,
         width: int = 2048,
-        gamma: float = 1.0,
+        gamma: float = 0.01,
         expansion: str = "gcn",
         epochs: int = 50,
         lr: float = 1e-3,
@@ -197,12 +197,8 @@ class ALGNN(Learner):
 
     def _base(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
         """Train and freeze the encoder; no statistics yet."""
-        classes, codes = np.unique(labels, return_inverse=True)
-        if classes.size < 2:
-            raise InputError(
-                f"labels holds only class {classes[0]!s}: the base session needs at least two"
-                " classes, since an encoder learns nothing from one"
-            )
+        check_base(labels)
+        codes = np.unique(labels, return_inverse=True)[1]
         device = resolve_device(self.device)
         encoder = GCNEncoder.fit(
             self._adjacency(graph),

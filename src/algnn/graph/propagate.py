@@ -79,6 +79,8 @@ class Operator:
     Parameters
     ----------
     matrix : Tensor [m, n], sparse CSR
+    transpose : Tensor [n, m], sparse CSR, optional
+        Where it is at hand already.
 
     Examples
     --------
@@ -89,9 +91,14 @@ class Operator:
     [0.0, 2.0]
     """
 
-    def __init__(self, matrix: Tensor) -> None:
+    def __init__(self, matrix: Tensor, transpose: Tensor | None = None) -> None:
         self.matrix = matrix
-        self.transpose = _transpose(matrix)
+        self._transpose = _transpose(matrix) if transpose is None else transpose
+
+    @property
+    def T(self) -> Operator:
+        """The transpose, which is an operator too: gradients of gradients flow as well."""
+        return Operator(self._transpose, self.matrix)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         result: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
@@ -106,7 +113,7 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
-        return None, spmm(ctx.operator.transpose, gradients[0].contiguous())
+        return None, ctx.operator.T @ gradients[0].contiguous()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,27 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algnn.baselines.memory import class_quotas, keep_best
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 60))
+def test_quotas_use_the_budget_and_no_class_is_far_behind(available, budget):
+    quotas = class_quotas(torch.tensor(available), budget).tolist()
+    assert sum(quotas) == min(budget, sum(available))
+    assert all(0 <= q <= a for q, a in zip(quotas, available, strict=True))
+    # a class that could keep more has at most one node less than any other keeps
+    short = [q for q, a in zip(quotas, available, strict=True) if q < a]
+    assert not short or min(short) >= max(quotas) - 1
+
+
+@given(st.lists(st.integers(0, 4), max_size=40), st.integers(0, 50))
+def test_the_best_of_each_class_stay_in_their_order(codes, budget):
+    nodes = torch.arange(100, 100 + len(codes))
+    kept, kept_codes = keep_best(nodes, torch.tensor(codes, dtype=torch.int64), budget)
+    assert kept.numel() == min(budget, len(codes))
+    assert kept.tolist() == sorted(kept.tolist())
+    for c in set(codes):
+        own = [100 + i for i, code in enumerate(codes) if code == c]
+        chosen = kept[kept_codes == c].tolist()
+        assert chosen == own[: len(chosen)]
