@@ -87,6 +87,7 @@ def test_wrong_tensors_are_refused(saved, name, damage):
         {"expansion": {}},
         {"expansion": {"kind": "gcn", "inputs": "8", "width": 32, "seed": 0}},
         {"expansion": {"kind": "gcn", "inputs": 8, "width": 10**9, "seed": 0}},
+        {"head": "unheard of"},
         {"gamma": "one"},
         {"gamma": None},
     ],

@@ -144,6 +144,7 @@ def test_a_bad_fit_keeps_what_was_known(small_graph, case):
         ({"weight_decay": None}, "weight_decay=None"),
         ({"seed": -1}, "seed=-1"),
         ({"expansion": "wide"}, "'gcn' or 'plain'"),
+        ({"head": "bald"}, "head='bald' is unknown: use one of ridge"),
     ],
 )
 def test_bad_parameters_are_named_when_they_are_used(small_graph, changes, words):

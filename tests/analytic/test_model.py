@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 import algnn
 from algnn import settings
-from algnn.analytic.heads import ridge
+from algnn.analytic.heads import HEADS, ridge
 from algnn.analytic.recursion import Recursion
 from algnn.analytic.statistics import Statistics
 
@@ -52,7 +52,9 @@ def with_gamma(model, gamma):
     """The same encoder and expansion, nothing learned yet, another γ."""
     fresh = algnn.ALGNN(**{**model.get_params(), "gamma": gamma})
     known = model._learned
-    fresh._learned = type(known)(known.encoder, known.expansion, Statistics.empty(WIDTH), gamma)
+    fresh._learned = type(known)(
+        known.encoder, known.expansion, Statistics.empty(WIDTH), "ridge", gamma
+    )
     return fresh
 
 
@@ -211,7 +213,7 @@ def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
 
     with monkeypatch.context() as patch:
         # the last step before the new state would be taken over
-        patch.setattr("algnn.analytic.model.ridge", interrupted)
+        patch.setitem(HEADS, "ridge", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(small_graph, late, small_graph.y[late])
     assert np.array_equal(model.decision_function(small_graph), scores)
@@ -304,5 +306,5 @@ def test_ridge_is_what_the_weights_are(small_graph):
     model = algnn.ALGNN(width=64, hidden=16, gamma=0.3, device="cpu")
     model.fit(small_graph, mask, small_graph.y[mask])
     statistics = model.statistics_
-    assert torch.equal(model.weights_, ridge(statistics.G, statistics.Q, 0.3))
+    assert torch.equal(model.weights_, ridge(statistics, 0.3)[0])
     assert json.dumps(model.get_params())

@@ -1,38 +1,120 @@
-"""Weights from statistics."""
+"""Ways of turning statistics into weights.
+
+A head scores a class by an affine function of the features, Z W + b. All of them need nothing but
+G, Q and n, so another head, or another γ, can be chosen later without any data.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 
+Affine = tuple[Tensor, Tensor]
 
-def ridge(G: Tensor, Q: Tensor, gamma: float) -> Tensor:
-    """The paper's joint solution (Eq. joint_closed_form), W = (G + γI)⁻¹ Q, by Cholesky.
+
+def ridge(statistics: Statistics, gamma: float) -> Affine:
+    """The paper's joint solution (Eq. joint_closed_form): W = (G + γI)⁻¹ Q, b = 0.
 
     Parameters
     ----------
-    G : Tensor [d, d], float64
-    Q : Tensor [d, C], float64
+    statistics : Statistics
     gamma : float
         γ > 0.
 
     Returns
     -------
-    Tensor [d, C], float64
+    W : Tensor [d, C], float64
+    b : Tensor [C], float64
 
     Examples
     --------
-    >>> import torch
-    >>> ridge(torch.tensor([[3.0]], dtype=torch.float64), torch.tensor([[2.0]]).double(), 1.0)
-    tensor([[0.5000]], dtype=torch.float64)
+    >>> import numpy as np
+    >>> one = Statistics.empty(1).plus([torch.tensor([[2.0]])], np.array([7]))
+    >>> ridge(one, 1.0)
+    (tensor([[0.4000]], dtype=torch.float64), tensor([0.], dtype=torch.float64))
     """
-    regularised = G.clone()
-    regularised.diagonal().add_(gamma)
-    factor, info = torch.linalg.cholesky_ex(regularised)
+    weights = _solve(statistics.G.clone(), statistics.Q, gamma)
+    return weights, weights.new_zeros(weights.size(1))
+
+
+def ncm(statistics: Statistics, gamma: float) -> Affine:
+    """Nearest class mean: the score of a class is −½‖z − μ_c‖², but for what all classes share.
+
+    With μ_c = Q_c / n_c, W = [μ_1 … μ_C] and b_c = −½ ‖μ_c‖².
+
+    Parameters
+    ----------
+    statistics : Statistics
+    gamma : float
+        Not used; every head takes it.
+
+    Returns
+    -------
+    W : Tensor [d, C], float64
+    b : Tensor [C], float64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = torch.tensor([[1.0], [3.0], [9.0]])
+    >>> ncm(Statistics.empty(1).plus([Z], np.array([0, 0, 1])), 1.0)
+    (tensor([[2., 9.]], dtype=torch.float64), tensor([ -2.0000, -40.5000], dtype=torch.float64))
+    """
+    means = statistics.Q / statistics.n
+    return means, -0.5 * means.square().sum(0)
+
+
+def slda(statistics: Statistics, gamma: float) -> Affine:
+    """Streaming linear discriminant analysis: nearest class mean under the shared covariance.
+
+    With Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N, W = (Σ + (γ/N) I)⁻¹ [μ_1 … μ_C] and b_c = −½ μ_cᵀ W_c
+    (Hayes and Kanan, Lifelong Machine Learning with Deep Streaming Linear Discriminant Analysis,
+    CVPR Workshops 2020, with the ridge penalty in the place of its shrinkage).
+
+    Parameters
+    ----------
+    statistics : Statistics
+    gamma : float
+        γ > 0, in the units of `ridge`.
+
+    Returns
+    -------
+    W : Tensor [d, C], float64
+    b : Tensor [C], float64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = torch.tensor([[0.0], [2.0], [4.0], [6.0]])
+    >>> W, b = slda(Statistics.empty(1).plus([Z], np.array([0, 0, 1, 1])), 4e-9)
+    >>> W.round(decimals=4), b.round(decimals=4)
+    (tensor([[1., 5.]], dtype=torch.float64), tensor([ -0.5000, -12.5000], dtype=torch.float64))
+    """
+    means = statistics.Q / statistics.n
+    # N Σ rather than Σ: the same weights times N, and one rounding less
+    scatter = statistics.G - (means * statistics.n) @ means.mT
+    weights = _solve(scatter, means * statistics.n.sum(), gamma)
+    return weights, -0.5 * (means * weights).sum(0)
+
+
+HEADS: dict[str, Callable[[Statistics, float], Affine]] = {
+    "ridge": ridge,
+    "ncm": ncm,
+    "slda": slda,
+}
+
+
+def _solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
+    """(matrix + γI)⁻¹ targets by Cholesky; `matrix` is overwritten."""
+    matrix.diagonal().add_(gamma)
+    factor, info = torch.linalg.cholesky_ex(matrix)
     if int(info):
         raise InputError(
-            f"gamma={gamma!r} leaves G + γI not positive definite in float64: use a larger gamma"
+            f"gamma={gamma!r} leaves the matrix not positive definite in float64: use a larger one"
         )
-    return torch.cholesky_solve(Q, factor)
+    return torch.cholesky_solve(targets, factor)

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from algnn import settings
 from algnn.analytic.encoder import GCNEncoder
 from algnn.analytic.expansion import Expansion
-from algnn.analytic.heads import ridge
+from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_base, check_number, resolve_device
@@ -33,12 +33,13 @@ class Learned:
     encoder: GCNEncoder
     expansion: Expansion
     statistics: Statistics
+    head: str
     gamma: float
 
     @cached_property
-    def weights(self) -> Tensor:
-        """W [d, C], solved when first needed."""
-        return ridge(self.statistics.G, self.statistics.Q, self.gamma)
+    def affine(self) -> Affine:
+        """W [d, C] and b [C], solved when first needed."""
+        return HEADS[self.head](self.statistics, self.gamma)
 
 
 class ALGNN(Learner):
@@ -56,6 +57,9 @@ class ALGNN(Learner):
         Width d of the expanded features; what is retained grows with its square.
     gamma : float
         γ > 0, the ridge penalty.
+    head : {"ridge", "ncm", "slda"}
+        How the sums become weights: the paper's ridge regression, or one of two references, the
+        nearest class mean and streaming linear discriminant analysis.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
     epochs, lr, dropout, weight_decay
@@ -96,6 +100,7 @@ class ALGNN(Learner):
         hidden: int = 256,
         width: int = 2048,
         gamma: float = 0.01,
+        head: str = "ridge",
         expansion: str = "gcn",
         epochs: int = 50,
         lr: float = 1e-3,
@@ -107,6 +112,7 @@ class ALGNN(Learner):
         self.hidden = hidden
         self.width = width
         self.gamma = gamma
+        self.head = head
         self.expansion = expansion
         self.epochs = epochs
         self.lr = lr
@@ -151,7 +157,7 @@ class ALGNN(Learner):
     @property
     def weights_(self) -> Tensor:
         """W [d, C], float64, a column per class."""
-        return self._known.weights
+        return self._known.affine[0]
 
     @property
     def n_features_in_(self) -> int:
@@ -183,6 +189,8 @@ class ALGNN(Learner):
         check_number("weight_decay", self.weight_decay, 0)
         if self.expansion not in ("gcn", "plain"):
             raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
+        if self.head not in HEADS:
+            raise InputError(f"head={self.head!r} is unknown: use one of {', '.join(HEADS)}")
 
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned | None
@@ -191,8 +199,8 @@ class ALGNN(Learner):
             learned = self._base(graph, nodes, labels)
         features = self._features(graph, nodes, learned)
         statistics = learned.statistics.plus(features, labels)
-        after = Learned(learned.encoder, learned.expansion, statistics, self.gamma)
-        after.weights  # noqa: B018 - solve now: it is part of learning, and may fail
+        after = Learned(learned.encoder, learned.expansion, statistics, self.head, self.gamma)
+        after.affine  # noqa: B018 - solve now: it is part of learning, and may fail
         return after
 
     def _base(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
@@ -213,7 +221,8 @@ class ALGNN(Learner):
             seed=self.seed,
         )
         expansion = Expansion(self.expansion, self.hidden, self.width, self.seed)
-        return Learned(encoder, expansion, Statistics.empty(self.width, device), self.gamma)
+        nothing = Statistics.empty(self.width, device)
+        return Learned(encoder, expansion, nothing, self.head, self.gamma)
 
     def _features(self, graph: Data, nodes: Tensor, learned: Learned) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
@@ -236,8 +245,9 @@ class ALGNN(Learner):
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._known
-        scores = [Z @ known.weights for Z in self._features(graph, nodes, known)]
-        return torch.cat(scores) if scores else known.weights.new_zeros(0, self.classes_.size)
+        W, b = known.affine
+        scores = [torch.addmm(b, Z, W) for Z in self._features(graph, nodes, known)]
+        return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         known = self._known
@@ -245,6 +255,7 @@ class ALGNN(Learner):
         tensors |= {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
         expansion = known.expansion
         return tensors, {
+            "head": known.head,
             "gamma": known.gamma,
             "expansion": {
                 "kind": expansion.kind,
@@ -259,6 +270,8 @@ class ALGNN(Learner):
         classes = np.array(facts["classes"])
         if classes.ndim != 1 or classes.size == 0 or classes.dtype.kind not in "iU":
             raise CheckpointError("classes is not a list of ints or of strings")
+        if facts["head"] not in HEADS:
+            raise CheckpointError(f"head {facts['head']!r} is unknown")
         shape = facts["expansion"]
         d, h, C = shape["width"], shape["inputs"], classes.size
         shapes = {
@@ -276,4 +289,5 @@ class ALGNN(Learner):
         # only now, when the file has shown that it is as large as it says
         expansion = Expansion(shape["kind"], h, d, shape["seed"])
         statistics = Statistics.from_tensors(G, Q, n, classes)
-        return Learned(GCNEncoder(weight, bias), expansion, statistics, float(facts["gamma"]))
+        encoder = GCNEncoder(weight, bias)
+        return Learned(encoder, expansion, statistics, facts["head"], float(facts["gamma"]))
