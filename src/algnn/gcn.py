@@ -141,6 +141,7 @@ def train(
     lr: float,
     weight_decay: float,
     adjust: Callable[[], None] | None = None,
+    after: Callable[[int], None] | None = None,
 ) -> None:
     """Full-batch Adam for a fixed number of epochs.
 
@@ -155,6 +156,8 @@ def train(
         Of Adam.
     adjust : callable, optional
         Changes the gradients of an epoch before the step is taken.
+    after : callable, optional
+        Called with the number of each epoch once its step is taken.
 
     Examples
     --------
@@ -164,13 +167,15 @@ def train(
     True
     """
     optimiser = torch.optim.Adam(list(parameters), lr=lr, weight_decay=weight_decay, fused=True)
-    for _ in range(epochs):
+    for epoch in range(epochs):
         optimiser.zero_grad(set_to_none=True)
         # torch types `backward` loosely
         loss().backward()  # type: ignore[no-untyped-call]
         if adjust is not None:
             adjust()
         optimiser.step()
+        if after is not None:
+            after(epoch)
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:

@@ -6,7 +6,7 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy.typing as npt
 import torch
@@ -41,6 +41,9 @@ class Learner(ABC):
     A subclass writes `_learn`, `_scores`, `_state` and `_restore`, and keeps all that it has
     learned in one attribute, `_learned`, which it replaces in a single assignment.
     """
+
+    # whether `fit` and `partial_fit` take validation nodes as a further argument
+    uses_validation: ClassVar[bool] = False
 
     seed: int
     device: str

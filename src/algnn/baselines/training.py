@@ -100,6 +100,10 @@ class Task:
         """What the method remembered of earlier sessions."""
         return {} if self.before is None else self.before.memory
 
+    def code(self, labels: npt.NDArray[Any]) -> Tensor:
+        """Labels of classes seen so far as columns of the head."""
+        return as_codes(self.arrival, labels).to(self.x.device)
+
     @cached_property
     def field(self) -> Field:
         """The session's nodes and what they can see."""
@@ -112,6 +116,27 @@ class Task:
     def loss(self) -> Tensor:
         """L_t: the mean cross-entropy of the session's nodes over the classes seen so far."""
         return cross_entropy(self.gcn(self.field, self.masks), self.codes)
+
+
+def as_codes(arrival: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Tensor:
+    """Where each label stands in the order of arrival.
+
+    Parameters
+    ----------
+    arrival : array [C]
+    labels : array [n]
+
+    Returns
+    -------
+    Tensor [n], int64
+
+    Examples
+    --------
+    >>> as_codes(np.array([5, 2, 9]), np.array([2, 9, 9]))
+    tensor([1, 2, 2])
+    """
+    order = np.argsort(arrival)
+    return torch.from_numpy(order[np.searchsorted(arrival, labels, sorter=order)])
 
 
 class GradientLearner(Learner):
@@ -173,9 +198,7 @@ class GradientLearner(Learner):
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Known | None
     ) -> Known:
-        if learned is None:
-            check_base(labels)
-        task = self._task(graph, nodes, labels, learned)
+        task = self._checked_task(graph, nodes, labels, learned)
         prepared = self._prepare(task)
         train(
             task.gcn.parameters(),
@@ -189,9 +212,11 @@ class GradientLearner(Learner):
         weights = {name: value.detach() for name, value in task.gcn.named_parameters()}
         return Known(weights, task.arrival, task.index + 1, memory)
 
-    def _task(
+    def _checked_task(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], before: Known | None
     ) -> Task:
+        if before is None:
+            check_base(labels)
         device = resolve_device(self.device)
         arrival = np.unique(labels)
         index = 0
@@ -202,14 +227,12 @@ class GradientLearner(Learner):
         first, second = np.random.SeedSequence([self.seed, index]).generate_state(2).tolist()
         initial = torch.Generator().manual_seed(first)
         gcn = self._model(graph.x.size(1), arrival.size, before, initial).to(device)
-        order = np.argsort(arrival)
-        codes = torch.from_numpy(order[np.searchsorted(arrival, labels, sorter=order)])
         return Task(
             gcn,
             self._adjacency(graph),
             graph.x.to(device, torch.float32),
             nodes.to(device),
-            codes.to(device),
+            as_codes(arrival, labels).to(device),
             arrival,
             before,
             initial,

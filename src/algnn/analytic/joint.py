@@ -1,0 +1,92 @@
+"""The reference that AL-GNN must equal: ridge regression on all labels at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from algnn.analytic.model import ALGNN, Learned
+from algnn.analytic.statistics import Statistics
+from algnn.checkpoint import check_tensor
+
+
+@dataclass(frozen=True)
+class LearnedJointly(Learned):
+    """What `JointRidge` knows: as `Learned`, and every node and label it was ever given."""
+
+    nodes: Tensor
+    labels: npt.NDArray[Any]
+
+
+class JointRidge(ALGNN):
+    """AL-GNN's own features, solved at once on all labels seen so far.
+
+    W = (ZᵀZ + γI)⁻¹ ZᵀY over all nodes learned so far, computed anew in each session from their
+    features in the graph as it is now. It keeps the nodes and labels, which AL-GNN does not, and
+    exists to show that nothing is lost by not keeping them: where the graph stays the same the two
+    agree to rounding.
+
+    Parameters
+    ----------
+    hidden, width, gamma, head, expansion, epochs, lr, dropout, weight_decay, seed, device
+        As in `ALGNN`.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> models = algnn.ALGNN(width=64, epochs=2), JointRidge(width=64, epochs=2)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     for model in models:
+    ...         _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> torch.allclose(models[0].weights_, models[1].weights_, rtol=1e-6)
+    True
+    """
+
+    def retained_bytes(self) -> int:
+        """Bytes kept between sessions beside the frozen encoder: sums, and nodes with labels.
+
+        Returns
+        -------
+        int
+        """
+        if self._learned is None:
+            return 0
+        nodes: Tensor = self._learned.nodes
+        return super().retained_bytes() + 2 * nodes.nbytes
+
+    def _learn(
+        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned | None
+    ) -> Learned:
+        base = self._base(graph, nodes, labels) if learned is None else learned
+        if isinstance(learned, LearnedJointly):
+            nodes = torch.cat([learned.nodes, nodes])
+            labels = np.concatenate([learned.labels, labels])
+        nothing = Statistics.empty(base.expansion.width, base.statistics.G.device)
+        statistics = nothing.plus(self._features(graph, nodes, base), labels)
+        after = LearnedJointly(
+            base.encoder, base.expansion, statistics, self.head, self.gamma, nodes, labels
+        )
+        after.affine  # noqa: B018 - solve now: it is part of learning, and may fail
+        return after
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, facts = super()._state()
+        codes = np.searchsorted(self.classes_, self._learned.labels)
+        tensors |= {"kept.nodes": self._learned.nodes, "kept.codes": torch.from_numpy(codes)}
+        return tensors, facts
+
+    def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Learned:
+        known = super()._restore(tensors, facts)
+        count = int(known.statistics.n.sum())
+        nodes, codes = (
+            check_tensor(name, tensors[name], (count,), torch.int64)
+            for name in ("kept.nodes", "kept.codes")
+        )
+        parts = (known.encoder, known.expansion, known.statistics, known.head, known.gamma)
+        return LearnedJointly(*parts, nodes, known.statistics.classes[codes.numpy()])
