@@ -1,0 +1,57 @@
+"""Class-incremental node classification on graphs, by closed-form analytic learning."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from algnn.analytic.model import ALGNN
+    from algnn.errors import (
+        AlgnnError,
+        CheckpointError,
+        DatasetError,
+        DeviceError,
+        InputError,
+        NotFittedError,
+    )
+    from algnn.graph.datasets import load
+    from algnn.graph.stream import ClassStream, Session
+    from algnn.learner import Learner
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ALGNN",
+    "AlgnnError",
+    "CheckpointError",
+    "ClassStream",
+    "DatasetError",
+    "DeviceError",
+    "InputError",
+    "Learner",
+    "NotFittedError",
+    "Session",
+    "load",
+]
+
+# Public names are imported when first used: torch takes seconds, and `algnn --help` need not wait.
+_HOMES = {
+    "ALGNN": "algnn.analytic.model",
+    "ClassStream": "algnn.graph.stream",
+    "Learner": "algnn.learner",
+    "Session": "algnn.graph.stream",
+    "load": "algnn.graph.datasets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'algnn' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "algnn.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

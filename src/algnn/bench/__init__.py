@@ -1,0 +1,1 @@
+"""Evaluation: a learner over a stream, its figures, records and pictures."""

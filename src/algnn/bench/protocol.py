@@ -1,0 +1,254 @@
+"""Any learner over any stream: what it gets right after each session, how long it takes, and what
+it keeps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from algnn.bench import metrics
+from algnn.errors import InputError
+from algnn.graph.stream import ClassStream
+from algnn.learner import Learner
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one learner did over one stream; T+1 sessions, C classes.
+
+    Attributes
+    ----------
+    sessions : tuple of tuple of int
+        The classes of each session; together they name the columns of the counts.
+    correct : array of int [T+1, C]
+        Correctly classified test nodes of each class after each session.
+    total : array of int [C]
+        Test nodes of each class.
+    learn_seconds, predict_seconds : tuple of float [T+1]
+        Inside the learner's `fit` or `partial_fit`, and inside its `predict`, in each session.
+    retained_bytes : tuple of int [T+1]
+        What the learner keeps after each session, by its own account.
+
+    Examples
+    --------
+    >>> outcome = Outcome(((0, 1), (2,)), np.array([[9, 9, 0], [8, 8, 5]]), np.array([10, 10, 10]),
+    ...                   (0.5, 0.1), (0.01, 0.01), (800, 880))
+    >>> outcome.ap, outcome.af, outcome.macro
+    (65.0, 10.0, 70.0)
+    """
+
+    sessions: tuple[tuple[int, ...], ...]
+    correct: metrics.Counts
+    total: metrics.Counts
+    learn_seconds: tuple[float, ...]
+    predict_seconds: tuple[float, ...]
+    retained_bytes: tuple[int, ...]
+
+    @property
+    def matrix(self) -> metrics.Matrix:
+        """Accuracy on session i after session t, [T+1, T+1], NaN above the diagonal."""
+        return metrics.accuracy_matrix(self.correct, self.total, self.sessions)
+
+    @property
+    def ap(self) -> float:
+        """Average performance: the mean of the matrix's last row."""
+        return metrics.average_performance(self.matrix)
+
+    @property
+    def af(self) -> float:
+        """Average forgetting: what sessions lost since they were learned."""
+        return metrics.average_forgetting(self.matrix)
+
+    @property
+    def macro(self) -> float:
+        """Final accuracy averaged over classes."""
+        return metrics.macro(self.correct[-1], self.total)
+
+    @property
+    def micro(self) -> float:
+        """Final accuracy over test nodes."""
+        return metrics.micro(self.correct[-1], self.total)
+
+    @property
+    def stagewise(self) -> npt.NDArray[np.float64]:
+        """Average performance after each session, [T+1]."""
+        return metrics.stagewise(self.matrix)
+
+
+def run(
+    learner: Learner,
+    stream: ClassStream,
+    on_session: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Teach a learner a stream, and test it after each session on all classes seen so far.
+
+    Parameters
+    ----------
+    learner : Learner
+        Starts anew, whatever it had learned: the base session is its `fit`. One that says so
+        (`uses_validation`) is also handed the session's own validation nodes and labels.
+    stream : ClassStream
+        Every session must have test nodes.
+    on_session : callable, optional
+        Called with the index of each session once it is learned and tested.
+
+    Returns
+    -------
+    Outcome
+
+    Notes
+    -----
+    A prediction that is not one of the classes seen so far is wrong like any other. The clocks
+    stand still while data is prepared and answers are counted, and wait for the GPU's queue.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
+    >>> outcome = run(algnn.ALGNN(width=64, hidden=16, epochs=5), stream)
+    >>> outcome.matrix.shape, len(outcome.learn_seconds)
+    ((2, 2), 2)
+    """
+    tests = [stream.nodes("test", index) for index in range(len(stream))]
+    _check_test_nodes(stream, tests)
+    column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
+    correct, total = [], _count(torch.cat([labels for _, labels in tests]).numpy(), column)
+    learning, predicting, retained = [], [], []
+    for session in stream:
+        nodes, labels = (
+            torch.cat(parts) for parts in zip(*tests[: session.index + 1], strict=True)
+        )
+        learn = learner.fit if session.index == 0 else learner.partial_fit
+        extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
+        _, seconds = _timed(learn, session.graph, session.nodes, session.labels, *extra)
+        learning.append(seconds)
+        answers, seconds = _timed(learner.predict, session.graph, nodes)
+        predicting.append(seconds)
+        retained.append(int(learner.retained_bytes()))
+        truth = labels.numpy()
+        correct.append(_count(truth[_check_answers(answers, truth) == truth], column))
+        if on_session is not None:
+            on_session(session.index)
+    timed = tuple(learning), tuple(predicting)
+    return Outcome(tuple(stream.classes), np.stack(correct), total, *timed, tuple(retained))
+
+
+def run_seeds(
+    make_learner: Callable[[int], Learner],
+    make_stream: Callable[[int], ClassStream],
+    seeds: Sequence[int],
+    progress: bool | None = None,
+    on_outcome: Callable[[int, Outcome], None] | None = None,
+    title: str = "",
+) -> list[Outcome]:
+    """Run once for each seed.
+
+    Parameters
+    ----------
+    make_learner, make_stream : callable
+        Give the learner and the stream of a seed.
+    seeds : sequence of int
+        At least one.
+    progress : bool, optional
+        Show a progress bar on stderr; by default only where stderr is a terminal.
+    on_outcome : callable, optional
+        Called with seed and outcome as soon as a run is done, so that what is done can be kept.
+    title : str
+        What the progress bar says.
+
+    Returns
+    -------
+    list of Outcome
+        One per seed, in their order.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> outcomes = run_seeds(
+    ...     lambda seed: algnn.ALGNN(width=64, hidden=16, epochs=5, seed=seed),
+    ...     lambda seed: algnn.ClassStream(graph, step=5, order="random", seed=seed),
+    ...     seeds=[42, 43],
+    ... )
+    >>> len(outcomes)
+    2
+    """
+    if len(seeds) == 0:
+        raise InputError("seeds is empty: give at least one")
+    shown = sys.stderr.isatty() if progress is None else progress
+    outcomes = []
+    with _bar(shown) as bar:
+        task = bar.add_task(title, total=None)
+        for done, seed in enumerate(seeds):
+            stream = make_stream(seed)
+            bar.update(
+                task, description=f"{title} seed {seed}".strip(), total=len(seeds) * len(stream)
+            )
+            outcome = run(make_learner(seed), stream, lambda _: bar.advance(task))
+            outcomes.append(outcome)
+            if on_outcome is not None:
+                on_outcome(seed, outcome)
+            bar.update(task, completed=(done + 1) * len(stream))
+    return outcomes
+
+
+def _bar(shown: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("sessions"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True, force_terminal=True if shown else None),
+        transient=True,
+        disable=not shown,
+    )
+
+
+def _count(labels: npt.NDArray[Any], column: dict[int, int]) -> metrics.Counts:
+    """How many nodes of each class, [C], by the classes' columns."""
+    places = np.array([column[label] for label in labels.tolist()], dtype=np.int64)
+    return np.bincount(places, minlength=len(column)).astype(np.int64)
+
+
+def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    """What `work` gives, and its seconds; all that it queues on a GPU is within the clock."""
+    _finish_queue()
+    start = perf_counter()
+    result = work(*arguments)
+    _finish_queue()
+    return result, perf_counter() - start
+
+
+def _finish_queue() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _check_test_nodes(stream: ClassStream, tests: Sequence[tuple[Any, Any]]) -> None:
+    empty = [i for i, (nodes, _) in enumerate(tests) if len(nodes) == 0]
+    if empty:
+        raise InputError(
+            f"stream has no test node in session {empty[0]} (classes {stream.classes[empty[0]]}):"
+            " give these classes test nodes, or join them to another session"
+        )
+
+
+def _check_answers(answers: Any, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    given = np.asarray(answers)
+    if given.shape != labels.shape:
+        raise InputError(
+            f"learner.predict gave an array of shape {given.shape} for {len(labels)} nodes: it"
+            " must give one class per node"
+        )
+    return given

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import statistics
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import t as student
+
+from algnn.bench import metrics
+from algnn.errors import InputError
+
+NAN = np.nan
+
+
+@st.composite
+def counted(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]]:
+    """Sessions of one to three classes, some of them large, with anything from 0 to all right."""
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=6))
+    classes = sum(sizes)
+    total = draw(arrays(np.int64, classes, elements=st.integers(1, 500)))
+    shares = draw(arrays(np.float64, (len(sizes), classes), elements=st.floats(0, 1)))
+    ends = np.cumsum([0, *sizes])
+    sessions = [tuple(range(a, b)) for a, b in pairwise(ends)]
+    correct = (shares * total).astype(np.int64)
+    for t, end in enumerate(ends[1:]):
+        correct[t, end:] = 0
+    return correct, total, sessions
+
+
+def test_a_run_worked_out_by_hand() -> None:
+    # base of two classes (10 and 30 test nodes), then one of 20, then one of 5
+    sessions = [(4, 7), (1,), (0,)]
+    total = [10, 30, 20, 5]
+    correct = [[10, 30, 0, 0], [5, 25, 18, 0], [5, 15, 10, 4]]
+    matrix = metrics.accuracy_matrix(correct, total, sessions)
+    np.testing.assert_allclose(matrix, [[100, NAN, NAN], [75, 90, NAN], [50, 50, 80]])
+    assert metrics.average_performance(matrix) == pytest.approx(60)
+    assert metrics.average_forgetting(matrix) == pytest.approx(((100 - 50) + (90 - 50)) / 2)
+    np.testing.assert_allclose(metrics.stagewise(matrix), [100, 82.5, 60])
+    assert metrics.macro(correct[-1], total) == pytest.approx((50 + 50 + 50 + 80) / 4)
+    assert metrics.micro(correct[-1], total) == pytest.approx(100 * 34 / 65)
+
+
+def test_forgetting_is_negative_where_a_session_got_better() -> None:
+    matrix = metrics.accuracy_matrix([[1, 0], [4, 2]], [4, 4], [(0,), (1,)])
+    assert metrics.average_forgetting(matrix) == -75
+
+
+def test_a_single_session_forgets_nothing() -> None:
+    matrix = metrics.accuracy_matrix([[3]], [4], [(0,)])
+    assert metrics.average_forgetting(matrix) == 0.0
+    assert metrics.average_performance(matrix) == 75
+
+
+def test_a_class_without_test_nodes_does_not_count() -> None:
+    assert metrics.macro([5, 0, 1], [10, 0, 4]) == pytest.approx(37.5)
+    matrix = metrics.accuracy_matrix([[5, 0]], [10, 0], [(0, 1)])
+    assert matrix[0, 0] == 50
+
+
+@given(counted())
+def test_bounds(run: tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]]) -> None:
+    correct, total, sessions = run
+    matrix = metrics.accuracy_matrix(correct, total, sessions)
+    below = np.tril_indices(len(sessions))
+    above = np.triu_indices(len(sessions), 1)
+    assert np.isnan(matrix[above]).all()
+    assert ((matrix[below] >= 0) & (matrix[below] <= 100)).all()
+    assert 0 <= metrics.average_performance(matrix) <= 100
+    assert -100 <= metrics.average_forgetting(matrix) <= 100
+    assert metrics.stagewise(matrix)[-1] == metrics.average_performance(matrix)
+    assert metrics.stagewise(matrix)[0] == matrix[0, 0]
+
+
+@given(counted())
+def test_micro_is_a_weighted_mean(
+    run: tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]],
+) -> None:
+    correct, total, sessions = run
+    matrix = metrics.accuracy_matrix(correct, total, sessions)
+    micro = metrics.micro(correct[-1], total)
+    by_session = [sum(total[list(members)]) for members in sessions]
+    assert micro == pytest.approx(np.average(matrix[-1], weights=by_session))
+    assert micro == pytest.approx(np.average(100 * correct[-1] / total, weights=total))
+
+
+@given(counted())
+def test_macro_is_ap_where_each_session_is_a_class(
+    run: tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]],
+) -> None:
+    _, total, sessions = run
+    alone = [(c,) for members in sessions for c in members]
+    correct = np.tril(np.minimum(total, 3)[None].repeat(len(alone), 0))
+    matrix = metrics.accuracy_matrix(correct, total, alone)
+    assert metrics.macro(correct[-1], total) == pytest.approx(metrics.average_performance(matrix))
+    # what is right stays right
+    assert metrics.average_forgetting(matrix) == pytest.approx(0)
+
+
+@given(counted(), st.randoms(use_true_random=False))
+def test_the_order_of_classes_within_a_session_does_not_matter(
+    run: tuple[np.ndarray, np.ndarray, list[tuple[int, ...]]], random: object
+) -> None:
+    correct, total, sessions = run
+    shuffled = [tuple(random.sample(members, len(members))) for members in sessions]  # type: ignore[attr-defined]
+    columns = [c for members in shuffled for c in members]
+    np.testing.assert_array_equal(
+        metrics.accuracy_matrix(correct, total, sessions),
+        metrics.accuracy_matrix(correct[:, columns], total[columns], shuffled),
+    )
+
+
+@pytest.mark.parametrize(
+    ("correct", "total", "sessions", "message"),
+    [
+        ([[1, 0]], [1, 1], [(0,), (1,)], "row per session"),
+        ([[1], [1]], [1, 1], [(0,), (1,)], "column per class"),
+        ([[1]], [1], [(0,), ()], "row per session"),
+        ([[2]], [1], [(0,)], "between 0 and total"),
+        ([[-1]], [1], [(0,)], "between 0 and total"),
+        ([[1, 0], [1, 0]], [1, 0], [(0,), (1,)], "no test node in session 1"),
+    ],
+)
+def test_counts_that_do_not_fit(
+    correct: object, total: object, sessions: object, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        metrics.accuracy_matrix(correct, total, sessions)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("figure", [metrics.macro, metrics.micro])
+def test_last_counts_that_do_not_fit(figure: object) -> None:
+    for correct, total in (([1, 2], [1]), ([3], [2]), ([[1]], [1]), ([0], [0]), ([], [])):
+        with pytest.raises(InputError):
+            figure(correct, total)  # type: ignore[operator]
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=20))
+def test_summary_is_the_textbook_one(values: list[float]) -> None:
+    summary = metrics.summarise(values)
+    assert summary.mean == pytest.approx(statistics.fmean(values), abs=1e-9)
+    assert summary.std == pytest.approx(statistics.stdev(values), abs=1e-6)
+    low, high = summary.mean - summary.ci95, summary.mean + summary.ci95
+    expected = student.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+    assert (high - low) / 2 == pytest.approx(expected, abs=1e-6)
+
+
+def test_summary_by_hand() -> None:
+    # Student's t for two degrees of freedom: 4.3027
+    summary = metrics.summarise(v for v in (75.0, 76.0, 77.0))
+    assert summary.ci95 == pytest.approx(4.302652729911275 / 3**0.5)
+    assert str(summary) == "76.00 ± 2.48"
+
+
+def test_one_value_has_no_spread() -> None:
+    assert metrics.summarise([5]) == metrics.Summary(5.0, None, None)
+    with pytest.raises(InputError, match="empty"):
+        metrics.summarise([])

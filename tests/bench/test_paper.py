@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from algnn.bench.paper import _tables, paper_figures
+
+DATASETS = {"cora", "citeseer", "corafull", "reddit", "arxiv", "computers"}
+METHODS = {
+    *("bare", "cat", "cgnn", "ergnn", "ewc", "gem", "lwf", "mas", "pignn", "twp", "algnn-paper")
+}
+
+
+def test_every_method_on_every_dataset() -> None:
+    assert set(_tables()) == DATASETS
+    for dataset in DATASETS:
+        assert set(_tables()[dataset]) == METHODS
+
+
+@pytest.mark.parametrize(
+    ("dataset", "method", "ap", "af", "seconds"),
+    [
+        ("cora", "algnn-paper", (75.86, 1.76), (9.81, 2.06), (1.08, 0.11)),
+        ("citeseer", "algnn-paper", (64.15, 4.31), (20.51, 2.13), (0.53, 0.61)),
+        ("computers", "algnn-paper", (80.15, 4.60), (13.78, 6.61), (0.39, 0.03)),
+        ("cora", "bare", (27.67, 3.78), (90.74, 4.83), (5.90, 0.4)),
+        ("citeseer", "twp", (25.03, 0.13), (87.09, 0.06), (20.90, 5.4)),
+        ("corafull", "gem", (2.78, 1.78), (99.24, 4.83), (1969.90, 35.2)),
+        ("reddit", "pignn", (54.31, 1.65), (37.91, 0.13), (1231.50, 8.2)),
+        ("arxiv", "ewc", (2.23, 1.28), (83.66, 0.12), (95.78, 0.8)),
+        ("computers", "ergnn", (79.19, 0.08), (22.73, 0.28), (6.87, 0.3)),
+    ],
+)
+def test_as_printed(
+    dataset: str,
+    method: str,
+    ap: tuple[float, float],
+    af: tuple[float, float],
+    seconds: tuple[float, float],
+) -> None:
+    found = paper_figures(dataset, method)
+    assert found is not None
+    assert (found.ap, found.af, found.seconds) == (ap, af, seconds)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "method", "step", "ap"),
+    [
+        ("corafull", "algnn-paper", 10, 52.80),
+        ("corafull", "mas", 10, 55.86),
+        ("arxiv", "pignn", 5, 53.90),
+        ("arxiv", "cgnn", 10, 54.47),
+        ("reddit", "algnn-paper", 5, 87.27),
+        ("reddit", "bare", 10, 34.79),
+    ],
+)
+def test_by_step(dataset: str, method: str, step: int, ap: float) -> None:
+    found = paper_figures(dataset, method, step)
+    assert found is not None
+    assert found.ap == (ap, None)
+    assert found.af is None
+
+
+def test_both_tables_agree_on_the_analytic_method() -> None:
+    for dataset in ("corafull", "arxiv", "reddit"):
+        entry = _tables()[dataset]["algnn-paper"]
+        assert entry["ap_by_step"]["1"] == entry["ap"][0]
+
+
+def test_what_the_paper_does_not_have() -> None:
+    assert paper_figures("digits", "algnn-paper") is None
+    assert paper_figures("cora", "algnn") is None
+    assert paper_figures("cora", "algnn-paper", step=5) is None
+    assert paper_figures("reddit", "algnn-paper", step=2) is None
+    assert paper_figures("corafull-graph", "algnn-paper") is None

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from algnn import ALGNN, ClassStream
+from algnn.bench.protocol import run, run_seeds
+from algnn.errors import InputError
+
+
+class Student:
+    """Keeps what it was told and answers by a rule: the smallest thing that can be examined."""
+
+    uses_validation = False
+
+    def __init__(self, rule: Callable[[Tensor, list[int]], Any]) -> None:
+        self.rule = rule
+        self.seen: list[int] = []
+        self.questions: list[list[int]] = []
+        self.graphs: list[Data] = []
+
+    def fit(self, graph: Data, nodes: Tensor, labels: Tensor) -> Student:
+        self.seen = []
+        return self.partial_fit(graph, nodes, labels)
+
+    def partial_fit(self, graph: Data, nodes: Tensor, labels: Tensor) -> Student:
+        self.seen += sorted(set(labels.tolist()))
+        self.graphs.append(graph)
+        return self
+
+    def predict(self, graph: Data, nodes: Tensor) -> Any:
+        assert graph is self.graphs[-1]
+        self.questions.append(nodes.tolist())
+        return self.rule(nodes, self.seen)
+
+    def retained_bytes(self) -> int:
+        return 8 * len(self.seen)
+
+
+def test_one_who_knows_everything(small_graph: Data) -> None:
+    stream = ClassStream(small_graph)
+    student = Student(lambda nodes, seen: small_graph.y[nodes].numpy())
+    outcome = run(student, stream)
+    assert outcome.sessions == ((0, 1), (2,), (3,))
+    # six test nodes of each class
+    assert outcome.total.tolist() == [6, 6, 6, 6]
+    assert outcome.correct.tolist() == [[6, 6, 0, 0], [6, 6, 6, 0], [6, 6, 6, 6]]
+    assert (outcome.ap, outcome.af, outcome.macro, outcome.micro) == (100, 0, 100, 100)
+    assert outcome.retained_bytes == (16, 24, 32)
+
+
+def test_one_who_knows_only_the_latest_class(small_graph: Data) -> None:
+    student = Student(lambda nodes, seen: np.full(len(nodes), seen[-1]))
+    outcome = run(student, ClassStream(small_graph))
+    nan = np.nan
+    np.testing.assert_array_equal(outcome.matrix, [[50, nan, nan], [0, 100, nan], [0, 0, 100]])
+    assert outcome.ap == pytest.approx(100 / 3)
+    assert outcome.af == pytest.approx((50 + 100) / 2)
+    np.testing.assert_allclose(outcome.stagewise, [50, 50, 100 / 3])
+
+
+def test_a_class_not_seen_yet_is_a_wrong_answer(small_graph: Data) -> None:
+    # always the last class of all, which is right only once it has been seen
+    outcome = run(Student(lambda nodes, seen: np.full(len(nodes), 3)), ClassStream(small_graph))
+    assert outcome.correct.tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 6]]
+
+
+def test_one_question_per_session_about_all_seen_test_nodes(small_graph: Data) -> None:
+    student = Student(lambda nodes, seen: np.zeros(len(nodes), dtype=int))
+    run(student, ClassStream(small_graph))
+    expected = []
+    for classes in ((0, 1), (0, 1, 2), (0, 1, 2, 3)):
+        chosen = small_graph.test_mask & torch.isin(small_graph.y, torch.tensor(classes))
+        expected.append(chosen.nonzero().squeeze(1).tolist())
+    assert [sorted(asked) for asked in student.questions] == expected
+    assert all(set(graph.keys()) == {"x", "edge_index"} for graph in student.graphs)
+
+
+def test_node_ids_where_the_graph_grows(small_graph: Data) -> None:
+    stream = ClassStream(small_graph, order=[3, 1, 0, 2], edges="seen")
+    student = Student(lambda nodes, seen: small_graph.y[stream.original_ids(nodes)].numpy())
+    outcome = run(student, stream)
+    assert outcome.sessions == ((3, 1), (0,), (2,))
+    assert outcome.ap == 100
+    sizes = [graph.x.size(0) for graph in student.graphs]
+    assert sizes == [30, 45, 60]
+    assert all(max(a) < n for a, n in zip(student.questions, sizes, strict=True))
+
+
+def test_validation_nodes_of_the_session_for_one_who_asks(small_graph: Data) -> None:
+    class Careful(Student):
+        uses_validation = True
+        given: list[tuple[Tensor, Tensor]]
+
+        def fit(self, graph: Data, nodes: Tensor, labels: Tensor, *validation: Any) -> Student:
+            self.given = list(validation)
+            return super().fit(graph, nodes, labels)
+
+        def partial_fit(
+            self, graph: Data, nodes: Tensor, labels: Tensor, *validation: Any
+        ) -> Student:
+            self.given += validation
+            return super().partial_fit(graph, nodes, labels)
+
+    student = Careful(lambda nodes, seen: np.zeros(len(nodes), dtype=int))
+    run(student, ClassStream(small_graph))
+    for (nodes, labels), classes in zip(student.given, [{0, 1}, {2}, {3}], strict=True):
+        assert set(labels.tolist()) == classes
+        assert small_graph.val_mask[nodes].all()
+        assert small_graph.y[nodes].tolist() == labels.tolist()
+
+
+def test_a_session_without_test_nodes_stops_before_anything_starts(small_graph: Data) -> None:
+    small_graph.test_mask &= small_graph.y != 2
+    student = Student(lambda nodes, seen: small_graph.y[nodes].numpy())
+    with pytest.raises(InputError, match=r"no test node in session 1 \(classes \(2,\)\)"):
+        run(student, ClassStream(small_graph))
+    assert student.graphs == []
+    # in a session with others it is no obstacle: two classes, one of them tested
+    outcome = run(student, ClassStream(small_graph, step=2))
+    assert outcome.total.tolist() == [6, 6, 0, 6]
+    assert (outcome.ap, outcome.macro) == (100, 100)
+
+
+def test_the_learners_own_error_passes_through(small_graph: Data) -> None:
+    def fail(nodes: Tensor, seen: list[int]) -> Any:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        run(Student(fail), ClassStream(small_graph))
+
+
+def test_answers_of_the_wrong_shape(small_graph: Data) -> None:
+    for rule in (lambda n, s: [0], lambda n, s: 0, lambda n, s: np.zeros((len(n), 2))):
+        with pytest.raises(InputError, match="one class per node"):
+            run(Student(rule), ClassStream(small_graph))
+
+
+def test_the_clocks_hold_what_happens_inside(small_graph: Data) -> None:
+    class Slow(Student):
+        def partial_fit(self, graph: Data, nodes: Tensor, labels: Tensor) -> Student:
+            time.sleep(0.02)
+            return super().partial_fit(graph, nodes, labels)
+
+    def answer(nodes: Tensor, seen: list[int]) -> Any:
+        time.sleep(0.01)
+        return np.zeros(len(nodes), dtype=int)
+
+    outcome = run(Slow(answer), ClassStream(small_graph))
+    assert len(outcome.learn_seconds) == len(outcome.predict_seconds) == 3
+    assert min(outcome.learn_seconds) >= 0.02
+    assert min(outcome.predict_seconds) >= 0.01
+
+
+def test_the_real_learner_starts_anew_each_time(small_graph: Data) -> None:
+    stream = ClassStream(small_graph)
+    learner = ALGNN(hidden=8, width=32, epochs=5, device="cpu")
+    heard: list[int] = []
+    first = run(learner, stream, heard.append)
+    assert heard == [0, 1, 2]
+    assert first.ap > 80
+    again = run(learner, stream)
+    np.testing.assert_array_equal(first.correct, again.correct)
+    assert learner.classes_.tolist() == [0, 1, 2, 3]
+    assert first.retained_bytes[-1] == learner.retained_bytes()
+    steps = np.diff(first.retained_bytes)
+    assert (steps == steps[0]).all()
+    assert steps[0] > 0
+
+
+def seeded(graph: Data) -> tuple[Callable[[int], Any], Callable[[int], ClassStream]]:
+    def make_learner(seed: int) -> Student:
+        return Student(lambda nodes, seen: np.full(len(nodes), seen[-1]))
+
+    def make_stream(seed: int) -> ClassStream:
+        return ClassStream(graph, order="random", seed=seed)
+
+    return make_learner, make_stream
+
+
+def test_several_seeds(small_graph: Data, capsys: pytest.CaptureFixture[str]) -> None:
+    kept: list[int] = []
+    seeds = [3, 1, 2]
+    outcomes = run_seeds(*seeded(small_graph), seeds, on_outcome=lambda s, _: kept.append(s))
+    assert kept == seeds
+    for seed, outcome in zip(seeds, outcomes, strict=True):
+        assert list(outcome.sessions) == ClassStream(small_graph, order="random", seed=seed).classes
+    assert len({outcome.sessions for outcome in outcomes}) > 1
+    # stderr is no terminal here
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_was_done_before_an_error_is_kept(small_graph: Data) -> None:
+    make_learner, make_stream = seeded(small_graph)
+
+    def failing(seed: int) -> Any:
+        if seed == 2:
+            raise InputError("seed 2")
+        return make_learner(seed)
+
+    kept: list[int] = []
+    with pytest.raises(InputError, match="seed 2"):
+        run_seeds(failing, make_stream, [1, 2, 3], on_outcome=lambda s, _: kept.append(s))
+    assert kept == [1]
+
+
+def test_progress_where_it_is_asked_for(
+    small_graph: Data, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_seeds(*seeded(small_graph), [7], progress=True, title="cora [x]")
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "cora [x] seed 7" in shown.err
+
+
+def test_no_seeds(small_graph: Data) -> None:
+    with pytest.raises(InputError, match="seeds is empty"):
+        run_seeds(*seeded(small_graph), [])

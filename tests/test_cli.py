@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_geometric.data import Data
+
+from algnn import ALGNN, ClassStream, __version__, load
+from algnn.bench import records
+from algnn.bench.protocol import run
+from algnn.cli import main
+from algnn.graph.datasets import available
+
+SMALL = ["--set", "width=32", "--set", "hidden=8", "--set", "epochs=3", "--device", "cpu"]
+KEYS = [
+    "dataset", "method", "settings", "base", "step", "edges", "seeds", "sessions", "ap", "af",
+    "macro", "micro", "learn_seconds", "predict_seconds", "retained_bytes", "runs",
+]  # fmt: skip
+
+
+def start(*arguments: str, stdout: int = subprocess.PIPE, **options: Any) -> Any:
+    command = [sys.executable, "-m", "algnn", *arguments]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
+
+
+def save(graph: Data, path: Path) -> Path:
+    np.savez(path, **{key: value.numpy() for key, value in graph.to_dict().items()})
+    return path
+
+
+def check_summary(summary: dict[str, Any], values: list[float]) -> None:
+    assert set(summary) == {"mean", "std", "ci95"}
+    assert summary["mean"] == pytest.approx(np.mean(values))
+    if len(values) == 1:
+        assert summary["std"] is None
+        assert summary["ci95"] is None
+    else:
+        assert summary["std"] == pytest.approx(np.std(values, ddof=1), abs=1e-9)
+
+
+def check_schema(found: dict[str, Any]) -> None:
+    assert list(found) == KEYS
+    count = found["sessions"]
+    assert [one["seed"] for one in found["runs"]] == found["seeds"]
+    for one in found["runs"]:
+        assert set(one) == {"seed", "matrix", "ap", "af", "macro", "micro", "learn_seconds"}
+        assert len(one["matrix"]) == count
+        for t, row in enumerate(one["matrix"]):
+            assert len(row) == count
+            assert all(0 <= value <= 100 for value in row[: t + 1])
+            assert row[t + 1 :] == [None] * (count - t - 1)
+        assert one["ap"] == pytest.approx(np.mean(one["matrix"][-1]))
+    for name in ("ap", "af", "macro", "micro", "learn_seconds"):
+        check_summary(found[name], [one[name] for one in found["runs"]])
+    assert set(found["predict_seconds"]) == {"mean", "std", "ci95"}
+    assert isinstance(found["retained_bytes"], int)
+
+
+# -- real processes: what a shell sees ------------------------------------------------------------
+
+
+def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
+    arguments = ["run", "digits", "--method", "algnn-paper", *SMALL, "--seeds", "42,43", "--json"]
+    process = start(*arguments, "--plot", "a.png", cwd=tmp_path)
+    out, err = process.communicate(timeout=120)
+    # stderr is no terminal, so there is no progress bar either
+    assert err == ""
+    assert process.returncode == 0
+    found = json.loads(out)
+    check_schema(found)
+    assert (found["dataset"], found["method"]) == ("digits", "algnn-paper")
+    assert (found["base"], found["step"], found["edges"]) == (5, 1, "full")
+    assert (found["seeds"], found["sessions"]) == ([42, 43], 6)
+    assert set(found["settings"]) == set(ALGNN().get_params()) - {"seed", "device"}
+    assert found["settings"]["width"] == 32
+    # the same as by hand, and as in the records
+    learner = ALGNN.paper("cora", width=32, hidden=8, epochs=3, seed=43, device="cpu")
+    by_hand = run(learner, ClassStream(load("digits")))
+    assert found["runs"][1]["matrix"] == records.rows(by_hand)
+    assert found["retained_bytes"] == learner.retained_bytes()
+    kept = records.read_all(tmp_path / "records")
+    assert [record.seed for record in kept] == [42, 43]
+    assert kept[1].outcome.ap == found["runs"][1]["ap"]
+    assert kept[1].device == "cpu"
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "records"]
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    seeds = ",".join(map(str, range(500)))
+    process = start("run", "digits", *SMALL, "--seeds", seeds, cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("step*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "algnn: interrupted\n"
+    assert out == ""
+    # what was done is kept
+    assert 1 <= len(records.read_all(tmp_path / "records")) < 500
+
+
+def test_bad_input_and_a_reader_who_has_seen_enough(tmp_path: Path) -> None:
+    # side by side: most of their time is importing
+    bad = start("run", "no-such-graph", "--json", cwd=tmp_path)
+    read, write = os.pipe()
+    os.close(read)
+    unread = start("methods", stdout=write)
+    os.close(write)
+
+    out, err = bad.communicate(timeout=120)
+    assert bad.returncode == 2
+    assert out == ""
+    assert err.startswith("algnn: 'no-such-graph' is no known graph")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+    _, err = unread.communicate(timeout=120)
+    assert err == ""
+    assert unread.returncode == 1
+
+
+# -- the same function, without the wait for imports ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "nonsense"),
+        (["--nonsense"], "--nonsense"),
+        (["run"], "Missing argument"),
+        (["run", "digits", "cora"], "unexpected extra argument"),
+        (["run", "digits", "--sedes", "3"], "--sedes"),
+        (["run", "digits", "--step", "one"], "--step"),
+        (["run", "digits", "--step"], "--step"),
+        (["run", "digits", "--step", "0"], "step=0 must be"),
+        (["run", "digits", "--base", "99"], "base=99 must be"),
+        (["run", "digits", "--base", "-1"], "base=-1 must be"),
+        (["run", "digits", "--edges", "most"], "edges='most' is not a scenario"),
+        (["run", "digits", "--order", "upwards"], "--order 'upwards'"),
+        (["run", "digits", "--order", "0,1"], "order=[0, 1] must name each class"),
+        (["run", "digits", "--order", ""], "--order ''"),
+        (["run", "digits", "--seeds", "x"], "--seeds 'x'"),
+        (["run", "digits", "--seeds", ""], "--seeds ''"),
+        (["run", "digits", "--seeds", "1,1"], "--seeds '1,1'"),
+        (["run", "digits", "--seeds", "-1"], "--seeds '-1'"),
+        (["run", "digits", "--method", "best"], "method='best' is unknown"),
+        (["run", "digits", "--set", "gamma"], "name=value"),
+        (["run", "digits", "--set", "width=wide"], "width=wide must be a whole number"),
+        (["run", "digits", "--set", "gamma=-1"], "gamma=-1.0"),
+        (["run", "digits", "--set", "gamma=0"], "gamma=0.0"),
+        (["run", "digits", "--set", "expansion=big"], "expansion='big'"),
+        (["run", "digits", "--device", "abacus"], "device='abacus'"),
+        (["run", "digits", "--plot", "picture.bmp"], "picture.bmp"),
+        (["run", "digits", "--records", "file"], "file cannot be a folder"),
+        (["run", "digits", "--plot", "file/a.png"], "file cannot be a folder"),
+        (["run", "digits", "--data", "nowhere"], "nowhere"),
+        (["run", "missing.npz"], "missing.npz"),
+        (["run", "file"], "file"),
+        (["run", ""], "is no known graph"),
+        (["methods", "all"], "unexpected extra argument"),
+        (["demo", "--seeds", "many"], "--seeds 'many'"),
+    ],
+)
+def test_nonsense(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("not a graph\n")
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("algnn: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_the_absent_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    # no machine has as many
+    assert main(["run", "digits", "--device", "cuda:99"]) == 2
+    assert "device='cuda:99' was asked for" in capsys.readouterr().err
+
+
+def test_what_the_terminal_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "[kept]")
+    assert (
+        main(["run", "digits", *SMALL, "--seeds", "1,2", "--step", "2", "--records", folder]) == 0
+    )
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "digits · algnn · 4 sessions (5 classes, then 2 at a time) · edges full" in out
+    for word in ("AP", "AF", "macro", "micro", "learning (s)", "predicting (s)", "retained"):
+        assert word in out
+    assert "mean of 2 seeds ± 95%" in out
+    assert f"2 records below {folder}" in out
+    found = records.read_all(folder)
+    last = np.mean([record.outcome.matrix[-1] for record in found], axis=0)
+    assert " ".join(f"{value:.1f}" for value in last) in " ".join(out.split())
+
+
+def test_the_seed_orders_a_random_stream(
+    small_graph: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(small_graph, tmp_path / "cora.npz")
+    folder = tmp_path / "records"
+    common = ["run", str(path), *SMALL, "--records", str(folder), "--json"]
+    assert main([*common, "--order", "random", "--seeds", "1,2,3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    check_schema(found)
+    kept = records.read_all(folder)
+    graph = load(path)
+    for record in kept:
+        expected = ClassStream(graph, order="random", seed=record.seed).classes
+        assert list(record.outcome.sessions) == expected
+    assert len({record.outcome.sessions for record in kept}) > 1
+
+    assert main([*common, "--order", "3,1,0,2", "--seeds", "5", "--edges", "seen"]) == 0
+    check_schema(json.loads(capsys.readouterr().out))
+    (record,) = [record for record in records.read_all(folder) if record.seed == 5]
+    assert record.outcome.sessions == ((3, 1), (0,), (2,))
+    assert (record.order, record.edges) == ("3,1,0,2", "seen")
+
+
+def test_a_file_of_ones_own(
+    make_graph: Callable[..., Data], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file named after a dataset does not pass for it, and its folder is nobody's business."""
+    path = save(make_graph(classes=7), tmp_path / "cora.npz")
+    folder = tmp_path / "records"
+    arguments = ["run", str(path), "--method", "algnn-paper", *SMALL, "--seeds", "1"]
+    assert main([*arguments, "--records", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert out.lstrip().startswith("cora.npz · algnn-paper")
+    assert "the paper" not in out
+    (kept,) = folder.rglob("*.json")
+    assert kept.parent.parent.name == "cora.npz"
+    assert str(tmp_path) not in kept.read_text()
+
+
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    out = capsys.readouterr().out
+    assert "algnn-paper" in out
+    assert "analytic" in out
+    assert main(["datasets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (digits,) = [line for line in lines if line.startswith("digits")]
+    assert digits.split() == ["digits", "1,797", "12,339", "64", "10", "at", "hand"]
+    (cora,) = [line for line in lines if line.startswith("cora ")]
+    assert cora.endswith("at hand" if available("cora") else "download needed")
+    assert any(line.startswith("corafull-graph ") for line in lines)
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"algnn {__version__}\n"
+    for arguments in (["--help"], [], ["run", "--help"]):
+        assert main(arguments) == 0
+        out, err = capsys.readouterr()
+        assert "Usage: algnn" in out
+        assert err == ""
+
+
+def test_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--seeds", "42"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "digits · algnn-paper · 6 sessions" in out
+    names = ["digits", "cora"] if available("cora") else ["digits"]
+    pictures = [str(Path("demo", f"{name}.png")) for name in names]
+    assert out.splitlines()[-1].split(": ")[1] == ", ".join(pictures)
+    for name in pictures:
+        assert Path(name).read_bytes().startswith(b"\x89PNG")
+    assert ("75.86 ± 1.76" in out) == available("cora")
+    assert [record.dataset for record in records.read_all("demo/records")] == sorted(names)
