@@ -2,8 +2,8 @@
 
     python benchmarks/learn.py [GRAPH] [WIDTH] [NODES]
 
-The floor counts what cannot be left out: widening n nodes (2·n·h·d operations), the rank-n update of
-G (n·d²) and one Cholesky factorisation (d³/3), at the rate that this machine's matrix product in
+The floor counts what cannot be left out: widening n nodes (2·n·h·d operations), the rank-n update
+of G (n·d²) and one Cholesky factorisation (d³/3), at the rate that this machine's matrix product in
 float64 reaches in the same run.
 """
 

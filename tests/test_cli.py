@@ -83,7 +83,7 @@ def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
     assert set(found["settings"]) == set(ALGNN().get_params()) - {"seed", "device"}
     assert found["settings"]["width"] == 32
     # the same as by hand, and as in the records
-    learner = ALGNN.paper("cora", width=32, hidden=8, epochs=3, seed=43, device="cpu")
+    learner = ALGNN(width=32, hidden=8, epochs=3, seed=43, device="cpu")
     by_hand = run(learner, ClassStream(load("digits")))
     assert found["runs"][1]["matrix"] == records.rows(by_hand)
     assert found["retained_bytes"] == learner.retained_bytes()

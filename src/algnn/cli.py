@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,8 +23,6 @@ from typer.core import TyperGroup
 from algnn.errors import AlgnnError, InputError
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
     from algnn.bench.records import Record
 
 SEEDS = "42,43,44"
@@ -146,9 +143,10 @@ def run(
 ) -> None:
     """Teach a graph's classes session by session, and measure what is remembered."""
     from algnn import methods
+    from algnn.bench.plan import Plan, carry_out, make_folder
     from algnn.bench.terminal import as_object, show
 
-    plan = _Plan(
+    plan = Plan(
         dataset=dataset,
         method=method,
         changes=methods.parse(method, changes or []),
@@ -163,8 +161,8 @@ def run(
     if plot is not None:
         from algnn.bench.figures import check_path
 
-        _make_folder(check_path(plot).parent)
-    done = _carry_out(plan, records)
+        make_folder(check_path(plot).parent)
+    done = carry_out(plan, records)
     if plot is not None:
         _draw(done, plot)
     if as_json:
@@ -220,6 +218,7 @@ def demo(
     seeds: Annotated[str, typer.Option(help="One run for each.")] = SEEDS,
 ) -> None:
     """Show class after class being learned: on handwritten digits, and on Cora if it is at hand."""
+    from algnn.bench.plan import Plan, carry_out
     from algnn.bench.terminal import show
     from algnn.graph.datasets import available
 
@@ -228,81 +227,15 @@ def demo(
     for name in ("digits", "cora"):
         if not available(name):
             continue
-        plan = _Plan(dataset=name, method="algnn-paper", seeds=_parse_seeds(seeds))
-        done = _carry_out(plan, out / "records")
+        plan = Plan(dataset=name, method="algnn-paper", seeds=_parse_seeds(seeds))
+        done = carry_out(plan, out / "records")
         show(console, done)
         pictures.append(_draw(done, out / f"{name}.png"))
     _say(console, f"records: {out / 'records'}")
     _say(console, f"picture{'s' * (len(pictures) > 1)}: {', '.join(map(str, pictures))}")
 
 
-# -- a few runs -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Plan:
-    dataset: str
-    method: str
-    seeds: list[int]
-    changes: dict[str, Any] = field(default_factory=dict)
-    base: int | None = None
-    step: int = 1
-    edges: str = "full"
-    order: str | list[int] = "label"
-    device: str = "auto"
-    data: Path | None = None
-
-
-def _carry_out(plan: _Plan, folder: Path) -> list[Record]:
-    """Run a plan once for each seed; each run's record is on disk as soon as it is done."""
-    from algnn import methods
-    from algnn.bench import protocol, records
-    from algnn.checks import resolve_device
-    from algnn.graph.datasets import datasets, load
-    from algnn.graph.stream import ClassStream
-    from algnn.learner import Learner
-
-    methods.find(plan.method)
-    kind = resolve_device(plan.device).type
-    graph: Data = load(plan.dataset, root=plan.data)
-    # a user's file keeps its ending, so that it never passes for the dataset it may be named after
-    known = plan.dataset.lower() in {entry.name for entry in datasets()}
-    name = plan.dataset.lower() if known else Path(plan.dataset).name
-    _make_folder(folder)
-    begun: dict[int, tuple[Learner, str]] = {}
-    done: list[Record] = []
-
-    def make_learner(seed: int) -> Learner:
-        learner = methods.make(plan.method, name, seed, plan.device, **plan.changes)
-        begun[seed] = learner, records.now()
-        return learner
-
-    def make_stream(seed: int) -> ClassStream:
-        return ClassStream(graph, plan.base, plan.step, plan.order, plan.edges, seed)
-
-    def keep(seed: int, outcome: protocol.Outcome) -> None:
-        learner, started = begun.pop(seed)
-        params = learner.get_params()
-        record = records.Record(
-            dataset=name,
-            provenance=graph.provenance,
-            method=plan.method,
-            settings={key: params[key] for key in params if key not in methods.APART},
-            base=len(outcome.sessions[0]),
-            step=plan.step,
-            edges=plan.edges,
-            order=plan.order if isinstance(plan.order, str) else ",".join(map(str, plan.order)),
-            seed=seed,
-            outcome=outcome,
-            device=kind,
-            started=started,
-        )
-        records.write(record, folder)
-        done.append(record)
-
-    title = f"{name} {plan.method}"
-    protocol.run_seeds(make_learner, make_stream, plan.seeds, on_outcome=keep, title=title)
-    return done
+# -- their parts ---------------------------------------------------------------------------------
 
 
 def _parse_seeds(text: str) -> list[int]:
@@ -324,16 +257,6 @@ def _parse_order(text: str) -> str | list[int]:
         raise InputError(
             f"--order {text!r} must be label, random, or every class in turn, such as 3,1,0,2"
         ) from None
-
-
-def _make_folder(folder: Path) -> None:
-    """Before hours of work whose result could not be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be a folder: {error.strerror}") from error
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{folder} cannot be written to: choose another folder")
 
 
 def _draw(done: Sequence[Record], path: Path) -> Path:

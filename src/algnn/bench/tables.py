@@ -1,0 +1,121 @@
+"""Tables of documents, generated from records.
+
+A document marks the place of a table by two comments, ``<!-- table cora -->`` and
+``<!-- end -->``; `refresh` writes what the records say between them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from algnn.bench.metrics import Summary, summarise
+from algnn.bench.paper import paper_figures
+from algnn.bench.records import Record, read_all
+from algnn.files import replacing
+from algnn.methods import METHODS
+
+PLACE = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+COLUMNS = (
+    *("method", "AP", "AP, paper", "AF", "AF, paper"),
+    *("base", "macro", "micro", "learn / bare", "kept (kB)"),
+)
+
+
+def comparison(records: Iterable[Record], dataset: str) -> str:
+    """All methods on one dataset, in the order of the registry, as a Markdown table.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        Those of other datasets, and of other streams than the paper's, are passed over.
+    dataset : str
+
+    Returns
+    -------
+    str
+        AP and AF as mean ± 95% interval, the paper's beside them; the accuracy on the base session
+        when it was learned; macro and micro; learn seconds over those of `bare` with the same
+        seeds; what is kept at the end.
+
+    Examples
+    --------
+    >>> print(comparison([], "cora"))
+    | method | AP | AP, paper | AF | AF, paper | base | macro | micro | learn / bare | kept (kB) |
+    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+    <BLANKLINE>
+    """
+    stream = ("full", "label", 1, dataset)
+    chosen = [r for r in records if (r.edges, r.order, r.step, r.dataset) == stream]
+    bare = [sum(r.outcome.learn_seconds) for r in chosen if r.method == "bare"]
+    rows = [
+        _row(dataset, [r for r in chosen if r.method == name], bare)
+        for name in METHODS
+        if any(r.method == name for r in chosen)
+    ]
+    return "".join([_line(COLUMNS), _line(["---"] * len(COLUMNS)), *rows])
+
+
+def refresh(document: Path, records: Path) -> str:
+    r"""The document with every table in it written anew from the records.
+
+    Parameters
+    ----------
+    document : Path
+        A Markdown file.
+    records : Path
+        A folder of records.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.md").write_text("<!-- table cora -->\nold\n<!-- end -->")
+    >>> "old" in refresh(folder / "a.md", folder)
+    False
+    """
+    found = read_all(records)
+    return PLACE.sub(
+        lambda place: place[1] + comparison(found, place[2]) + place[3],
+        document.read_text("utf-8"),
+    )
+
+
+def _row(dataset: str, records: Sequence[Record], bare: Sequence[float]) -> str:
+    outcomes = [record.outcome for record in records]
+    paper = paper_figures(dataset, records[0].method)
+    learn = sum(sum(outcome.learn_seconds) for outcome in outcomes) / len(outcomes)
+    cells = (
+        f"`{records[0].method}`",
+        _with_interval(summarise(o.ap for o in outcomes)),
+        "–" if paper is None else f"{paper.ap[0]:.1f}",
+        _with_interval(summarise(o.af for o in outcomes)),
+        "–" if paper is None or paper.af is None else f"{paper.af[0]:.1f}",
+        f"{summarise(float(o.matrix[0, 0]) for o in outcomes).mean:.1f}",
+        f"{summarise(o.macro for o in outcomes).mean:.1f}",
+        f"{summarise(o.micro for o in outcomes).mean:.1f}",
+        f"{learn * len(bare) / sum(bare):.2f}" if bare else "–",
+        f"{outcomes[0].retained_bytes[-1] / 1000:,.0f}",
+    )
+    return _line(cells)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def _with_interval(summary: Summary) -> str:
+    return f"{summary.mean:.1f}" + ("" if summary.ci95 is None else f" ± {summary.ci95:.1f}")
+
+
+if __name__ == "__main__":
+    target, folder = map(Path, sys.argv[1:])
+    text = refresh(target, folder)
+    with replacing(target) as temporary:
+        temporary.write_text(text, "utf-8")
