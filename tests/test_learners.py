@@ -195,6 +195,20 @@ def test_bad_input_is_named_and_changes_nothing(method, graph):
     assert np.array_equal(model.decision_function(graph), before)
 
 
+def test_a_graph_that_lost_remembered_nodes_is_refused(method, graph):
+    model = learn(small(method), algnn.ClassStream(graph), 2)
+    holds = model._state()[0]
+    nodes = holds.get("memory.nodes", holds.get("kept.nodes"))
+    if nodes is None:
+        return  # remembers no node, so any graph will do
+    shrunken = graph.subgraph(torch.arange(int(nodes.max())))
+    shrunken.edge_index = shrunken.edge_index.contiguous()
+    before = model.decision_function(graph)
+    with pytest.raises(InputError, match="a graph may grow"):
+        model.partial_fit(shrunken, [0], [int(graph.y[0])])
+    assert np.array_equal(model.decision_function(graph), before)
+
+
 def test_settings_can_be_written_down_and_read_back(method):
     model = small(method)
     params = model.get_params()

@@ -253,6 +253,29 @@ def check_base(labels: npt.NDArray[Any]) -> None:
         )
 
 
+def check_kept_nodes(kept: Tensor | None, num_nodes: int) -> None:
+    """Raise `InputError` if a graph has lost nodes that a learner remembers.
+
+    Parameters
+    ----------
+    kept : Tensor [m] or None
+        Ids of nodes that were learned before.
+    num_nodes : int
+
+    Examples
+    --------
+    >>> check_kept_nodes(torch.tensor([2, 5]), 4)
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: graph has 4 nodes and node 5 was learned before: a graph may grow, ...
+    """
+    if kept is not None and kept.numel() and int(kept.max()) >= num_nodes:
+        raise InputError(
+            f"graph has {num_nodes} nodes and node {int(kept.max())} was learned before: a graph"
+            " may grow, but nodes keep their ids"
+        )
+
+
 def check_number(
     name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False
 ) -> None:

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.baselines.memory import class_quotas, keep_best
+from algnn.baselines.memory import class_quotas, keep_best, places
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 60))
@@ -25,3 +25,8 @@ def test_the_best_of_each_class_stay_in_their_order(codes, budget):
         own = [100 + i for i, code in enumerate(codes) if code == c]
         chosen = kept[kept_codes == c].tolist()
         assert chosen == own[: len(chosen)]
+
+
+def test_places():
+    assert places(torch.tensor([], dtype=torch.int64)).tolist() == []
+    assert places(torch.tensor([1, 1, 0, 1, 0])).tolist() == [0, 1, 0, 2, 1]

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from algnn.analytic.model import ALGNN, Learned
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
+from algnn.checks import check_kept_nodes
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class JointRidge(ALGNN):
     ) -> Learned:
         base = self._base(graph, nodes, labels) if learned is None else learned
         if isinstance(learned, LearnedJointly):
+            check_kept_nodes(learned.nodes, graph.x.size(0))
             nodes = torch.cat([learned.nodes, nodes])
             labels = np.concatenate([learned.labels, labels])
         nothing = Statistics.empty(base.expansion.width, base.statistics.G.device)

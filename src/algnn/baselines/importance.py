@@ -13,7 +13,7 @@ from algnn.graph.propagate import Field, spmm
 
 
 def node_importance(
-    gcn: GCN, field: Field, slope: Callable[[Tensor], Tensor], reduce: Callable[[Tensor], Tensor]
+    gcn: GCN, field: Field, slope: Callable[[Tensor], Tensor], reduce: Callable[..., Tensor]
 ) -> dict[str, Tensor]:
     """The mean over nodes of |∇_θ f_v| or (∇_θ f_v)², for an f_v of node v's own logits.
 
@@ -23,7 +23,7 @@ def node_importance(
 
         ∇_{W_1} f_v = S_v diag(u_v),   ∇_{W_2} f_v = (Σ_m Â_vm h_m) δ_vᵀ,
 
-    and `reduce` of a product is the product of both reduced.
+    where `reduce` of a product is the product of both reduced.
 
     Parameters
     ----------
@@ -59,9 +59,10 @@ def node_importance(
         count = mix.size(0)
         weight1 = torch.zeros_like(gcn.weight1)
         for nodes, neighbours, weights in _by_degree(mix, *gcn.weight1.shape):
-            # S_v of a few nodes of like degree at once, [b, d, h]
-            sums = torch.bmm((field.inputs[neighbours] * weights[:, :, None]).mT, on[neighbours])
-            weight1 += (reduce(sums) * reduce(back[nodes])[:, None, :]).sum(0)
+            # S_v diag(u_v) of a few nodes of like degree at once, [b, d, h]
+            units = on[neighbours] * back[nodes][:, None, :]
+            sums = torch.bmm((field.inputs[neighbours] * weights[:, :, None]).mT, units)
+            weight1 += reduce(sums, out=sums).sum(0)
         return {
             "weight1": weight1 / count,
             "bias1": reduce(back * spmm(mix, on)).mean(0),
@@ -81,7 +82,8 @@ def _by_degree(mix: Tensor, inputs: int, hidden: int) -> Iterator[tuple[Tensor, 
     ranked, order = torch.sort(degrees)
     # a node needs S_v, and a row of inputs and one of units for each neighbour
     floats = inputs * hidden + ranked * (inputs + hidden)
-    room = propagate.BLOCK_BYTES // 4
+    # a quarter of a block: S_v is written and read at once, and should not leave the cache
+    room = propagate.BLOCK_BYTES // 16
     first = 0
     while first < order.numel():
         ahead = floats[first : first + max(1, room // (inputs * hidden))]

@@ -65,9 +65,29 @@ def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor
         return nodes, codes
     available = torch.bincount(codes)
     quotas = class_quotas(available, budget)
-    order = torch.argsort(codes, stable=True)
-    starts = available.cumsum(0) - available
-    rank = torch.empty_like(codes)
-    rank[order] = torch.arange(codes.numel(), device=codes.device) - starts[codes[order]]
-    kept = rank < quotas[codes]
+    kept = places(codes) < quotas[codes]
     return nodes[kept], codes[kept]
+
+
+def places(codes: Tensor) -> Tensor:
+    """How many earlier entries are of the same class.
+
+    Parameters
+    ----------
+    codes : Tensor [m]
+
+    Returns
+    -------
+    Tensor [m]
+
+    Examples
+    --------
+    >>> places(torch.tensor([3, 0, 3, 3, 0]))
+    tensor([0, 0, 1, 2, 1])
+    """
+    order = torch.argsort(codes, stable=True)
+    counts = torch.bincount(codes)
+    starts = counts.cumsum(0) - counts
+    found = torch.empty_like(codes)
+    found[order] = torch.arange(codes.numel(), device=codes.device) - starts[codes[order]]
+    return found

@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_base, check_number, resolve_device
+from algnn.checks import check_base, check_kept_nodes, check_number, resolve_device
 from algnn.errors import CheckpointError
 from algnn.gcn import GCN, glorot, train
 from algnn.graph.propagate import Field, receptive_field
@@ -217,6 +217,8 @@ class GradientLearner(Learner):
     ) -> Task:
         if before is None:
             check_base(labels)
+        else:
+            check_kept_nodes(before.memory.get("nodes"), graph.x.size(0))
         device = resolve_device(self.device)
         arrival = np.unique(labels)
         index = 0
@@ -303,7 +305,22 @@ class GradientLearner(Learner):
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor.to(resolve_device(self.device))
         self._check_weights(parts["weights"], arrival.size)
+        inputs = parts["weights"]["weight1"].size(0)
+        self._check_memory(parts["memory"], inputs, arrival.size)
         return Known(parts["weights"], arrival, int(facts["sessions"]), parts["memory"])
+
+    def _check_memory(self, memory: Tensors, inputs: int, classes: int) -> None:
+        """Raise `CheckpointError` unless nodes and codes, where there are any, belong together."""
+        for name in ("nodes", "codes"):
+            if name in memory:
+                check_tensor(name, memory[name], (memory["codes"].numel(),), torch.int64)
+        codes = memory.get("codes")
+        if (
+            codes is not None
+            and codes.numel()
+            and not 0 <= int(codes.min()) <= int(codes.max()) < classes
+        ):
+            raise CheckpointError(f"codes names classes beyond the {classes} that are known")
 
     def _check_weights(self, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless these are the weights of a GCN with so many classes."""

@@ -1,0 +1,236 @@
+"""GEM: steps that raise the loss of no earlier session.
+
+After session s some of its nodes are remembered; L_k is the mean cross-entropy, over the classes
+seen so far, of those remembered of session k, and g_k its gradient. In session t the gradient g of
+L_t is replaced by the nearest one along which no L_k rises:
+
+    g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from algnn.baselines.memory import keep_best
+from algnn.baselines.training import GradientLearner, Task, Tensors
+from algnn.checks import check_number
+from algnn.graph.propagate import Field, blocks
+
+# This ridge keeps the multipliers of nearly opposite gradients bounded; the authors' code adds 1e-3
+# to M Mᵀ. With ε on unit rows a product ⟨g̃, g_k⟩/‖g_k‖ falls below zero by at most √ε/2·‖g‖: here
+# 5e-8 ‖g‖, which float32 rounds away.
+RIDGE = 1e-14
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What is remembered of earlier sessions, ready for a gradient of each.
+
+    Attributes
+    ----------
+    sessions : list of (Field, Tensor [m_k])
+        The remembered nodes of each session with what they can see, and their codes.
+    gradients : Tensor [K + 1, p]
+        Room for the flat gradients of the K sessions and, last, of the current one.
+    """
+
+    sessions: list[tuple[Field, Tensor]]
+    gradients: Tensor
+
+
+class GEM(GradientLearner):
+    """Gradient episodic memory: L = L_t, its gradient projected by `project` where it must be.
+
+    It keeps at most `budget` nodes in all, with their codes and the session each came with. The
+    budget is shared as equally as can be by the classes of the sessions, within which nodes are
+    drawn at random; older ones make room for newer.
+
+    Parameters
+    ----------
+    budget : int
+        Nodes remembered in all.
+    margin : float
+        Lower bound of the multipliers, the paper's memory strength γ: where the gradient must be
+        changed at all, at least so much of every g_k is added to it.
+    hidden, epochs, lr, dropout, weight_decay, seed, device
+        As in `GradientLearner`.
+
+    Notes
+    -----
+    The L_k are computed without dropout: the loss that must not rise is that of the model as it
+    predicts. Each session's nodes are propagated once, before training, and an epoch costs one
+    forward and one backward pass over the remembered nodes, however many sessions they are from.
+    The constraints bind the gradient; Adam, which everyone here uses, scales it by coordinate and
+    adds weight decay before it steps, where the paper takes a plain step.
+
+    References
+    ----------
+    D. Lopez-Paz and M. Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
+    >>> model = GEM(budget=40, hidden=16, epochs=5)
+    >>> for session in stream:
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: int = 300,
+        margin: float = 0.5,
+        hidden: int = 256,
+        epochs: int = 50,
+        lr: float = 1e-3,
+        dropout: float = 0.5,
+        weight_decay: float = 5e-4,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        super().__init__(
+            hidden=hidden,
+            epochs=epochs,
+            lr=lr,
+            dropout=dropout,
+            weight_decay=weight_decay,
+            seed=seed,
+            device=device,
+        )
+        self.budget = budget
+        self.margin = margin
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_number("budget", self.budget, 0, whole=True)
+        check_number("margin", self.margin, 0)
+
+    def _prepare(self, task: Task) -> _Past | None:
+        memory = task.memory
+        if not memory or memory["nodes"].numel() == 0:
+            return None
+        sessions = []
+        for session in torch.unique(memory["sessions"]).tolist():
+            own = memory["sessions"] == session
+            sessions.append((task.field_of(memory["nodes"][own]), memory["codes"][own]))
+        size = sum(parameter.numel() for parameter in task.gcn.parameters())
+        return _Past(sessions, task.x.new_empty(len(sessions) + 1, size))
+
+    def _adjust(self, task: Task, prepared: _Past | None) -> None:
+        if prepared is None:
+            return
+        parameters = list(task.gcn.parameters())
+        for row, (field, codes) in zip(prepared.gradients, prepared.sessions, strict=False):
+            loss = cross_entropy(task.gcn(field), codes)
+            _flatten(torch.autograd.grad(loss, parameters), row)
+        own = [p.grad for p in parameters if p.grad is not None]
+        gradient = _flatten(own, prepared.gradients[-1])
+        projected = project(gradient, prepared.gradients[:-1], self.margin)
+        if projected is not gradient:
+            first = 0
+            for part in own:
+                part.copy_(projected[first : first + part.numel()].view_as(part))
+                first += part.numel()
+
+    def _remember(self, task: Task, prepared: _Past | None) -> Tensors:
+        drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
+        new = {
+            "nodes": task.nodes[drawn],
+            "codes": task.codes[drawn],
+            "sessions": torch.full_like(task.nodes, task.index),
+        }
+        memory = task.memory or {name: value[:0] for name, value in new.items()}
+        # a node that comes again counts once, as it came last
+        still = ~torch.isin(memory["nodes"], task.nodes)
+        every = {name: torch.cat([memory[name][still], value]) for name, value in new.items()}
+        # shares are of a session's classes, so that one bringing more of an old class has its own
+        pairs = every["sessions"] * len(task.arrival) + every["codes"]
+        _, share = torch.unique(pairs, return_inverse=True)
+        kept, _ = keep_best(torch.arange(share.numel(), device=share.device), share, self.budget)
+        return {name: value[kept] for name, value in every.items()}
+
+
+def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
+    """The vector nearest to `gradient` that has no negative product with a row of `memory`.
+
+    With the rows g_k of `memory` in a matrix M, the dual of that quadratic program is
+
+        min ½‖g + Mᵀv‖²  over  v ≥ 0,   and   g̃ = g + Mᵀv,
+
+    whose optimality conditions say M g̃ ≥ 0. As in the authors' code the bound is v ≥ `margin`:
+    with v = u + margin, u ≥ 0, it is the same program for g + margin·Σ_k g_k instead of g, so that
+    its solution too satisfies every constraint; it leans further towards the past.
+
+    It is a non-negative least-squares problem in as many unknowns as there are rows. Only products
+    matter, so it is reduced first: where FᵀF is the Gram matrix of the K rows and g (F from its
+    eigenvectors, [K + 1, K + 1]), ‖g + Mᵀu‖ = ‖F_g + F_M u‖, and SciPy's `nnls` finds u from F in
+    float64. Rows are scaled to length 1 before: gradients of a session that is well remembered can
+    be many orders of magnitude shorter than others.
+
+    Parameters
+    ----------
+    gradient : Tensor [p]
+        g.
+    memory : Tensor [K, p]
+        M; rows may be zero, or multiples of each other.
+    margin : float
+        Least multiplier, once any constraint is violated.
+
+    Returns
+    -------
+    Tensor [p]
+        `gradient` itself where it violates nothing.
+
+    Examples
+    --------
+    >>> past = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> torch.allclose(project(torch.tensor([-1.0, 2.0]), past), torch.tensor([0.0, 2.0]))
+    True
+    >>> project(torch.tensor([3.0, 2.0]), past)
+    tensor([3., 2.])
+    """
+    rows, size = memory.shape
+    gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)
+    for block in blocks(size, 8 * (rows + 1)):
+        part = torch.cat([memory[:, block], gradient[None, block]]).double()
+        gram.addmm_(part, part.T)
+    products = gram.cpu().numpy()
+    if not (products[-1, :-1] < 0).any():
+        return gradient
+    v = torch.from_numpy(_multipliers(products, margin)).to(gradient.device)
+    projected = torch.empty_like(gradient)
+    for block in blocks(size, 8 * rows):
+        # in float64: a short row has a large multiplier
+        projected[block] = gradient[block] + v @ memory[:, block].double()
+    return projected
+
+
+def _multipliers(gram: npt.NDArray[np.float64], margin: float) -> npt.NDArray[np.float64]:
+    """The v [K] of `project`, from the products [K + 1, K + 1] of g_1 … g_K and g."""
+    shift = np.eye(len(gram))
+    shift[-1, :-1] = margin
+    gram = shift @ gram @ shift.T
+    lengths = np.sqrt(gram.diagonal().clip(min=0))
+    lengths[lengths == 0] = 1
+    values, vectors = np.linalg.eigh(gram / np.outer(lengths, lengths))
+    factor = np.sqrt(values.clip(min=0))[:, None] * vectors.T
+    ridge = np.sqrt(RIDGE) * np.eye(len(gram))[:-1]
+    stacked = np.concatenate([factor, ridge])
+    u, _ = nnls(stacked[:, :-1], -stacked[:, -1], maxiter=100 * len(gram))
+    multipliers: npt.NDArray[np.float64] = margin + u * lengths[-1] / lengths[:-1]
+    return multipliers
+
+
+def _flatten(parts: Sequence[Tensor], out: Tensor) -> Tensor:
+    return torch.cat([part.flatten() for part in parts], out=out)

@@ -1,0 +1,250 @@
+"""CaT: class means are matched, the budget is kept, and training sees the memory alone."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+
+import algnn
+from algnn.baselines.cat import CaT, Matching, condense, edge_free
+from algnn.baselines.training import Bare
+from algnn.errors import CheckpointError, InputError
+from algnn.gcn import GCN, glorot
+from algnn.graph.propagate import normalised_adjacency, receptive_field
+
+SMALL = {"hidden": 8, "epochs": 3, "condense_steps": 4, "device": "cpu"}
+
+
+def learned(model, stream):
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+    return model
+
+
+def memory(model):
+    known = model._learned
+    return known.memory["x"], known.memory["codes"]
+
+
+def encoder(inputs, hidden, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return glorot(inputs, hidden, generator), glorot(hidden, hidden, generator)
+
+
+def test_the_matching_loss_is_that_of_its_formula(small_graph):
+    nodes = small_graph.train_mask.nonzero().squeeze(1)[:-3]
+    codes = small_graph.y[nodes]
+    dense = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes).to_dense()
+    weight1, weight2 = encoder(small_graph.x.size(1), 6, seed=1)
+    real = dense @ torch.relu(dense @ small_graph.x @ weight1) @ weight2
+    # class 3 has no synthetic node: the budget had no place for it
+    synthetic = torch.tensor([2, 0, 0, 1, 2, 2])
+    x = torch.randn(6, small_graph.x.size(1), generator=torch.Generator().manual_seed(2))
+    isolated = torch.relu(x @ weight1) @ weight2
+    expected = 0.0
+    for c in range(3):
+        apart = real[nodes][codes == c].mean(0) - isolated[synthetic == c].mean(0)
+        expected += float((codes == c).float().mean() * apart.square().sum())
+
+    adjacency = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes)
+    matching = Matching(receptive_field(adjacency, small_graph.x, nodes), codes, synthetic)
+    assert float(matching.loss(x, weight1, weight2)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_matching_loss_falls(small_graph):
+    nodes = small_graph.train_mask.nonzero().squeeze(1)
+    adjacency = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes)
+    synthetic = torch.arange(4)
+    field = receptive_field(adjacency, small_graph.x, nodes)
+    matching = Matching(field, small_graph.y[nodes], synthetic)
+    start = small_graph.x[[int(nodes[small_graph.y[nodes] == c][0]) for c in range(4)]]
+    kept = start.clone()
+    found = condense(matching, start, 100, 0.1, 32, torch.Generator().manual_seed(0))
+    # judged by encoders that the condensation has not drawn
+    judges = [encoder(start.size(1), 32, seed) for seed in range(100, 120)]
+    before = sum(float(matching.loss(start, *judge)) for judge in judges)
+    after = sum(float(matching.loss(found, *judge)) for judge in judges)
+    assert after < 0.2 * before
+    assert torch.equal(start, kept)
+
+
+def test_it_trains_in_memory_only(make_graph):
+    """Bare, taught the memory as a graph without edges, comes to the same weights bit for bit."""
+    stream = algnn.ClassStream(make_graph(per_class=20), base=2)  # 8 labelled nodes in each class
+    model = CaT(**{**SMALL, "epochs": 10, "seed": 3})
+    twin = Bare(hidden=8, epochs=10, seed=3, device="cpu")
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+        x, codes = memory(model)
+        no_edges = torch.empty(2, 0, dtype=torch.int64)
+        twin.partial_fit(Data(x=x, edge_index=no_edges), torch.arange(len(codes)), codes)
+        for name, weight in twin._learned.weights.items():
+            assert torch.equal(model._learned.weights[name], weight)
+
+
+def test_every_class_counts_the_same(small_graph):
+    nodes = torch.arange(13)
+    labels = small_graph.y[nodes]
+    few = torch.cat([nodes[labels == 0], nodes[labels == 1][:1], nodes[labels == 2][:2]])
+    model = CaT(**SMALL, dropout=0.0)
+    task = model._checked_task(small_graph, few, small_graph.y[few].numpy(), None)
+    bank = model._prepare(task)
+    assert torch.bincount(bank.codes).tolist() == [4, 1, 2]
+    logits = GCN.from_weights(dict(task.gcn.named_parameters()))(edge_free(bank.x))
+    by_class = [
+        cross_entropy(logits[bank.codes == c], bank.codes[bank.codes == c]) for c in (0, 1, 2)
+    ]
+    expected = sum(by_class).item() / 3
+    assert model._loss(task, bank).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_long_stream_stays_within_the_budget(make_graph, tmp_path):
+    stream = algnn.ClassStream(make_graph(classes=20, features=24), base=2)
+    model = CaT(**SMALL, budget=30)
+    path = tmp_path / "model.safetensors"
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+        model.save(path)
+        saved = load_file(path)
+        seen = session.index + 2
+        assert {name for name in saved if name.startswith("memory")} == {"memory.x", "memory.codes"}
+        x, codes = saved["memory.x"], saved["memory.codes"]
+        assert x.shape == (min(30, 6 * seen), 24)
+        assert codes.shape == (x.size(0),)
+        held = torch.bincount(codes, minlength=seen)
+        assert held.max() - held.min() <= 1
+        assert model.retained_bytes() == sum(t.nbytes for t in saved.values())
+
+
+def test_a_session_is_condensed_once(make_graph):
+    """What a session left in memory never changes; it is only dropped, the last rows first."""
+    stream = algnn.ClassStream(make_graph(classes=6), base=2)
+    model = CaT(**SMALL, budget=20)
+    ever = {}
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+        x, codes = memory(model)
+        for c in range(session.index + 2):
+            rows = x[codes == c]
+            first = ever.setdefault(c, rows)
+            assert 0 < len(rows) <= len(first)
+            assert torch.equal(rows, first[: len(rows)])
+    assert [len(ever[c]) for c in range(6)] == [6, 6, 6, 5, 4, 3]
+
+
+def test_synthetic_nodes_start_from_two_hops_and_are_nobodys(small_graph):
+    stream = algnn.ClassStream(small_graph, base=2)
+    dense = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes).to_dense()
+    hops = [small_graph.x, dense @ small_graph.x, dense @ dense @ small_graph.x]
+
+    def nearest(x, rows):
+        return torch.cdist(x, rows).min(1).values
+
+    start, codes = memory(learned(CaT(**{**SMALL, "condense_steps": 0}), stream))
+    for c in range(4):
+        own = hops[2][small_graph.train_mask & (small_graph.y == c)]
+        assert nearest(start[codes == c], own).max() < 1e-4
+    x, _ = memory(learned(CaT(**{**SMALL, "condense_steps": 20}), stream))
+    assert x.shape == start.shape
+    for rows in hops:
+        assert nearest(x, rows).min() > 1e-2
+
+
+def test_a_class_that_comes_back_keeps_old_and_new(small_graph):
+    graph = Data(x=small_graph.x, edge_index=small_graph.edge_index)
+    zeros = (small_graph.y == 0).nonzero().squeeze(1)
+    ones = (small_graph.y == 1).nonzero().squeeze(1)
+    model = CaT(**SMALL, budget=8)
+    model.fit(graph, torch.cat([zeros[:6], ones[:6]]), [0] * 6 + [1] * 6)
+    before, _ = memory(model)
+    model.partial_fit(graph, zeros[6:], [0] * len(zeros[6:]))
+    x, codes = memory(model)
+    assert codes.tolist().count(0) == codes.tolist().count(1) == 4
+    old = (x[:, None] == before[None]).all(2).any(1)
+    assert old[codes == 1].all()
+    assert int(old[codes == 0].sum()) == 2
+
+
+@pytest.mark.parametrize("budget", [1, 3, 300])
+def test_odd_sessions(small_graph, budget):
+    graph = Data(x=small_graph.x, edge_index=small_graph.edge_index)
+    names = np.array(["a", "b", "c", "d"])[small_graph.y]
+    model = CaT(**SMALL, budget=budget)
+    # two classes; one node of a new class; one of an old class; old and new together
+    for nodes in ([0, 1, 4, 5], [2], [8], [9, 3, 7]):
+        model.partial_fit(graph, nodes, names[nodes])
+        x, codes = memory(model)
+        assert len(x) == len(codes) <= budget
+        assert torch.isfinite(x).all()
+    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    assert set(model.predict(graph)) <= set("abcd")
+    if budget == 300:
+        assert sorted(codes.tolist()) == [0, 0, 0, 1, 1, 1, 2, 3, 3]
+
+
+def test_it_forgets_less_than_bare(small_graph):
+    stream = algnn.ClassStream(small_graph, base=2)
+    common = {"hidden": 32, "epochs": 40, "lr": 0.01, "device": "cpu"}
+    test = small_graph.test_mask.nonzero().squeeze(1)
+
+    def accuracy(model):
+        found = learned(model, stream).predict(stream[0].graph, test)
+        return float((found == small_graph.y[test].numpy()).mean())
+
+    assert accuracy(CaT(**common, budget=8)) > 0.9
+    assert accuracy(Bare(**common)) < 0.5
+
+
+def test_condensation_has_a_clock_of_its_own(small_graph, tmp_path):
+    stream = algnn.ClassStream(small_graph, base=2)
+    model = learned(CaT(**SMALL), stream)
+    seconds = model.condense_seconds_
+    assert len(seconds) == 3
+    assert min(seconds) > 0
+    with pytest.raises(InputError):
+        model.partial_fit(stream[0].graph, [], [])
+    assert model.condense_seconds_ == seconds
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    assert CaT.load(path).condense_seconds_ == ()
+    model.fit(stream[0].graph, stream[0].nodes, stream[0].labels)
+    assert len(model.condense_seconds_) == 1
+
+
+def test_a_loaded_learner_goes_on_as_if_never_stopped(small_graph, tmp_path):
+    stream = algnn.ClassStream(small_graph, base=2)
+    model = CaT(**SMALL, budget=9)
+    path = tmp_path / "model.safetensors"
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+        model.save(path)
+        model = CaT.load(path)
+    straight = learned(CaT(**SMALL, budget=9), stream)
+    for found, expected in zip(memory(model), memory(straight), strict=True):
+        assert torch.equal(found, expected)
+    for name, weight in straight._learned.weights.items():
+        assert torch.equal(model._learned.weights[name], weight)
+
+
+def test_a_damaged_memory_is_named(small_graph, tmp_path):
+    path = tmp_path / "model.safetensors"
+    learned(CaT(**SMALL), algnn.ClassStream(small_graph)).save(path)
+    with safe_open(path, "pt") as file:
+        header = file.metadata()
+    tensors = load_file(path)
+    tensors["memory.x"] = tensors["memory.x"][1:].contiguous()
+    save_file(tensors, path, metadata=header)
+    with pytest.raises(CheckpointError, match="x is"):
+        CaT.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("budget", 0), ("condense_steps", -1), ("condense_lr", -0.1)]
+)
+def test_bad_parameters_are_named(small_graph, name, value):
+    session = algnn.ClassStream(small_graph)[0]
+    with pytest.raises(InputError, match=name):
+        CaT(**{**SMALL, name: value}).fit(session.graph, session.nodes, session.labels)

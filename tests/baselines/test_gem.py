@@ -1,0 +1,215 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
+
+import algnn
+from algnn.baselines.gem import GEM, project
+from algnn.baselines.training import Bare
+from algnn.errors import InputError
+
+SMALL = {"hidden": 16, "epochs": 20, "lr": 0.02, "device": "cpu"}
+
+
+@st.composite
+def gradients(draw, most=4, nearly=False):
+    """A gradient and some to respect, of any length; being whole, many are zero or parallel."""
+    size, rows = draw(st.integers(1, 5)), draw(st.integers(1, most))
+    whole = st.lists(st.integers(-3, 3), min_size=size, max_size=size)
+    g, *memory = np.array([draw(whole) for _ in range(rows + 1)], dtype=float)
+    if nearly:
+        # parallel or opposite, but for a little
+        tilt = 10.0 ** -draw(st.integers(3, 16)) * np.arange(size)
+        memory.append(draw(st.sampled_from([-1, 1])) * memory[0] + tilt)
+    scales = [10.0 ** draw(st.integers(-9, 3)) for _ in memory]
+    return torch.from_numpy(g), torch.from_numpy(np.array(scales)[:, None] * memory)
+
+
+def directions(memory):
+    """The rows at length 1; where they are zero, zero."""
+    return memory / memory.norm(dim=1, keepdim=True).clamp(min=1e-300)
+
+
+def nearest_by_enumeration(g, memory):
+    """The nearest feasible point is the projection onto the border of some of the half-spaces."""
+    rows = directions(memory)
+    best = None
+    for size in range(len(rows) + 1):
+        for active in combinations(range(len(rows)), size):
+            border = rows[list(active)]
+            point = g - torch.linalg.pinv(border, rtol=1e-12) @ (border @ g) if size else g
+            feasible = (rows @ point).min() >= -1e-9
+            if feasible and (best is None or (point - g).norm() < (best - g).norm()):
+                best = point
+    return best
+
+
+@settings(deadline=None, max_examples=100)
+@given(gradients() | gradients(nearly=True), st.sampled_from([0.0, 0.5, 3.0]))
+def test_the_projected_gradient_satisfies_every_constraint(problem, margin):
+    g, memory = problem
+    found = project(g, memory, margin)
+    scale = float(g.norm() + margin * memory.norm(dim=1).sum()) + 1e-300
+    assert ((directions(memory) @ found) / scale).min() >= -1e-7
+    # a projection onto a cone is never longer than what is projected
+    assert float(found.norm()) <= (1 + 1e-6) * scale
+    if (memory @ g).min() >= 0:
+        assert found is g
+
+
+@settings(deadline=None, max_examples=100)
+@given(gradients(most=3), st.sampled_from([0.0, 0.5]))
+def test_it_is_the_nearest_such_vector(problem, margin):
+    g, memory = problem
+    if (memory @ g).min() >= 0:
+        return
+    wanted = g + margin * memory.sum(0)
+    expected = nearest_by_enumeration(wanted, memory)
+    found = project(g, memory, margin)
+    scale = float(wanted.norm()) + 1e-300
+    assert abs(float((found - wanted).norm() - (expected - wanted).norm())) / scale < 1e-6
+
+
+def test_float32_gradients_of_very_different_lengths():
+    generator = torch.Generator().manual_seed(0)
+    g = torch.randn(1000, generator=generator)
+    memory = torch.randn(3, 1000, generator=generator) - g
+    expected = project(g.double(), memory.double())
+    # the last of these lengths is below what float32 can square, or divide by
+    for scales in ([1.0, 1.0, 1.0], [1e-20, 1e20, 1.0], [1e-41, 1.0, 1.0]):
+        found = project(g, memory * torch.tensor(scales)[:, None])
+        tolerance = 1e-5 if min(scales) > 1e-38 else 1e-2
+        torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_the_margin_adds_at_least_so_much_of_each_gradient():
+    past = torch.tensor([[1.0, 0.0]])
+    # the multiplier that just suffices is 0.1, then 4
+    assert torch.allclose(project(torch.tensor([-0.1, 1.0]), past, 0.5), torch.tensor([0.4, 1.0]))
+    assert torch.allclose(project(torch.tensor([-4.0, 1.0]), past, 0.5), torch.tensor([0.0, 1.0]))
+
+
+def learned(model, graph, sessions=None):
+    stream = algnn.ClassStream(graph, base=2)
+    for index in range(len(stream) if sessions is None else sessions):
+        session = stream[index]
+        model.partial_fit(session.graph, session.nodes, session.labels)
+    return model
+
+
+def next_task(model, graph, index):
+    session = algnn.ClassStream(graph, base=2)[index]
+    return model._checked_task(session.graph, session.nodes, session.labels.numpy(), model._learned)
+
+
+def memory_losses(task):
+    memory, losses = task.memory, []
+    for session in memory["sessions"].unique():
+        own = memory["sessions"] == session
+        logits = task.gcn.scores(task.adjacency, task.x, memory["nodes"][own])
+        losses.append(float(cross_entropy(logits.double(), memory["codes"][own])))
+    return np.array(losses)
+
+
+def test_a_small_step_raises_no_memory_loss_where_a_plain_one_would(make_graph):
+    graph = make_graph(classes=5, features=8)
+    model = learned(GEM(margin=0.0, **{**SMALL, "dropout": 0.0}), graph, 3)
+    change = {}
+    for projected in (False, True):
+        task = next_task(model, graph, 3)
+        prepared = model._prepare(task)
+        before = memory_losses(task)
+        model._loss(task, prepared).backward()
+        if projected:
+            model._adjust(task, prepared)
+        with torch.no_grad():
+            for parameter in task.gcn.parameters():
+                parameter -= 1e-3 * parameter.grad
+        change[projected] = memory_losses(task) - before
+    assert change[True].shape == (3,)
+    assert change[False].max() > 1e-5
+    # to first order they stay or fall
+    assert change[True].max() < 0.01 * change[False].max()
+
+
+def test_a_gradient_that_harms_nobody_is_left_alone(make_graph):
+    graph = make_graph(classes=5)
+    model = learned(GEM(margin=3.0, **SMALL), graph, 3)
+    task = next_task(model, graph, 3)
+    prepared = model._prepare(task)
+    # a step on the memory itself
+    memory = task.memory
+    logits = task.gcn(task.field_of(memory["nodes"]))
+    cross_entropy(logits, memory["codes"]).backward()
+    before = [p.grad.clone() for p in task.gcn.parameters()]
+    model._adjust(task, prepared)
+    assert all(torch.equal(p.grad, b) for p, b in zip(task.gcn.parameters(), before, strict=True))
+
+
+def test_it_forgets_less_than_bare_and_equals_it_without_memory(small_graph):
+    bare, gem, none = (
+        learned(model, small_graph)
+        for model in (Bare(**SMALL), GEM(budget=8, **SMALL), GEM(budget=0, **SMALL))
+    )
+    old = (small_graph.test_mask & (small_graph.y < 2)).nonzero().squeeze(1)
+    right = [
+        (m.predict(small_graph, old) == small_graph.y[old].numpy()).mean() for m in (bare, gem)
+    ]
+    assert right[1] > right[0] + 0.3
+    assert np.array_equal(bare.decision_function(small_graph), none.decision_function(small_graph))
+
+
+def test_classes_of_sessions_share_the_budget(make_graph, tmp_path):
+    graph = make_graph(classes=5)  # 6 training nodes of each class
+    model = GEM(budget=10, **{**SMALL, "epochs": 1})
+    stream, kept = algnn.ClassStream(graph, base=2), []
+    for session in stream:
+        model.partial_fit(session.graph, session.nodes, session.labels)
+        model.save(tmp_path / "gem.safetensors")
+        memory = load_file(tmp_path / "gem.safetensors")
+        names = {name.removeprefix("memory.") for name in memory if name.startswith("memory.")}
+        assert names == {"nodes", "codes", "sessions"}
+        nodes, codes = memory["memory.nodes"], memory["memory.codes"]
+        assert torch.equal(graph.y[nodes], codes)
+        assert torch.equal(memory["memory.sessions"], (codes - 1).clamp(min=0))
+        assert set(nodes.tolist()) <= set(session.nodes.tolist()).union(*kept)
+        kept.append(set(nodes.tolist()))
+        counts = torch.bincount(codes).tolist()
+        assert sum(counts) == 10
+        assert max(counts) - min(counts) <= 1
+    assert len(kept) == 4
+
+
+def test_more_of_an_old_class_has_a_share_of_its_own(small_graph):
+    model = GEM(budget=6, **{**SMALL, "epochs": 1})
+    model.partial_fit(small_graph, [0, 4, 8, 1, 5, 9], [0, 0, 0, 1, 1, 1])
+    model.partial_fit(small_graph, [12, 16, 20], [0, 0, 0])
+    memory = model._learned.memory
+    groups = list(zip(memory["sessions"].tolist(), memory["codes"].tolist(), strict=True))
+    assert sorted(groups) == [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)]
+    # a node that comes again counts once, and with the session that brought it last
+    again = int(memory["nodes"][0])
+    model.partial_fit(small_graph, [again], [int(memory["codes"][0])])
+    memory = model._learned.memory
+    assert memory["sessions"][memory["nodes"] == again].tolist() == [2]
+
+
+def test_more_sessions_than_memory_and_sessions_of_one_node(make_graph):
+    graph = make_graph(classes=6)
+    model = GEM(budget=3, **{**SMALL, "epochs": 2})
+    model.partial_fit(graph, [0, 1, 6, 7], [0, 1, 0, 1])
+    for node in (2, 3, 4, 5, 11, 12):
+        model.partial_fit(graph, [node], [node % 6])
+        assert model._learned.memory["nodes"].numel() == 3
+    assert np.isfinite(model.decision_function(graph)).all()
+
+
+@pytest.mark.parametrize("wrong", [{"budget": -1}, {"budget": 2.5}, {"margin": -0.1}])
+def test_wrong_parameters_are_named(small_graph, wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        learned(GEM(**wrong), small_graph)
