@@ -50,6 +50,18 @@ def test_a_graph_that_the_paper_does_not_know() -> None:
             settings.read("algnn-paper", dataset, strict=True)
 
 
+def test_settings_are_inherited() -> None:
+    assert settings.read("ncm", "arxiv-graph") == {
+        **settings.read("algnn-paper", "arxiv"),
+        "head": "ncm",
+    }
+    assert settings.read("gem", "computers") == {
+        **settings.read("bare", "computers"),
+        "margin": 0.5,
+        "budget": 200,
+    }
+
+
 def test_what_is_read_can_be_changed_without_harm() -> None:
     settings.read("algnn-paper", "cora")["width"] = 1
     assert settings.read("algnn-paper", "cora")["width"] == 2048
@@ -74,6 +86,7 @@ def test_every_method_has_settings_that_its_learner_takes(name: str) -> None:
     method = methods.METHODS[name]
     assert method.name == name
     tables = tomllib.loads(files("algnn.settings").joinpath(f"{name}.toml").read_text("utf-8"))
+    assert tables.pop("inherits", "bare") in methods.METHODS
     known = {entry.name for entry in datasets()}
     assert tables.keys() - known == {"default"}
     for dataset, table in tables.items():

@@ -7,6 +7,7 @@ import pytest
 
 from algnn.bench import records
 from algnn.bench.metrics import summarise
+from algnn.bench.tables import refresh
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -16,6 +17,11 @@ ROWS = [
     for line in TABLE.splitlines()
     if re.match(r"\| [a-z]", line) and not line.startswith("| graph")
 ]
+
+
+def test_tables_of_the_documents_are_those_of_the_records():
+    for document in sorted((ROOT / "docs").glob("*.md")):
+        assert refresh(document, ROOT / "docs" / "records") == document.read_text("utf-8")
 
 
 def shown(values, digits=2, interval=True):
@@ -32,7 +38,7 @@ def test_the_table_is_there():
 def test_every_figure_comes_from_the_records(row):
     found = [
         record
-        for record in records.read_all(ROOT / "docs" / "records" / row[0] / "algnn-paper")
+        for record in records.read_all(ROOT / "docs" / "records" / "cpu" / row[0] / "algnn-paper")
         if (record.step, record.edges, record.order) == (1, "full", "label")
     ]
     assert sorted(record.seed for record in found) == [42, 43, 44]

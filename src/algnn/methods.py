@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from algnn import settings as files
+from algnn.analytic.joint import JointRidge
 from algnn.analytic.model import ALGNN
+from algnn.baselines.cat import CaT
+from algnn.baselines.cgnn import CGNN
+from algnn.baselines.ergnn import ERGNN
+from algnn.baselines.ewc import EWC
+from algnn.baselines.gem import GEM
+from algnn.baselines.joint import Joint
+from algnn.baselines.lwf import LwF
+from algnn.baselines.mas import MAS
+from algnn.baselines.pignn import PIGNN
+from algnn.baselines.training import Bare
+from algnn.baselines.twp import TWP
 from algnn.errors import InputError
 from algnn.learner import Learner
 
@@ -75,6 +87,118 @@ METHODS: dict[str, Method] = {
             retains="sums G, Q, n: no node, label or edge",
             paper="AL-GNN, Zhang et al.",
             learner=ALGNN,
+        ),
+        Method(
+            name="bare",
+            kind="reference",
+            summary="fine-tuning on each session, with no defence against forgetting",
+            retains="weights",
+            paper="–",
+            learner=Bare,
+        ),
+        Method(
+            name="ewc",
+            kind="regularisation",
+            summary="weights held where their Fisher information was large",
+            retains="weights, Fisher, anchor",
+            paper="Kirkpatrick et al., PNAS 2017",
+            learner=EWC,
+        ),
+        Method(
+            name="lwf",
+            kind="regularisation",
+            summary="the old model's answers distilled on the new nodes",
+            retains="weights",
+            paper="Li and Hoiem, TPAMI 2018",
+            learner=LwF,
+        ),
+        Method(
+            name="mas",
+            kind="regularisation",
+            summary="weights held where the output was sensitive to them",
+            retains="weights, importances",
+            paper="Aljundi et al., ECCV 2018",
+            learner=MAS,
+        ),
+        Method(
+            name="twp",
+            kind="regularisation",
+            summary="weights held where loss and topology were sensitive to them",
+            retains="weights, two importances, anchors",
+            paper="Liu et al., AAAI 2021",
+            learner=TWP,
+        ),
+        Method(
+            name="gem",
+            kind="replay",
+            summary="gradients projected so that no past session's loss rises",
+            retains="weights, memory nodes and labels",
+            paper="Lopez-Paz and Ranzato, NeurIPS 2017",
+            learner=GEM,
+        ),
+        Method(
+            name="ergnn",
+            kind="replay",
+            summary="training on memory nodes chosen by coverage",
+            retains="weights, memory nodes and labels",
+            paper="Zhou and Cao, AAAI 2021",
+            learner=ERGNN,
+        ),
+        Method(
+            name="cgnn",
+            kind="replay",
+            summary="class-balanced memory and elastic weights",
+            retains="weights, memory nodes and labels, a count for each",
+            paper="Wang et al., CIKM 2020",
+            learner=CGNN,
+        ),
+        Method(
+            name="cat",
+            kind="condensation",
+            summary="training on condensed synthetic nodes only",
+            retains="weights, synthetic nodes and labels",
+            paper="Liu et al., ICDM 2023",
+            learner=CaT,
+        ),
+        Method(
+            name="pignn",
+            kind="isolation",
+            summary="old units frozen, a new block of units per session",
+            retains="all blocks, memory nodes and labels",
+            paper="Zhang et al., SIGIR 2023",
+            learner=PIGNN,
+        ),
+        Method(
+            name="ncm",
+            kind="reference",
+            summary="AL-GNN's features, nearest class mean",
+            retains="sums G, Q, n: no node, label or edge",
+            paper="–",
+            learner=ALGNN,
+        ),
+        Method(
+            name="slda",
+            kind="reference",
+            summary="AL-GNN's features, streaming linear discriminant analysis",
+            retains="sums G, Q, n: no node, label or edge",
+            paper="Hayes and Kanan, CVPR Workshops 2020",
+            learner=ALGNN,
+        ),
+        Method(
+            name="joint-ridge",
+            kind="reference",
+            summary="AL-GNN's features, solved at once on all labels: must equal algnn-paper",
+            retains="sums, every node and label",
+            paper="–",
+            learner=JointRidge,
+        ),
+        Method(
+            name="joint",
+            kind="reference",
+            summary="a GCN trained anew on all labels so far, best epoch by validation",
+            retains="weights, every node and label",
+            paper="–",
+            learner=Joint,
         ),
     )
 }

@@ -1,7 +1,7 @@
 """Tables of documents, generated from records.
 
-A document marks the place of a table by two comments, ``<!-- table cora -->`` and
-``<!-- end -->``; `refresh` writes what the records say between them.
+A document marks the place of a table by two comments, ``<!-- table cpu/cora -->`` and
+``<!-- end -->``; `refresh` writes between them what the records in the folder ``cpu`` say of cora.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def refresh(document: Path, records: Path) -> str:
     document : Path
         A Markdown file.
     records : Path
-        A folder of records.
+        A folder of folders of records.
 
     Returns
     -------
@@ -76,15 +76,17 @@ def refresh(document: Path, records: Path) -> str:
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "a.md").write_text("<!-- table cora -->\nold\n<!-- end -->")
+    >>> (folder / "cpu").mkdir()
+    >>> _ = (folder / "a.md").write_text("<!-- table cpu/cora -->\nold\n<!-- end -->")
     >>> "old" in refresh(folder / "a.md", folder)
     False
     """
-    found = read_all(records)
-    return PLACE.sub(
-        lambda place: place[1] + comparison(found, place[2]) + place[3],
-        document.read_text("utf-8"),
-    )
+
+    def table(place: re.Match[str]) -> str:
+        folder, _, dataset = place[2].rpartition("/")
+        return place[1] + comparison(read_all(records / folder), dataset) + place[3]
+
+    return PLACE.sub(table, document.read_text("utf-8"))
 
 
 def _row(dataset: str, records: Sequence[Record], bare: Sequence[float]) -> str:

@@ -1,7 +1,8 @@
 """Each method's settings per dataset, as data; a leaf that anyone may read.
 
 ``<method>.toml`` holds a table ``[default]`` and a table per dataset that is laid over it. A table
-may say ``like = "other"`` to start from another dataset's settings.
+may say ``like = "other"`` to start from another dataset's settings, and a file may say
+``inherits = "other"`` to start from another method's.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
     >>> read("algnn-paper", "arxiv-graph") == read("algnn-paper", "arxiv")
     True
     """
-    tables = _tables(method)
+    tables = dict(_tables(method))
+    inherited = read(tables.pop("inherits"), dataset) if "inherits" in tables else {}
     known = sorted(tables.keys() - {"default"})
     if strict and dataset not in known:
         raise InputError(
@@ -47,7 +49,7 @@ def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
     # [default] may be looked up under its own name too, and holds no settings of a dataset
     own = dict(tables.get(dataset, {})) if dataset in known else {}
     like = tables[own.pop("like")] if "like" in own else {}
-    return {**tables["default"], **like, **own}
+    return {**inherited, **tables["default"], **like, **own}
 
 
 @cache

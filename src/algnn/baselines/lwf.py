@@ -1,0 +1,123 @@
+"""Learning without forgetting: the model answers on new nodes as it did before the session."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+from algnn.baselines.training import GradientLearner, Task
+from algnn.checks import check_number
+from algnn.errors import InputError
+from algnn.gcn import GCN
+
+
+class LwF(GradientLearner):
+    """Learning without forgetting (LwF).
+
+    At session t, with z_v the logits of node v and z*_v those that the model before the session,
+    the teacher, gives it,
+
+        L = L_t + λ T² 1/n_t Σ_v KL(softmax(z*_v / T) ‖ softmax(z_v / T)),
+
+    over the session's own nodes and the classes that the teacher knows. T² keeps the gradients of
+    this term at the scale of those of L_t. The teacher is asked once a session, without dropout and
+    without a gradient.
+
+    It keeps its weights and nothing else: they are the next session's teacher.
+
+    Parameters
+    ----------
+    strength : float
+        λ.
+    temperature : float
+        T, above 0: the higher, the more the teacher's small probabilities count.
+    hidden, epochs, lr, dropout, weight_decay, seed, device
+        As in `GradientLearner`.
+
+    References
+    ----------
+    Z. Li and D. Hoiem, "Learning without forgetting", ECCV 2016; IEEE TPAMI 40(12), 2018.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
+    >>> model = LwF(hidden=16, epochs=5)
+    >>> for session in stream:
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    def __init__(
+        self,
+        *,
+        strength: float = 1.0,
+        temperature: float = 2.0,
+        hidden: int = 256,
+        epochs: int = 50,
+        lr: float = 1e-3,
+        dropout: float = 0.5,
+        weight_decay: float = 5e-4,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        super().__init__(
+            hidden=hidden,
+            epochs=epochs,
+            lr=lr,
+            dropout=dropout,
+            weight_decay=weight_decay,
+            seed=seed,
+            device=device,
+        )
+        self.strength = strength
+        self.temperature = temperature
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_number("strength", self.strength, 0)
+        check_number("temperature", self.temperature, 0)
+        if self.temperature == 0:
+            raise InputError("temperature=0 must be above 0")
+
+    def _prepare(self, task: Task) -> Tensor | None:
+        if task.before is None:
+            return None
+        with torch.no_grad():
+            teacher: Tensor = GCN.from_weights(task.before.weights)(task.field)
+        return teacher
+
+    def _loss(self, task: Task, prepared: Tensor | None) -> Tensor:
+        if prepared is None:
+            return task.loss()
+        logits = task.gcn(task.field, task.masks)
+        kept = distillation(logits[:, : task.old], prepared, self.temperature)
+        return cross_entropy(logits, task.codes) + self.strength * kept
+
+
+def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """T² KL(softmax(teacher / T) ‖ softmax(student / T)), the mean over nodes.
+
+    Parameters
+    ----------
+    student, teacher : Tensor [n, C]
+        Logits over the same classes.
+    temperature : float
+        T.
+
+    Returns
+    -------
+    Tensor [], a scalar
+
+    Examples
+    --------
+    >>> logits = torch.tensor([[1.0, 3.0]])
+    >>> distillation(logits + 5.0, logits, 2.0)
+    tensor(0.)
+    """
+    answers = log_softmax(student / temperature, dim=1)
+    wanted = log_softmax(teacher / temperature, dim=1)
+    divergence = kl_div(answers, wanted, reduction="batchmean", log_target=True)
+    return temperature**2 * divergence
