@@ -7,7 +7,8 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.ewc import EWC, Springs
+from algnn.baselines.ewc import EWC
+from algnn.baselines.springs import Springs
 from algnn.baselines.training import Bare
 from algnn.errors import CheckpointError, InputError
 from algnn.gcn import GCN

@@ -180,9 +180,10 @@ class CaT(GradientLearner):
         )
         return torch.cat([x[old], fresh]), torch.cat([codes[old], task.codes[new]])
 
-    def _check_memory(self, memory: Tensors, inputs: int, classes: int) -> None:
-        super()._check_memory(memory, inputs, classes)
-        check_tensor("x", memory["x"], (memory["codes"].numel(), inputs), torch.float32)
+    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
+        super()._check_memory(memory, weights, classes)
+        shape = (memory["codes"].numel(), weights["weight1"].size(0))
+        check_tensor("x", memory["x"], shape, torch.float32)
 
 
 class Matching:

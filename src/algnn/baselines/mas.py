@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from algnn.baselines.ewc import Springs, check_importances
 from algnn.baselines.importance import node_importance
-from algnn.baselines.training import GradientLearner, Known, Task, Tensors
+from algnn.baselines.springs import Springs, check_importances
+from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checks import check_number
 
 
@@ -93,10 +91,8 @@ class MAS(GradientLearner):
             omega[name] += pad(past, (0, omega[name].size(-1) - past.size(-1)))
         return {f"importance.{name}": value for name, value in omega.items()}
 
-    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Known:
-        known = super()._restore(tensors, facts)
-        check_importances(known, ["importance"])
-        return known
+    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
+        check_importances(memory, weights, ["importance"])
 
 
 def _omega(task: Task) -> Tensors:

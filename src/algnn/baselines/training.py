@@ -305,11 +305,10 @@ class GradientLearner(Learner):
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor.to(resolve_device(self.device))
         self._check_weights(parts["weights"], arrival.size)
-        inputs = parts["weights"]["weight1"].size(0)
-        self._check_memory(parts["memory"], inputs, arrival.size)
+        self._check_memory(parts["memory"], parts["weights"], arrival.size)
         return Known(parts["weights"], arrival, int(facts["sessions"]), parts["memory"])
 
-    def _check_memory(self, memory: Tensors, inputs: int, classes: int) -> None:
+    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless nodes and codes, where there are any, belong together."""
         for name in ("nodes", "codes"):
             if name in memory:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from algnn.baselines.ewc import Springs, check_importances
-from algnn.baselines.training import GradientLearner, Known, Task, Tensors
+from algnn.baselines.springs import Springs, check_importances
+from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checks import check_number
 from algnn.gcn import dropout
 from algnn.graph.propagate import Operator, take_rows
@@ -49,7 +48,7 @@ class TWP(GradientLearner):
         I^loss_s = |∇_θ L_s|,   I^topo_s = |∇_θ T_s|,
         T_s = mean of e_vm² over v and m ∈ N(v) ∪ v,   e_vm = (W_2ᵀ h_v)ᵀ tanh(W_2ᵀ h_m).
 
-    The importances are magnitudes of gradients, as the paper defines them (its code squares them),
+    The importances are magnitudes of gradients, as we read the paper (its code squares them),
     taken apart from each other: the loss' own, and that of the topology score T, how strongly the
     GCN's last layer relates the session's nodes v to their neighbours m, h being hidden units. The
     last layer's score depends on every weight but the last bias, so every layer has its share. The
@@ -177,10 +176,10 @@ class TWP(GradientLearner):
             memory |= (now if past is None else past + now).as_memory(f"{kind}.")
         return memory
 
-    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Known:
-        known = super()._restore(tensors, facts)
-        check_importances(known, [f"{kind}.{part}" for kind in KINDS for part in Springs.PARTS])
-        return known
+    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
+        check_importances(
+            memory, weights, [f"{kind}.{part}" for kind in KINDS for part in Springs.PARTS]
+        )
 
 
 def _values(

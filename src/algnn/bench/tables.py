@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from algnn.bench.metrics import Summary, summarise
 from algnn.bench.paper import paper_figures
@@ -37,8 +38,8 @@ def comparison(records: Iterable[Record], dataset: str) -> str:
     -------
     str
         AP and AF as mean ± 95% interval, the paper's beside them; the accuracy on the base session
-        when it was learned; macro and micro; learn seconds over those of `bare` with the same
-        seeds; what is kept at the end.
+        when it was learned; macro and micro; learn seconds over those of `bare` with the same seed,
+        the median over seeds; what is kept at the end.
 
     Examples
     --------
@@ -49,7 +50,7 @@ def comparison(records: Iterable[Record], dataset: str) -> str:
     """
     stream = ("full", "label", 1, dataset)
     chosen = [r for r in records if (r.edges, r.order, r.step, r.dataset) == stream]
-    bare = [sum(r.outcome.learn_seconds) for r in chosen if r.method == "bare"]
+    bare = {r.seed: sum(r.outcome.learn_seconds) for r in chosen if r.method == "bare"}
     rows = [
         _row(dataset, [r for r in chosen if r.method == name], bare)
         for name in METHODS
@@ -89,10 +90,13 @@ def refresh(document: Path, records: Path) -> str:
     return PLACE.sub(table, document.read_text("utf-8"))
 
 
-def _row(dataset: str, records: Sequence[Record], bare: Sequence[float]) -> str:
+def _row(dataset: str, records: Sequence[Record], bare: Mapping[int, float]) -> str:
     outcomes = [record.outcome for record in records]
     paper = paper_figures(dataset, records[0].method)
-    learn = sum(sum(outcome.learn_seconds) for outcome in outcomes) / len(outcomes)
+    # the median: one run beside which the machine was busy does not count
+    ratios = [
+        sum(r.outcome.learn_seconds) / bare[r.seed] for r in records if bare.get(r.seed, 0) > 0
+    ]
     cells = (
         f"`{records[0].method}`",
         _with_interval(summarise(o.ap for o in outcomes)),
@@ -102,7 +106,7 @@ def _row(dataset: str, records: Sequence[Record], bare: Sequence[float]) -> str:
         f"{summarise(float(o.matrix[0, 0]) for o in outcomes).mean:.1f}",
         f"{summarise(o.macro for o in outcomes).mean:.1f}",
         f"{summarise(o.micro for o in outcomes).mean:.1f}",
-        f"{learn * len(bare) / sum(bare):.2f}" if bare else "–",
+        f"{median(ratios):.2f}" if ratios else "–",
         f"{outcomes[0].retained_bytes[-1] / 1000:,.0f}",
     )
     return _line(cells)

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import numpy as np
+
+from algnn.bench.protocol import Outcome
+from algnn.bench.records import Record, write
+from algnn.bench.tables import comparison, refresh
+
+
+def record(method, seed, seconds, correct=8, **changes):
+    outcome = Outcome(
+        ((0, 1), (2,)),
+        np.array([[9, 9, 0], [correct, correct, 5]]),
+        np.array([10, 10, 10]),
+        (seconds / 2, seconds / 2),
+        (0.01, 0.01),
+        (800, 4000),
+    )
+    fields = {
+        "dataset": "cora",
+        "provenance": {"sha256": "a1"},
+        "method": method,
+        "settings": {},
+        "base": 2,
+        "step": 1,
+        "edges": "full",
+        "order": "label",
+        "seed": seed,
+        "outcome": outcome,
+        "device": "cpu",
+    }
+    return Record(**{**fields, **changes})
+
+
+def cells(table):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+
+
+def test_a_row_holds_what_the_records_say():
+    runs = [record("gem", seed, 3.0 * seconds) for seed, seconds in ((1, 1.0), (2, 2.0), (3, 1.0))]
+    bare = [record("bare", seed, seconds) for seed, seconds in ((1, 1.0), (2, 1.0), (3, 1.0))]
+    head, _, first, second = cells(comparison([*runs, *bare], "cora"))
+    assert (first[0], second[0]) == ("`bare`", "`gem`")
+    row = dict(zip(head, second, strict=True))
+    assert row["AP"] == "65.0 ± 0.0"
+    assert row["AP, paper"] == "45.3"
+    assert row["AF"] == "10.0 ± 0.0"
+    assert row["base"] == "90.0"
+    assert row["macro"] == "70.0"
+    # the median, so that one busy moment does not count
+    assert row["learn / bare"] == "3.00"
+    assert row["kept (kB)"] == "4"
+
+
+def test_other_streams_and_datasets_are_passed_over():
+    others = [
+        record("gem", 1, 1.0, dataset="citeseer"),
+        record("gem", 1, 1.0, step=5),
+        record("gem", 1, 1.0, edges="seen"),
+        record("gem", 1, 1.0, order="random"),
+    ]
+    assert len(cells(comparison(others, "cora"))) == 2
+
+
+def test_only_the_marked_places_of_a_document_change(tmp_path: Path):
+    write(record("gem", 1, 1.0), tmp_path / "cpu")
+    document = tmp_path / "a.md"
+    document.write_text("# Title\n\n<!-- table cpu/cora -->\n<!-- end -->\n\nafter\n")
+    text = refresh(document, tmp_path)
+    assert text.startswith("# Title\n\n<!-- table cpu/cora -->\n| method | AP")
+    assert text.endswith("<!-- end -->\n\nafter\n")
+    document.write_text(text)
+    assert refresh(document, tmp_path) == text
