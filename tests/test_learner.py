@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 
 import numpy as np
 import pytest
@@ -56,6 +57,9 @@ BAD_SESSIONS = {
     "label table": (lambda g: g, [0, 1], [[0], [1]], "labels has shape"),
     "label ragged": (lambda g: g, [0, 1], [[0], [1, 2]], "labels must be"),
     "label mix": (lambda g: g, [0, 1], ["a", 1], "labels mixes strings with 1"),
+    "label sparse": (lambda g: g, [0, 1], torch.ones(2).to_sparse(), "labels must be"),
+    "label bfloat": (lambda g: g, [0, 1], torch.ones(2, dtype=torch.bfloat16), "labels must be"),
+    "node huge": (lambda g: g, [0, 2**70], [0, 1], "below 2.63"),
     "label none": (lambda g: g, [0, 1], [None, 1], "labels has type object"),
     "label huge": (lambda g: g, [0, 1], np.array([2**63, 1], dtype=np.uint64), "beyond 64 bits"),
     "no graph": (lambda g: None, NODES, LABELS, "graph is a NoneType"),
@@ -143,6 +147,8 @@ def test_a_bad_fit_keeps_what_was_known(small_graph, case):
         ({"lr": -0.1}, "lr=-0.1"),
         ({"weight_decay": None}, "weight_decay=None"),
         ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**70}, "below 9.22337e"),
+        ({"head": []}, "head=.. is unknown"),
         ({"expansion": "wide"}, "'gcn' or 'plain'"),
         ({"head": "bald"}, "head='bald' is unknown: use one of ridge"),
     ],
@@ -181,6 +187,10 @@ def test_bad_questions_are_refused(small_graph):
             model.predict(change(small_graph), nodes)
     assert model.predict(small_graph, []).shape == (0,)
     assert model.predict(small_graph, [3, 3]).shape == (2,)
+    # arrays of every make
+    expected = model.predict(small_graph, [2, 1, 0])
+    for nodes in (np.arange(3)[::-1], np.array([2, 1, 0], dtype=">i8"), np.array([2, 1, 0], "u1")):
+        assert np.array_equal(model.predict(small_graph, nodes), expected)
 
 
 def test_a_graph_that_turns_bad_in_place_is_noticed(small_graph):
@@ -192,9 +202,9 @@ def test_a_graph_that_turns_bad_in_place_is_noticed(small_graph):
     assert model.predict(small_graph).shape == (60,)
 
 
-@pytest.mark.parametrize("device", ["cuda:99", "quantum", "meta", 7, None])
+@pytest.mark.parametrize("device", ["cuda:99", "quantum", "meta", 7, None, torch.device("cpu")])
 def test_a_device_that_is_not_there_is_named(small_graph, device):
-    with pytest.raises(DeviceError, match=f"device={device!r}"):
+    with pytest.raises(DeviceError, match=re.escape(f"device={device!r}")):
         quick(device=device).fit(small_graph, NODES, LABELS)
 
 

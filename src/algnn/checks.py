@@ -38,6 +38,9 @@ def resolve_device(device: str) -> torch.device:
     >>> resolve_device("cpu")
     device(type='cpu')
     """
+    if not isinstance(device, str):
+        # a torch.device could not be written into a checkpoint
+        raise DeviceError(f"device={device!r} is no name: use 'auto', 'cpu' or 'cuda'")
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -89,8 +92,9 @@ def check_graph(graph: Data) -> bool:
             f"graph.x holds NaN or infinite values (first at node {int(finite.int().argmin())}):"
             " replace them before learning"
         )
-    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise InputError("graph.edge_index must be a tensor [2, edges]")
+    dense = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise InputError("graph.edge_index must be a dense tensor [2, edges]")
     if edge_index.dtype != torch.int64:
         raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < x.size(0):
@@ -144,10 +148,7 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     """
     if nodes is None and not session:
         return torch.arange(num_nodes)
-    try:
-        ids = torch.as_tensor(nodes).detach().cpu()
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError("nodes must be a tensor, array or list of whole numbers") from None
+    ids = _as_ids(nodes)
     if ids.dim() != 1:
         raise InputError(f"nodes has shape {list(ids.shape)}: give one dimension of node ids")
     if ids.dtype == torch.bool:
@@ -176,6 +177,22 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     return ids
 
 
+def _as_ids(nodes: Any) -> Tensor:
+    try:
+        if isinstance(nodes, Tensor):
+            return nodes.detach().cpu() if nodes.layout == torch.strided else nodes.to_dense()
+        array = np.asarray(nodes)
+        if array.dtype.kind == "O":
+            raise TypeError
+        # a copy in the machine's own order: reversed views and foreign bytes are arrays too
+        native = array.astype(array.dtype.newbyteorder("="))
+        return torch.from_numpy(np.ascontiguousarray(native))
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            "nodes must be a tensor, array or list of whole numbers below 2^63"
+        ) from None
+
+
 def check_labels(
     labels: Labels, count: int, seen: npt.NDArray[Any] | None = None
 ) -> npt.NDArray[Any]:
@@ -198,10 +215,10 @@ def check_labels(
     >>> check_labels([3, 1], 2), check_labels(["fraud", "fine"], 2)
     (array([3, 1]), array(['fraud', 'fine'], dtype='<U5'))
     """
-    given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
     try:
+        given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
         array = np.asarray(given)
-    except ValueError:
+    except (TypeError, ValueError, RuntimeError):
         raise InputError("labels must be one flat list of ints or of strings") from None
     if array.dtype == object and array.ndim == 1 and all(isinstance(c, str) for c in array):
         array = array.astype(np.str_)
@@ -249,7 +266,7 @@ def check_base(labels: npt.NDArray[Any]) -> None:
     if classes.size < 2:
         raise InputError(
             f"labels holds only class {classes[0]!s}: the base session needs at least two classes,"
-            " since a network learns nothing from one"
+            " since a network learns nothing from one (a stream has base=, a command --base)"
         )
 
 
@@ -273,6 +290,26 @@ def check_kept_nodes(kept: Tensor | None, num_nodes: int) -> None:
         raise InputError(
             f"graph has {num_nodes} nodes and node {int(kept.max())} was learned before: a graph"
             " may grow, but nodes keep their ids"
+        )
+
+
+def check_trained(*weights: Tensor) -> None:
+    """Raise `InputError` if training has left weights that are not finite.
+
+    Parameters
+    ----------
+    *weights : Tensor
+
+    Examples
+    --------
+    >>> check_trained(torch.tensor([float("nan")]))
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: training diverged (weights are not finite): use a smaller lr, or...
+    """
+    if not all(bool(torch.isfinite(w).all()) for w in weights):
+        raise InputError(
+            "training diverged (weights are not finite): use a smaller lr, or scale graph.x down"
         )
 
 

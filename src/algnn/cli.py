@@ -71,6 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error))
     except (_InterruptedError, KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", 130)
+    except (MemoryError, RuntimeError) as error:
+        lines = str(error).lower()
+        if not isinstance(error, MemoryError) and "memory" not in lines:
+            raise
+        return _complain("out of memory: use smaller settings (width, hidden) or a smaller graph")
     except OSError as error:
         # a full disk, or a reader of our output who has seen enough
         _drop_output()

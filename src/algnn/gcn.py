@@ -225,7 +225,7 @@ def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:
     >>> sorted(set(kept.flatten().tolist())), round(float(kept.mean()), 1)
     ([0.0, 2.0], 1.0)
     """
-    dropped = round(rate * 256)
+    dropped = min(255, round(rate * 256))
     if dropped == 0:
         return hidden
     words = torch.empty(-(-hidden.numel() // 8), dtype=torch.int64, device=hidden.device)

@@ -45,6 +45,10 @@ class Learner(ABC):
     # whether `fit` and `partial_fit` take validation nodes as a further argument
     uses_validation: ClassVar[bool] = False
 
+    # Of each session since `fit`, or since the learner was loaded: the part of its time that went
+    # into choosing or condensing nodes. Empty for learners that do neither; not saved.
+    selection_seconds_: tuple[float, ...] = ()
+
     seed: int
     device: str
     _learned: Any = None
@@ -82,7 +86,9 @@ class Learner(ABC):
         Parameters
         ----------
         graph : Data
-            `x` [N, d] and `edge_index` [2, E]; labels in it are not looked at.
+            `x` [N, d] and `edge_index` [2, E]; labels in it are not looked at. A graph is looked at
+            again when torch has seen it change; a change behind torch's back (through ``.data``, or
+            a NumPy array that shares the memory) is not noticed: hand over a new tensor then.
         nodes : Tensor, array or list [n]
             Ids of the session's nodes, or a mask [N].
         labels : Tensor, array or list [n]
@@ -198,6 +204,8 @@ class Learner(ABC):
             learner = cls(**params)
             resolve_device(learner.device)
             learner._learned = learner._restore(tensors, facts)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from error
         except AlgnnError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
@@ -236,7 +244,7 @@ class Learner(ABC):
 
     def _check_params(self) -> None:
         """Raise `InputError` for a parameter that cannot be used."""
-        check_number("seed", self.seed, 0, whole=True)
+        check_number("seed", self.seed, 0, 2**63, whole=True)
         resolve_device(self.device)
 
     def _session(self, graph: Data, nodes: Nodes, labels: Labels, *, anew: bool) -> Self:
@@ -246,7 +254,8 @@ class Learner(ABC):
         self._check_graph(graph, width=None if first else self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0), session=True)
         known = check_labels(labels, chosen.numel(), None if first else self.classes_)
-        self._learned = self._learn(graph, chosen, known, None if first else self._learned)
+        with torch.enable_grad():  # whatever the caller has switched off
+            self._learned = self._learn(graph, chosen, known, None if first else self._learned)
         return self
 
     def _check_fitted(self) -> None:

@@ -132,7 +132,7 @@ METHODS: dict[str, Method] = {
             name="gem",
             kind="replay",
             summary="gradients projected so that no past session's loss rises",
-            retains="weights, memory nodes and labels",
+            retains="weights, memory nodes, labels and sessions",
             paper="Lopez-Paz and Ranzato, NeurIPS 2017",
             learner=GEM,
         ),

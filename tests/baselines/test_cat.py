@@ -201,17 +201,17 @@ def test_it_forgets_less_than_bare(small_graph):
 def test_condensation_has_a_clock_of_its_own(small_graph, tmp_path):
     stream = algnn.ClassStream(small_graph, base=2)
     model = learned(CaT(**SMALL), stream)
-    seconds = model.condense_seconds_
+    seconds = model.selection_seconds_
     assert len(seconds) == 3
     assert min(seconds) > 0
     with pytest.raises(InputError):
         model.partial_fit(stream[0].graph, [], [])
-    assert model.condense_seconds_ == seconds
+    assert model.selection_seconds_ == seconds
     path = tmp_path / "model.safetensors"
     model.save(path)
-    assert CaT.load(path).condense_seconds_ == ()
+    assert CaT.load(path).selection_seconds_ == ()
     model.fit(stream[0].graph, stream[0].nodes, stream[0].labels)
-    assert len(model.condense_seconds_) == 1
+    assert len(model.selection_seconds_) == 1
 
 
 def test_a_loaded_learner_goes_on_as_if_never_stopped(small_graph, tmp_path):

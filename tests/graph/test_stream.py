@@ -105,7 +105,9 @@ def test_the_graph_of_a_session_holds_features_and_edges_only(small_graph):
 def test_one_graph_serves_every_session_of_a_full_stream(small_graph):
     stream = ClassStream(small_graph)
     assert all(session.graph.x is small_graph.x for session in stream)
-    assert stream[0].graph is stream[1].graph
+    # tensors are shared; the object around them is each session's own
+    stream[0].graph.note = "a learner's"
+    assert "note" not in stream[1].graph
 
 
 def test_a_seen_graph_grows_and_nodes_keep_their_ids(small_graph):
@@ -164,6 +166,11 @@ def test_a_random_order_follows_its_seed(make_graph):
         ({"step": "1"}, "step='1'"),
         ({"order": "alphabetical"}, "'label', 'random'"),
         ({"order": [0, 1, 2]}, "exactly once"),
+        ({"order": ["a", "b", "c", "d"]}, "exactly once"),
+        ({"order": [0.0, 1.5, 2.0, 3.0]}, "exactly once"),
+        ({"order": None}, "exactly once"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": "a"}, "seed='a'"),
         ({"order": [0, 1, 2, 2]}, "exactly once"),
         ({"edges": "some"}, "'full' or 'seen'"),
     ],
@@ -188,6 +195,17 @@ def test_graphs_that_cannot_be_streamed_are_refused(small_graph):
     wide.y = wide.y[:, None]
     with pytest.raises(InputError, match=r"graph\.y has shape"):
         ClassStream(wide)
+    for mask in (small_graph.train_mask[:5], small_graph.train_mask.long(), None):
+        masked = small_graph.clone()
+        masked.train_mask = mask
+        with pytest.raises(InputError, match="train_mask"):
+            ClassStream(masked)
+    outside = small_graph.clone()
+    outside.edge_index = outside.edge_index + 30
+    with pytest.raises(InputError, match="names nodes from"):
+        ClassStream(outside, edges="seen")
+    with pytest.raises(InputError, match="graph is a str"):
+        ClassStream("digits")
     with pytest.raises(InputError, match="one of"):
         ClassStream(small_graph).nodes("training", 0)
     with pytest.raises(IndexError):

@@ -115,6 +115,7 @@ def _solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
     factor, info = torch.linalg.cholesky_ex(matrix)
     if int(info):
         raise InputError(
-            f"gamma={gamma!r} leaves the matrix not positive definite in float64: use a larger one"
+            f"gamma={gamma!r} leaves the matrix not positive definite in float64: use a larger one,"
+            " or scale graph.x down"
         )
     return torch.cholesky_solve(targets, factor)

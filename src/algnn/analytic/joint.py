@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from algnn.analytic.model import ALGNN, Learned
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_kept_nodes
+from algnn.checks import check_kept_nodes, check_trained
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class JointRidge(ALGNN):
     W = (ZᵀZ + γI)⁻¹ ZᵀY over all nodes learned so far, computed anew in each session from their
     features in the graph as it is now. It keeps the nodes and labels, which AL-GNN does not, and
     exists to show that nothing is lost by not keeping them: where the graph stays the same the two
-    agree to rounding.
+    agree to rounding. As in AL-GNN's sums, a node that is learned twice counts twice.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class JointRidge(ALGNN):
         after = LearnedJointly(
             base.encoder, base.expansion, statistics, self.head, self.gamma, nodes, labels
         )
-        after.affine  # noqa: B018 - solve now: it is part of learning, and may fail
+        check_trained(*after.affine)
         return after
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

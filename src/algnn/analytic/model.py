@@ -19,7 +19,7 @@ from algnn.analytic.expansion import Expansion
 from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_base, check_number, resolve_device
+from algnn.checks import check_base, check_number, check_trained, resolve_device
 from algnn.errors import CheckpointError, InputError
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import blocks
@@ -142,7 +142,7 @@ class ALGNN(Learner):
         >>> ALGNN.paper("arxiv").width
         8192
         """
-        return cls(**{**settings.read("algnn-paper", dataset, strict=True), **changes})
+        return cls(**{**settings.read("algnn-paper", dataset.lower(), strict=True), **changes})
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -189,7 +189,7 @@ class ALGNN(Learner):
         check_number("weight_decay", self.weight_decay, 0)
         if self.expansion not in ("gcn", "plain"):
             raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
-        if self.head not in HEADS:
+        if self.head not in tuple(HEADS):
             raise InputError(f"head={self.head!r} is unknown: use one of {', '.join(HEADS)}")
 
     def _learn(
@@ -200,7 +200,8 @@ class ALGNN(Learner):
         features = self._features(graph, nodes, learned)
         statistics = learned.statistics.plus(features, labels)
         after = Learned(learned.encoder, learned.expansion, statistics, self.head, self.gamma)
-        after.affine  # noqa: B018 - solve now: it is part of learning, and may fail
+        # solve now: it is part of learning, and may fail
+        check_trained(*after.affine)
         return after
 
     def _base(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
@@ -208,6 +209,8 @@ class ALGNN(Learner):
         check_base(labels)
         codes = np.unique(labels, return_inverse=True)[1]
         device = resolve_device(self.device)
+        # the largest piece of memory first: if there is not enough, say so before training
+        nothing = Statistics.empty(self.width, device)
         encoder = GCNEncoder.fit(
             self._adjacency(graph),
             graph.x.to(device, torch.float32),
@@ -221,7 +224,7 @@ class ALGNN(Learner):
             seed=self.seed,
         )
         expansion = Expansion(self.expansion, self.hidden, self.width, self.seed)
-        nothing = Statistics.empty(self.width, device)
+        check_trained(encoder.weight, encoder.bias)
         return Learned(encoder, expansion, nothing, self.head, self.gamma)
 
     def _features(self, graph: Data, nodes: Tensor, learned: Learned) -> Iterator[Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 import torch
@@ -74,7 +74,7 @@ class CaT(GradientLearner):
 
     Attributes
     ----------
-    condense_seconds_ : tuple of float
+    selection_seconds_ : tuple of float
         What the condensation took of each session since `fit`, or since the learner was loaded: it
         is not saved. The rest of the time is training.
 
@@ -99,11 +99,11 @@ class CaT(GradientLearner):
     >>> model = CaT(hidden=16, epochs=5, budget=20, condense_steps=5)
     >>> for session in stream:
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size, len(model.condense_seconds_)
+    >>> model.classes_.size, len(model.selection_seconds_)
     (10, 2)
     """
 
-    condense_seconds_: tuple[float, ...] = ()
+    selects: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -142,8 +142,8 @@ class CaT(GradientLearner):
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Known | None
     ) -> Known:
         known = super()._learn(graph, nodes, labels, learned)
-        earlier = () if learned is None else self.condense_seconds_
-        self.condense_seconds_ = (*earlier, self._seconds)
+        # what the base class counts, keeping the memory, is nothing here: it is made beforehand
+        self.selection_seconds_ = (*self.selection_seconds_[:-1], self._seconds)
         return known
 
     def _prepare(self, task: Task) -> Bank:

@@ -5,6 +5,7 @@ attention to remembered nodes around which the graph has changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -91,6 +92,8 @@ class CGNN(GradientLearner):
     >>> model.classes_.size
     10
     """
+
+    selects: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -66,6 +67,8 @@ class ERGNN(GradientLearner):
     >>> model.classes_.size
     10
     """
+
+    selects: ClassVar[bool] = True
 
     def __init__(
         self,

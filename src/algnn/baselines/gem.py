@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +86,8 @@ class GEM(GradientLearner):
     >>> model.classes_.size
     10
     """
+
+    selects: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -11,7 +11,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.baselines.training import GradientLearner, Known, Task, Tensors
-from algnn.checks import Labels, Nodes, check_labels, check_nodes, check_number
+from algnn.checks import (
+    Labels,
+    Nodes,
+    check_kept_nodes,
+    check_labels,
+    check_nodes,
+    check_number,
+)
 from algnn.errors import InputError
 from algnn.gcn import GCN, train
 from algnn.graph.propagate import Field
@@ -148,8 +155,12 @@ class Joint(GradientLearner):
         kept: Tensors = {}
         if learned is not None:
             kept = {name: value.cpu() for name, value in learned.memory.items()}
-            nodes = torch.cat([kept["nodes"], nodes])
-            labels = np.concatenate([learned.arrival[kept["codes"].numpy()], labels])
+            check_kept_nodes(kept["val_nodes"], graph.x.size(0))
+            # a node that comes again counts once, by its last label
+            stays = ~torch.isin(kept["nodes"], nodes)
+            old = learned.arrival[kept["codes"][stays].numpy()]
+            nodes = torch.cat([kept["nodes"][stays], nodes])
+            labels = np.concatenate([old, labels])
         task = self._checked_task(graph, nodes, labels, learned)
         held, held_codes = self._validation_nodes(kept, task)
         weights = self._best_weights(task, held, held_codes)
@@ -160,6 +171,11 @@ class Joint(GradientLearner):
             "val_codes": held_codes,
         }
         return Known(weights, task.arrival, task.index + 1, memory)
+
+    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
+        super()._check_memory(memory, weights, classes)
+        held = {"nodes": memory["val_nodes"], "codes": memory["val_codes"]}
+        super()._check_memory(held, weights, classes)
 
     def _validation_nodes(self, kept: Tensors, task: Task) -> tuple[Tensor, Tensor]:
         """All validation nodes so far, and their classes as columns of the head."""
@@ -172,8 +188,9 @@ class Joint(GradientLearner):
                     f"validation holds class {unseen[0]!s}, which no session has revealed:"
                     " leave its nodes out"
                 )
-            nodes = torch.cat([nodes, self._offered[0]])
-            codes = torch.cat([codes, task.code(self._offered[1]).cpu()])
+            stays = ~torch.isin(nodes, self._offered[0])
+            nodes = torch.cat([nodes[stays], self._offered[0]])
+            codes = torch.cat([codes[stays], task.code(self._offered[1]).cpu()])
         return nodes.to(task.x.device), codes.to(task.x.device)
 
     def _best_weights(self, task: Task, held: Tensor, codes: Tensor) -> Tensors:
@@ -181,7 +198,8 @@ class Joint(GradientLearner):
         best: dict[str, Any] = {"accuracy": -1.0}
 
         def look(epoch: int) -> None:
-            if field is None or (epoch + 1) % self.check_every:
+            due = (epoch + 1) % self.check_every == 0 or epoch + 1 == self.epochs
+            if field is None or not due:
                 return
             accuracy = _balanced_accuracy(task.gcn, field, codes)
             if accuracy > best["accuracy"]:

@@ -20,7 +20,8 @@ def class_quotas(available: Tensor, budget: int) -> Tensor:
     -------
     Tensor [C], int64
         What a small class leaves goes to the others; what cannot be shared equally goes to the
-        classes that came first.
+        classes that came first. A budget below the number of classes therefore leaves the last ones
+        with nothing: give each class at least one node.
 
     Examples
     --------

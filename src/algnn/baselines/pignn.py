@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -153,6 +153,8 @@ class PIGNN(GradientLearner):
     >>> model.classes_.size
     10
     """
+
+    selects: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from time import perf_counter
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,13 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_base, check_kept_nodes, check_number, resolve_device
+from algnn.checks import (
+    check_base,
+    check_kept_nodes,
+    check_number,
+    check_trained,
+    resolve_device,
+)
 from algnn.errors import CheckpointError
 from algnn.gcn import GCN, glorot, train
 from algnn.graph.propagate import Field, receptive_field
@@ -189,6 +196,9 @@ class GradientLearner(Learner):
     def _adjust(self, task: Task, prepared: Any) -> None:
         """Change the gradients that the loss has left in ``task.gcn``, before the step."""
 
+    # whether remembering is a choice of nodes, whose time is reported apart
+    selects: ClassVar[bool] = False
+
     def _remember(self, task: Task, prepared: Any) -> Tensors:
         """What is kept once the session is learned; it replaces what was kept before."""
         return {}
@@ -208,8 +218,14 @@ class GradientLearner(Learner):
             self.weight_decay,
             adjust=lambda: self._adjust(task, prepared),
         )
+        start = _clock(task.x)
         memory = self._remember(task, prepared)
+        selection = _clock(task.x) - start
         weights = {name: value.detach() for name, value in task.gcn.named_parameters()}
+        check_trained(*weights.values())
+        if self.selects:
+            earlier = () if learned is None else self.selection_seconds_
+            self.selection_seconds_ = (*earlier, selection)
         return Known(weights, task.arrival, task.index + 1, memory)
 
     def _checked_task(
@@ -310,7 +326,7 @@ class GradientLearner(Learner):
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless nodes and codes, where there are any, belong together."""
-        for name in ("nodes", "codes"):
+        for name in ("nodes", "codes", "sessions", "walks"):
             if name in memory:
                 check_tensor(name, memory[name], (memory["codes"].numel(),), torch.int64)
         codes = memory.get("codes")
@@ -320,6 +336,9 @@ class GradientLearner(Learner):
             and not 0 <= int(codes.min()) <= int(codes.max()) < classes
         ):
             raise CheckpointError(f"codes names classes beyond the {classes} that are known")
+        nodes = memory.get("nodes")
+        if nodes is not None and nodes.numel() and int(nodes.min()) < 0:
+            raise CheckpointError("nodes holds negative ids")
 
     def _check_weights(self, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless these are the weights of a GCN with so many classes."""
@@ -332,6 +351,13 @@ class GradientLearner(Learner):
         }
         for name, shape in shapes.items():
             check_tensor(name, weights[name], shape, torch.float32)
+
+
+def _clock(on: Tensor) -> float:
+    """Seconds, once the device of a tensor has done what it was asked to."""
+    if on.is_cuda:
+        torch.cuda.synchronize(on.device)
+    return perf_counter()
 
 
 class Bare(GradientLearner):

@@ -38,6 +38,9 @@ class Outcome:
         Inside the learner's `fit` or `partial_fit`, and inside its `predict`, in each session.
     retained_bytes : tuple of int [T+1]
         What the learner keeps after each session, by its own account.
+    selection_seconds : tuple of float [T+1] or ()
+        The part of `learn_seconds` that went into choosing or condensing nodes, for learners that
+        do so.
 
     Examples
     --------
@@ -53,6 +56,7 @@ class Outcome:
     learn_seconds: tuple[float, ...]
     predict_seconds: tuple[float, ...]
     retained_bytes: tuple[int, ...]
+    selection_seconds: tuple[float, ...] = ()
 
     @property
     def matrix(self) -> metrics.Matrix:
@@ -139,8 +143,15 @@ def run(
         correct.append(_count(truth[_check_answers(answers, truth) == truth], column))
         if on_session is not None:
             on_session(session.index)
-    timed = tuple(learning), tuple(predicting)
-    return Outcome(tuple(stream.classes), np.stack(correct), total, *timed, tuple(retained))
+    return Outcome(
+        tuple(stream.classes),
+        np.stack(correct),
+        total,
+        tuple(learning),
+        tuple(predicting),
+        tuple(retained),
+        tuple(learner.selection_seconds_),
+    )
 
 
 def run_seeds(

@@ -342,6 +342,7 @@ def _as_json(record: Record) -> dict[str, Any]:
         "micro": outcome.micro,
         "stagewise": outcome.stagewise.tolist(),
         "learn_seconds": outcome.learn_seconds,
+        "selection_seconds": outcome.selection_seconds,
         "predict_seconds": outcome.predict_seconds,
         "retained_bytes": outcome.retained_bytes,
     }
@@ -379,6 +380,8 @@ def _from_json(found: Mapping[str, Any]) -> Record:
         tuple(float(s) for s in found["learn_seconds"]),
         tuple(float(s) for s in found["predict_seconds"]),
         tuple(int(b) for b in found["retained_bytes"]),
+        # not in the first records
+        tuple(float(s) for s in found.get("selection_seconds", ())),
     )
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
     for name in ("learn_seconds", "predict_seconds", "retained_bytes"):

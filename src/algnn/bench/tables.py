@@ -21,7 +21,7 @@ from algnn.methods import METHODS
 PLACE = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 COLUMNS = (
     *("method", "AP", "AP, paper", "AF", "AF, paper"),
-    *("base", "macro", "micro", "learn / bare", "kept (kB)"),
+    *("base", "macro", "micro", "learn / bare", "selection / bare", "kept (kB)"),
 )
 
 
@@ -39,13 +39,14 @@ def comparison(records: Iterable[Record], dataset: str) -> str:
     str
         AP and AF as mean ± 95% interval, the paper's beside them; the accuracy on the base session
         when it was learned; macro and micro; learn seconds over those of `bare` with the same seed,
-        the median over seeds; what is kept at the end.
+        the median over seeds, and the part of it that went into choosing or condensing nodes; what
+        is kept at the end.
 
     Examples
     --------
     >>> print(comparison([], "cora"))
-    | method | AP | AP, paper | AF | AF, paper | base | macro | micro | learn / bare | kept (kB) |
-    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+    | method | AP | AP, paper | AF | ... | selection / bare | kept (kB) |
+    | --- | ... | --- |
     <BLANKLINE>
     """
     stream = ("full", "label", 1, dataset)
@@ -93,10 +94,10 @@ def refresh(document: Path, records: Path) -> str:
 def _row(dataset: str, records: Sequence[Record], bare: Mapping[int, float]) -> str:
     outcomes = [record.outcome for record in records]
     paper = paper_figures(dataset, records[0].method)
-    # the median: one run beside which the machine was busy does not count
-    ratios = [
-        sum(r.outcome.learn_seconds) / bare[r.seed] for r in records if bare.get(r.seed, 0) > 0
-    ]
+    clocked = [r for r in records if bare.get(r.seed, 0) > 0]
+    learn = [sum(r.outcome.learn_seconds) / bare[r.seed] for r in clocked]
+    chosen = [r for r in clocked if r.outcome.selection_seconds]
+    selection = [sum(r.outcome.selection_seconds) / bare[r.seed] for r in chosen]
     cells = (
         f"`{records[0].method}`",
         _with_interval(summarise(o.ap for o in outcomes)),
@@ -106,7 +107,9 @@ def _row(dataset: str, records: Sequence[Record], bare: Mapping[int, float]) -> 
         f"{summarise(float(o.matrix[0, 0]) for o in outcomes).mean:.1f}",
         f"{summarise(o.macro for o in outcomes).mean:.1f}",
         f"{summarise(o.micro for o in outcomes).mean:.1f}",
-        f"{median(ratios):.2f}" if ratios else "–",
+        # the median: one run beside which the machine was busy does not count
+        f"{median(learn):.2f}" if learn else "–",
+        f"{median(selection):.2f}" if selection else "–",
         f"{outcomes[0].retained_bytes[-1] / 1000:,.0f}",
     )
     return _line(cells)

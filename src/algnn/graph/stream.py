@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
+from algnn.checks import check_graph, check_number
 from algnn.errors import InputError
 
 SPLITS = ("train", "val", "test")
@@ -82,6 +83,7 @@ class ClassStream:
         seed: int = 0,
     ) -> None:
         labels = _check_labelled(graph)
+        check_number("seed", seed, 0, 2**63, whole=True)
         if edges not in ("full", "seen"):
             raise InputError(f"edges={edges!r} is not a scenario: use 'full' or 'seen'")
         present = torch.unique(labels[labels >= 0]).tolist()
@@ -105,7 +107,6 @@ class ClassStream:
         self._position = torch.empty_like(self._arrival)
         self._position[self._arrival] = torch.arange(labels.numel())
         self._graph = graph
-        self._bare = Data(x=graph.x, edge_index=graph.edge_index)
         _check_every_class_has_training_nodes(labels, graph.train_mask.cpu(), self.order)
 
     def __len__(self) -> int:
@@ -131,11 +132,11 @@ class ClassStream:
         Returns
         -------
         Data
-            The same object for every session where ``edges="full"``; a graph of the nodes that
-            exist by then where ``edges="seen"``.
+            An object of its own, which shares the tensors of the whole graph where
+            ``edges="full"``; a graph of the nodes that exist by then where ``edges="seen"``.
         """
         if self.edges == "full":
-            return self._bare
+            return Data(x=self._graph.x, edge_index=self._graph.edge_index)
         exists = self._arrival[: int((self._session_of <= index).sum())]
         device = self._graph.edge_index.device
         # node ids in the order of arrival; only the nodes that exist have a place
@@ -184,6 +185,8 @@ class ClassStream:
 
 
 def _check_labelled(graph: Data) -> Tensor:
+    if not isinstance(graph, Data):
+        raise InputError(f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data")
     needed = ("x", "edge_index", "y", *(f"{split}_mask" for split in SPLITS))
     missing = [key for key in needed if graph.get(key) is None]
     if missing:
@@ -191,7 +194,15 @@ def _check_labelled(graph: Data) -> Tensor:
             f"graph has no {', '.join(missing)}: a stream needs features, edges, labels and a split"
             " (algnn.load gives all four)"
         )
-    labels: Tensor = graph.y
+    check_graph(graph)
+    labels = graph.y
+    if not isinstance(labels, Tensor):
+        raise InputError(f"graph.y is a {type(labels).__name__}: give a tensor of classes")
+    for split in SPLITS:
+        mask = graph[f"{split}_mask"]
+        fits = isinstance(mask, Tensor) and mask.dtype == torch.bool
+        if not fits or mask.shape != (graph.x.size(0),):
+            raise InputError(f"graph.{split}_mask must be a bool tensor [{graph.x.size(0)}]")
     if labels.dim() != 1 or labels.is_floating_point() or labels.numel() != graph.x.size(0):
         raise InputError(
             f"graph.y has shape {tuple(labels.shape)} and type {labels.dtype}: it must hold one"
@@ -210,10 +221,10 @@ def _ordered(present: list[int], order: str | Sequence[int], seed: int) -> list[
             generator = torch.Generator().manual_seed(seed)
             return [present[i] for i in torch.randperm(len(present), generator=generator).tolist()]
         raise InputError(f"order={order!r} is unknown: use 'label', 'random' or a list of classes")
-    given = [int(c) for c in order]
-    if sorted(given) != present:
+    given = list(order) if isinstance(order, Iterable) else [order]
+    if not all(isinstance(c, int) for c in given) or sorted(given) != present:
         raise InputError(
-            f"order={given} must name each class of the graph exactly once; they are {present}"
+            f"order={order!r} must name each class of the graph exactly once; they are {present}"
         )
     return given
 
