@@ -150,7 +150,8 @@ def run(
         tuple(learning),
         tuple(predicting),
         tuple(retained),
-        tuple(learner.selection_seconds_),
+        # a user's own learner need not know of it
+        tuple(getattr(learner, "selection_seconds_", ())),
     )
 
 
