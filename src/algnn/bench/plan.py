@@ -81,9 +81,7 @@ def carry_out(plan: Plan, folder: Path) -> list[records.Record]:
     methods.find(plan.method)
     kind = resolve_device(plan.device).type
     graph: Data = load(plan.dataset, root=plan.data)
-    # a user's file keeps its ending, so that it never passes for the dataset it may be named after
-    known = plan.dataset.lower() in {entry.name for entry in datasets()}
-    name = plan.dataset.lower() if known else Path(plan.dataset).name
+    name = _recorded_name(plan.dataset)
     make_folder(folder)
     begun: dict[int, tuple[Learner, str]] = {}
     done: list[records.Record] = []
@@ -119,6 +117,12 @@ def carry_out(plan: Plan, folder: Path) -> list[records.Record]:
     title = f"{name} {plan.method}"
     protocol.run_seeds(make_learner, make_stream, plan.seeds, on_outcome=keep, title=title)
     return done
+
+
+def _recorded_name(dataset: str) -> str:
+    # a user's file keeps its ending, so that it never passes for the dataset it may be named after
+    known = dataset.lower() in {entry.name for entry in datasets()}
+    return dataset.lower() if known else Path(dataset).name
 
 
 def make_folder(folder: Path) -> None:

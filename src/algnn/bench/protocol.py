@@ -143,16 +143,9 @@ def run(
         correct.append(_count(truth[_check_answers(answers, truth) == truth], column))
         if on_session is not None:
             on_session(session.index)
-    return Outcome(
-        tuple(stream.classes),
-        np.stack(correct),
-        total,
-        tuple(learning),
-        tuple(predicting),
-        tuple(retained),
-        # a user's own learner need not know of it
-        tuple(getattr(learner, "selection_seconds_", ())),
-    )
+    # a user's own learner need not clock its selection
+    clocks = learning, predicting, retained, getattr(learner, "selection_seconds_", ())
+    return Outcome(tuple(stream.classes), np.stack(correct), total, *map(tuple, clocks))
 
 
 def run_seeds(
