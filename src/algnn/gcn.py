@@ -203,8 +203,8 @@ def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:
     """Drop a share of the entries and scale up the rest.
 
     Eight masks are cut from each random 64-bit word, so the rate is rounded to 1/256 (and the scale
-    with it, so that the mean stays exact). torch's own dropout draws a word per entry, which took 18
-    times as long (0.7 million entries, two CPU cores), and cannot be given a generator.
+    with it, so that the mean stays exact). torch's own dropout draws a word per entry, which took
+    18 times as long (0.7 million entries, two CPU cores), and cannot be given a generator.
 
     Parameters
     ----------
