@@ -1,0 +1,111 @@
+"""The command line; each of the other modules holds the commands for one purpose.
+
+Imports of torch and matplotlib stand inside the commands, so that ``algnn --help`` does not wait
+for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from algnn.cli import benching, listing, reporting, running
+from algnn.errors import AlgnnError
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C, on its way past click, which would print a line of its own."""
+
+
+class _Group(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _InterruptedError from None
+
+
+app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        0; 2 for anything that the user can mend, said in one line on stderr; 130 after Ctrl-C.
+
+    Examples
+    --------
+    >>> main(["--version"])
+    algnn ...
+    0
+    """
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    try:
+        code = app(arguments, prog_name="algnn", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except AlgnnError as error:
+        return _complain(str(error))
+    except (_InterruptedError, KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", 130)
+    except (MemoryError, RuntimeError) as error:
+        lines = str(error).lower()
+        if not isinstance(error, MemoryError) and "memory" not in lines:
+            raise
+        return _complain("out of memory: use smaller settings (width, hidden) or a smaller graph")
+    except OSError as error:
+        # a full disk, or a reader of our output who has seen enough
+        _drop_output()
+        return 1 if isinstance(error, BrokenPipeError) else _complain(str(error))
+    except SystemExit as leaving:  # typer and rich leave so where stdout is closed
+        return leaving.code if isinstance(leaving.code, int) else 1
+    except Exception as error:
+        # click's errors by what they can do: some versions of typer carry a click of their own
+        if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
+            raise
+        return _complain(error.format_message())
+    return code if isinstance(code, int) else 0
+
+
+def _drop_output() -> None:
+    """Let what stdout could not take go: Python would try once more, and complain, at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str, code: int = 2) -> int:
+    print("algnn:", " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Learn the classes of a graph one after another, without forgetting."""
+    if version:
+        from algnn import __version__
+
+        print("algnn", __version__)
+    elif context.invoked_subcommand is None:
+        # with rich it is printed already, and nothing is left to say
+        print(context.get_help(), end="")
+
+
+for part in (running, benching, reporting, listing):
+    app.add_typer(part.commands)

@@ -1,0 +1,138 @@
+"""Runs: `algnn run | demo`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from algnn.errors import InputError
+
+if TYPE_CHECKING:
+    from algnn.bench.records import Record
+
+SEEDS = "42,43,44"
+
+commands = typer.Typer()
+
+
+@commands.command()
+def run(
+    dataset: Annotated[str, typer.Argument(help="A dataset's name, or the path of an .npz.")],
+    method: Annotated[str, typer.Option(help="As `algnn methods` lists them.")] = "algnn",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated."),
+    ] = None,
+    base: Annotated[
+        int | None, typer.Option(help="Classes of the first session; half of them by default.")
+    ] = None,
+    step: Annotated[int, typer.Option(help="Classes of each later session.")] = 1,
+    edges: Annotated[
+        str, typer.Option(help="full: the whole graph is visible; seen: that of seen classes.")
+    ] = "full",
+    order: Annotated[str, typer.Option(help="label, random, or every class: 3,1,0,2.")] = "label",
+    seeds: Annotated[str, typer.Option(help="One run for each.")] = SEEDS,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    records: Annotated[Path, typer.Option(help="Folder for a record of each run.")] = Path(
+        "records"
+    ),
+    plot: Annotated[Path | None, typer.Option(help="Draw a picture into this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")
+    ] = None,
+) -> None:
+    """Teach a graph's classes session by session, and measure what is remembered."""
+    from algnn import methods
+    from algnn.bench.plan import Plan, carry_out, make_folder
+    from algnn.bench.terminal import as_object, show
+
+    plan = Plan(
+        dataset=dataset,
+        method=method,
+        changes=methods.parse(method, changes or []),
+        base=base,
+        step=step,
+        edges=edges,
+        order=_parse_order(order),
+        seeds=_parse_seeds(seeds),
+        device=device,
+        data=data,
+    )
+    if plot is not None:
+        from algnn.bench.figures import check_path
+
+        make_folder(check_path(plot).parent)
+    done = carry_out(plan, records)
+    if plot is not None:
+        _draw(done, plot)
+    if as_json:
+        print(json.dumps(as_object(done), allow_nan=False))
+        return
+    console = Console(highlight=False)
+    show(console, done)
+    _say(console, f"{len(done)} records below {records}")
+    if plot is not None:
+        _say(console, f"picture: {plot}")
+
+
+@commands.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for pictures and records.")] = Path("demo"),
+    seeds: Annotated[str, typer.Option(help="One run for each.")] = SEEDS,
+) -> None:
+    """Show class after class being learned: on handwritten digits, and on Cora if it is at hand."""
+    from algnn.bench.plan import Plan, carry_out
+    from algnn.bench.terminal import show
+    from algnn.graph.datasets import available
+
+    console = Console(highlight=False)
+    pictures = []
+    for name in ("digits", "cora"):
+        if not available(name):
+            continue
+        plan = Plan(dataset=name, method="algnn-paper", seeds=_parse_seeds(seeds))
+        done = carry_out(plan, out / "records")
+        show(console, done)
+        pictures.append(_draw(done, out / f"{name}.png"))
+    _say(console, f"records: {out / 'records'}")
+    _say(console, f"picture{'s' * (len(pictures) > 1)}: {', '.join(map(str, pictures))}")
+
+
+def _parse_seeds(text: str) -> list[int]:
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds {text!r} must be whole numbers, such as {SEEDS}") from None
+    if len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**32 for seed in seeds):
+        raise InputError(f"--seeds {text!r} must be different numbers from 0 to 2**32 - 1")
+    return seeds
+
+
+def _parse_order(text: str) -> str | list[int]:
+    if text in ("label", "random"):
+        return text
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"--order {text!r} must be label, random, or every class in turn, such as 3,1,0,2"
+        ) from None
+
+
+def _draw(done: Sequence[Record], path: Path) -> Path:
+    from algnn.bench.figures import picture
+    from algnn.bench.terminal import beside, title
+
+    paper = beside(done[0])
+    return picture(done, path, title(done), paper.ap[0] if paper else None)
+
+
+def _say(console: Console, line: str) -> None:
+    """A line as it is: a file's name may hold what rich takes for markup, and must not be split."""
+    console.print(line, markup=False, soft_wrap=True)
