@@ -86,12 +86,7 @@ def check_graph(graph: Data) -> bool:
         raise InputError(f"graph.x has type {x.dtype}: give floating point, e.g. graph.x.float()")
     if x.size(0) == 0 or x.size(1) == 0:
         raise InputError(f"graph.x has shape {list(x.shape)}: give at least one node and feature")
-    finite = torch.isfinite(x.to(torch.float32)).all(dim=1)
-    if not bool(finite.all()):
-        raise InputError(
-            f"graph.x holds NaN or infinite values (first at node {int(finite.int().argmin())}):"
-            " replace them before learning"
-        )
+    _check_finite(x.detach())
     dense = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
     if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise InputError("graph.edge_index must be a dense tensor [2, edges]")
@@ -103,6 +98,18 @@ def check_graph(graph: Data) -> bool:
             f" they must lie in 0 … {x.size(0) - 1}, the rows of graph.x"
         )
     return True
+
+
+def _check_finite(x: Tensor) -> None:
+    # a finite sum has finite terms; only if it is not finite (it may overflow) is each looked at
+    if bool(torch.isfinite(x.sum(dtype=torch.float32))):
+        return
+    finite = torch.isfinite(x.to(torch.float32)).all(dim=1)
+    if not bool(finite.all()):
+        raise InputError(
+            f"graph.x holds NaN or infinite values (first at node {int(finite.int().argmin())}):"
+            " replace them before learning"
+        )
 
 
 def check_width(graph: Data, width: int | None) -> None:
@@ -307,7 +314,9 @@ def check_trained(*weights: Tensor) -> None:
         ...
     algnn.errors.InputError: training diverged (weights are not finite): use a smaller lr, or...
     """
-    if not all(bool(torch.isfinite(w).all()) for w in weights):
+    # a sum is finite only if all its terms are; one look at the device for all of them
+    sums = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights])
+    if not bool(torch.isfinite(sums).all()):
         raise InputError(
             "training diverged (weights are not finite): use a smaller lr, or scale graph.x down"
         )

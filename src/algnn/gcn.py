@@ -129,7 +129,7 @@ def hidden_layer(adjacency: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> 
     with torch.no_grad():
         # X W first: h columns are fewer to propagate than d, nearly always
         projected = x.new_empty(x.size(0), weight.size(1))
-        for block in blocks(x.size(0), x.size(1) * x.element_size()):
+        for block in blocks(x.size(0), x.size(1) * x.element_size(), x.device):
             torch.mm(x[block], weight, out=projected[block])
         return spmm(adjacency, projected).add_(bias).relu_()
 

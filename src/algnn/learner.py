@@ -129,10 +129,7 @@ class Learner(ABC):
         array [n, C]
             A column per entry of `classes_`.
         """
-        self._check_fitted()
-        self._check_graph(graph, self.n_features_in_)
-        chosen = check_nodes(nodes, graph.x.size(0))
-        scores: npt.NDArray[Any] = self._scores(graph, chosen).cpu().numpy()
+        scores: npt.NDArray[Any] = self._checked_scores(graph, nodes).cpu().numpy()
         return scores
 
     def predict(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[Any]:
@@ -148,8 +145,8 @@ class Learner(ABC):
         array [n]
             Labels as they were given: ints or strings.
         """
-        best = self.decision_function(graph, nodes).argmax(axis=1)
-        labels: npt.NDArray[Any] = self.classes_[best]
+        best = self._checked_scores(graph, nodes).argmax(dim=1)
+        labels: npt.NDArray[Any] = self.classes_[best.cpu().numpy()]
         return labels
 
     def retained_bytes(self) -> int:
@@ -258,6 +255,11 @@ class Learner(ABC):
             self._learned = self._learn(graph, chosen, known, None if first else self._learned)
         return self
 
+    def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
+        self._check_fitted()
+        self._check_graph(graph, self.n_features_in_)
+        return self._scores(graph, check_nodes(nodes, graph.x.size(0)))
+
     def _check_fitted(self) -> None:
         if self._learned is None:
             raise NotFittedError(
@@ -282,10 +284,20 @@ class Learner(ABC):
 
         return self._last_adjacency.get((graph.edge_index, graph.x), build)
 
+    def _inputs(self, graph: Data) -> Tensor:
+        """X in float32 on the learner's device, moved once for as long as it stays the same."""
+        device, x = resolve_device(self.device), graph.x
+        # detached: a tensor of its own, so that the memo does not keep its own key alive
+        return self._last_inputs.get((x,), lambda: x.detach().to(device, torch.float32))
+
     @cached_property
     def _sound_graph(self) -> Memo[bool]:
         return Memo()
 
     @cached_property
     def _last_adjacency(self) -> Memo[Tensor]:
+        return Memo()
+
+    @cached_property
+    def _last_inputs(self) -> Memo[Tensor]:
         return Memo()

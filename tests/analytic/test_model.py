@@ -1,5 +1,6 @@
 """The paper's claims on real features: after any sessions, the weights of the joint solution."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -213,13 +214,46 @@ def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
 
     with monkeypatch.context() as patch:
         # the last step before the new state would be taken over
-        patch.setitem(HEADS, "ridge", interrupted)
+        patch.setattr("algnn.analytic.model.check_trained", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(small_graph, late, small_graph.y[late])
     assert np.array_equal(model.decision_function(small_graph), scores)
     assert model.classes_.tolist() == [0, 1, 2]
     model.partial_fit(small_graph, late, small_graph.y[late])
     assert model.classes_.tolist() == [0, 1, 2, 3]
+
+
+def test_small_sessions_go_by_way_of_the_inverse_to_the_same_weights(small_graph):
+    """20 sessions of one node each, against one solution of all of them; R spoiled on the way."""
+    first = small_graph.train_mask & (small_graph.y < 3)
+    model = algnn.ALGNN(width=64, hidden=16, device="cpu", gamma=0.1)
+    model.fit(small_graph, first, small_graph.y[first])
+    assert model._learned.R is None
+    for place, node in enumerate((small_graph.train_mask & ~first).nonzero()[:20]):
+        if place == 10:
+            known = model._learned
+            model._learned = dataclasses.replace(known, R=known.R * 1.5)
+        model.partial_fit(small_graph, node, small_graph.y[node])
+        known = model._learned
+        assert known.R is not None
+        expected, _ = ridge(known.statistics, 0.1)
+        assert relative_error(model.weights_, expected) < 1e-12
+        exact = torch.linalg.inv(known.statistics.G + 0.1 * torch.eye(64).double())
+        assert relative_error(known.R, exact) < 1e-9
+
+
+def test_another_gamma_or_head_starts_from_the_sums(small_graph):
+    first = small_graph.train_mask & (small_graph.y < 3)
+    late = (small_graph.train_mask & ~first).nonzero().squeeze(1)
+    model = algnn.ALGNN(width=64, hidden=16, device="cpu")
+    model.fit(small_graph, first, small_graph.y[first])
+    model.partial_fit(small_graph, late[:2], small_graph.y[late[:2]])
+    model.gamma = 10.0
+    model.partial_fit(small_graph, late[2:4], small_graph.y[late[2:4]])
+    assert relative_error(model.weights_, ridge(model.statistics_, 10.0)[0]) < 1e-12
+    model.head = "slda"
+    model.partial_fit(small_graph, late[4:6], small_graph.y[late[4:6]])
+    assert torch.equal(model.weights_, HEADS["slda"](model.statistics_, 10.0)[0])
 
 
 CONTINUE = textwrap.dedent(

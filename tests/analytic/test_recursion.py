@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic.heads import ridge
-from algnn.analytic.recursion import Recursion, woodbury
+from algnn.analytic.recursion import Recursion, refined, woodbury
 from algnn.analytic.statistics import Statistics
 
 
@@ -89,3 +89,21 @@ def test_why_the_sums_are_kept_and_not_the_inverse():
     sums = relative_error(ridge(statistics, 1e-3)[0], exact)
     assert sums < 1e-10 < errors[torch.float64] < 1e-3
     assert not errors[torch.float32] < 0.1
+
+
+@settings(max_examples=50, deadline=None)
+@given(streams(), st.sampled_from([0.1, 1.0, 100.0]), st.floats(0, 1e-3))
+def test_the_sums_correct_what_the_recursion_proposes(sessions, gamma, off):
+    Z, Y = everything(sessions)
+    G, Q = Z.mT @ Z, Z.mT @ Y
+    R = torch.linalg.inv(sessions[0][0].mT @ sessions[0][0] + gamma * torch.eye(G.size(0)).double())
+    for later, _ in sessions[1:]:
+        R = woodbury(R, later)
+    found = refined(R, G, Q, gamma)
+    assert found is not None
+    assert relative_error(found, joint_solution(Z, Y, gamma)) < 1e-9
+    # an R that is off gives the same weights or none, never others
+    found = refined(R * (1 + off), G, Q, gamma)
+    assert found is None or relative_error(found, joint_solution(Z, Y, gamma)) < 1e-9
+    assert refined(R * 3, G, Q, gamma) is None
+    assert refined(R * torch.nan, G, Q, gamma) is None

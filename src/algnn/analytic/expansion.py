@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -44,6 +44,8 @@ class Expansion:
     width: int
     seed: int
 
+    _weight: Tensor = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         weight = random_weights(self.inputs, self.width, self.seed).to(torch.float64)
         object.__setattr__(self, "_weight", weight)
@@ -75,8 +77,12 @@ class Expansion:
         -------
         Tensor [n, width], float64
         """
-        weight: Tensor = self._weight  # type: ignore[attr-defined]
-        return torch.mm(prepared.to(torch.float64), weight.to(prepared.device)).relu_()
+        weight = self._weight
+        if weight.device != prepared.device:
+            # moved once, not once for each block of rows
+            weight = weight.to(prepared.device)
+            object.__setattr__(self, "_weight", weight)
+        return torch.mm(prepared.to(torch.float64), weight).relu_()
 
 
 def random_weights(rows: int, columns: int, seed: int) -> Tensor:

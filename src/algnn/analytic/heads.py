@@ -109,13 +109,37 @@ HEADS: dict[str, Callable[[Statistics, float], Affine]] = {
 }
 
 
-def _solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
-    """(matrix + γI)⁻¹ targets by Cholesky; `matrix` is overwritten."""
+def factorise(matrix: Tensor, gamma: float) -> Tensor:
+    """The Cholesky factor of matrix + γI.
+
+    Parameters
+    ----------
+    matrix : Tensor [d, d], float64
+        Symmetric; overwritten.
+    gamma : float
+        γ > 0.
+
+    Returns
+    -------
+    Tensor [d, d]
+        Lower triangular.
+
+    Examples
+    --------
+    >>> factorise(torch.full((1, 1), 3.0).double(), 1.0)
+    tensor([[2.]], dtype=torch.float64)
+    """
     matrix.diagonal().add_(gamma)
+    factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     if int(info):
         raise InputError(
             f"gamma={gamma!r} leaves the matrix not positive definite in float64: use a larger one,"
             " or scale graph.x down"
         )
-    return torch.cholesky_solve(targets, factor)
+    return factor
+
+
+def _solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
+    """(matrix + γI)⁻¹ targets by Cholesky; `matrix` is overwritten."""
+    return torch.cholesky_solve(targets, factorise(matrix, gamma))

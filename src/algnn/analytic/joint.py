@@ -17,7 +17,7 @@ from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes, check_trained
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LearnedJointly(Learned):
     """What `JointRidge` knows: as `Learned`, and every node and label it was ever given."""
 
@@ -72,7 +72,13 @@ class JointRidge(ALGNN):
         nothing = Statistics.empty(base.expansion.width, base.statistics.G.device)
         statistics = nothing.plus(self._features(graph, nodes, base), labels)
         after = LearnedJointly(
-            base.encoder, base.expansion, statistics, self.head, self.gamma, nodes, labels
+            encoder=base.encoder,
+            expansion=base.expansion,
+            statistics=statistics,
+            head=self.head,
+            gamma=self.gamma,
+            nodes=nodes,
+            labels=labels,
         )
         check_trained(*after.affine)
         return after
@@ -90,5 +96,5 @@ class JointRidge(ALGNN):
             check_tensor(name, tensors[name], (count,), torch.int64)
             for name in ("kept.nodes", "kept.codes")
         )
-        parts = (known.encoder, known.expansion, known.statistics, known.head, known.gamma)
-        return LearnedJointly(*parts, nodes, known.statistics.classes[codes.numpy()])
+        labels = known.statistics.classes[codes.numpy()]
+        return LearnedJointly(**vars(known), nodes=nodes, labels=labels)

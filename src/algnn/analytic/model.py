@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -16,7 +16,8 @@ from torch_geometric.data import Data
 from algnn import settings
 from algnn.analytic.encoder import GCNEncoder
 from algnn.analytic.expansion import Expansion
-from algnn.analytic.heads import HEADS, Affine
+from algnn.analytic.heads import HEADS, Affine, factorise
+from algnn.analytic.recursion import refined, woodbury
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_base, check_number, check_trained, resolve_device
@@ -24,6 +25,10 @@ from algnn.errors import CheckpointError, InputError
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import blocks
 from algnn.learner import Learner
+
+# A session of fewer than d / FEW nodes is cheaper by way of R than by a factorisation of its own
+# (a factorisation takes d³/3 multiplications, the update of R and two refinements d²(2n + 5C)).
+FEW = 8
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,32 @@ class Learned:
     statistics: Statistics
     head: str
     gamma: float
+    # what follows from the above and is neither saved nor counted as retained: the weights, and
+    # after a small session R, which is (G + γI)⁻¹ to some digits and makes the next one cheap
+    solved: Affine | None = None
+    R: Tensor | None = None
 
     @cached_property
     def affine(self) -> Affine:
         """W [d, C] and b [C], solved when first needed."""
-        return HEADS[self.head](self.statistics, self.gamma)
+        return self.solved or HEADS[self.head](self.statistics, self.gamma)
+
+    def plus(self, Z: Tensor, labels: npt.NDArray[Any]) -> Learned:
+        """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
+        statistics = self.statistics.plus([Z], labels)
+        if self.R is not None:
+            R = woodbury(self.R, Z)
+            W = refined(R, statistics.G, statistics.Q, self.gamma)
+            if W is not None:
+                return replace(self, statistics=statistics, solved=(W, _zero_bias(W)), R=R)
+        factor = factorise(statistics.G.clone(), self.gamma)
+        W = torch.cholesky_solve(statistics.Q, factor)
+        R = torch.cholesky_inverse(factor)
+        return replace(self, statistics=statistics, solved=(W, _zero_bias(W)), R=R)
+
+
+def _zero_bias(W: Tensor) -> Tensor:
+    return W.new_zeros(W.size(1))
 
 
 class ALGNN(Learner):
@@ -197,9 +223,16 @@ class ALGNN(Learner):
     ) -> Learned:
         if learned is None:
             learned = self._base(graph, nodes, labels)
+        asked = (self.head, self.gamma)
+        if (learned.head, learned.gamma) != asked:
+            learned = replace(learned, head=self.head, gamma=self.gamma, solved=None, R=None)
         features = self._features(graph, nodes, learned)
-        statistics = learned.statistics.plus(features, labels)
-        after = Learned(learned.encoder, learned.expansion, statistics, self.head, self.gamma)
+        later = learned.statistics.classes.size > 0
+        if self.head == "ridge" and later and FEW * nodes.numel() <= learned.expansion.width:
+            after = learned.plus(torch.cat(list(features)), labels)
+        else:
+            statistics = learned.statistics.plus(features, labels)
+            after = replace(learned, statistics=statistics, solved=None, R=None)
         # solve now: it is part of learning, and may fail
         check_trained(*after.affine)
         return after
@@ -213,7 +246,7 @@ class ALGNN(Learner):
         nothing = Statistics.empty(self.width, device)
         encoder = GCNEncoder.fit(
             self._adjacency(graph),
-            graph.x.to(device, torch.float32),
+            self._inputs(graph),
             nodes.to(device),
             torch.from_numpy(codes).to(device),
             hidden=self.hidden,
@@ -232,14 +265,14 @@ class ALGNN(Learner):
 
         def prepare() -> Tensor:
             adjacency = self._adjacency(graph)
-            x = graph.x.to(adjacency.device, torch.float32)
-            return learned.expansion.prepare(adjacency, learned.encoder(adjacency, x))
+            hidden = learned.encoder(adjacency, self._inputs(graph))
+            return learned.expansion.prepare(adjacency, hidden)
 
         # the encoder is frozen, so a graph needs encoding once for as long as it stays the same
         key = (graph.x, graph.edge_index, learned.encoder.weight)
         prepared = self._prepared.get(key, prepare)
         chosen = nodes.to(prepared.device)
-        for block in blocks(chosen.numel(), 8 * learned.expansion.width):
+        for block in blocks(chosen.numel(), 8 * learned.expansion.width, chosen.device):
             yield learned.expansion(prepared[chosen[block]])
 
     @cached_property

@@ -88,19 +88,23 @@ class Statistics:
         Statistics
         """
         new = self._with_classes(labels)
-        codes = torch.from_numpy(np.searchsorted(new.classes, labels)).to(new.G.device)
+        places = np.searchsorted(new.classes, labels)
+        codes = torch.from_numpy(places).to(new.G.device)
+        columns = torch.arange(new.classes.size, device=new.G.device)
         seen = 0
         for block in features:
             Z = block.to(torch.float64)
             rows = codes[seen : seen + Z.size(0)]
-            Y = torch.nn.functional.one_hot(rows, new.classes.size).to(torch.float64)
+            Y = (rows[:, None] == columns).to(torch.float64)
             # one-hot products rather than index_add: the same sum in the same order every time
             new.Q.addmm_(Z.mT, Y)
             _add_gram(new.G, Z, lower=labels.size >= SYRK_ROWS)
             seen += Z.size(0)
         if _uses_syrk(new.G) and labels.size >= SYRK_ROWS:
             _mirror(new.G)
-        new.n.add_(torch.bincount(codes, minlength=new.classes.size))
+        # counted on the CPU: a GPU would have to finish the sums before it could answer
+        counts = np.bincount(places, minlength=new.classes.size)
+        new.n.add_(torch.from_numpy(counts).to(new.n.device))
         return new
 
     def nbytes(self) -> int:

@@ -242,7 +242,7 @@ class PIGNN(GradientLearner):
         # as in the base class, but a few units at a time: after many sessions they are many
         known = self._known
         adjacency = self._adjacency(graph)
-        x = graph.x.to(adjacency.device, torch.float32)
+        x = self._inputs(graph)
         weight1, bias1, weight2, bias2 = (
             known.weights[name] for name in ("weight1", "bias1", "weight2", "bias2")
         )

@@ -248,7 +248,7 @@ class GradientLearner(Learner):
         return Task(
             gcn,
             self._adjacency(graph),
-            graph.x.to(device, torch.float32),
+            self._inputs(graph),
             nodes.to(device),
             as_codes(arrival, labels).to(device),
             arrival,
@@ -301,7 +301,7 @@ class GradientLearner(Learner):
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._known
         adjacency = self._adjacency(graph)
-        x = graph.x.to(adjacency.device, torch.float32)
+        x = self._inputs(graph)
         scores = GCN.from_weights(known.weights).scores(adjacency, x, nodes.to(adjacency.device))
         return scores[:, torch.from_numpy(np.argsort(known.arrival)).to(scores.device)]
 

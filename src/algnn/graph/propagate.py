@@ -13,6 +13,8 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 # Rows are handled in blocks of about this many bytes, so that memory does not grow with the graph.
 BLOCK_BYTES = 64 * 2**20
+# A GPU has the room, and pays for each block with a few launches.
+GPU_BLOCK_BYTES = 1024 * 2**20
 
 
 def normalised_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
@@ -161,7 +163,7 @@ def receptive_field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
     reached, columns = torch.unique(mix.col_indices(), return_inverse=True)
     compact = _csr(mix.crow_indices(), columns, mix.values(), (nodes.numel(), reached.numel()))
     inputs = x.new_empty(reached.numel(), x.size(1))
-    for block in blocks(reached.numel(), x.size(1) * x.element_size()):
+    for block in blocks(reached.numel(), x.size(1) * x.element_size(), x.device):
         inputs[block] = spmm(take_rows(adjacency, reached[block]), x)
     return Field(inputs, Operator(compact))
 
@@ -195,13 +197,15 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     return _csr(new_starts, matrix.col_indices()[entries], matrix.values()[entries], shape)
 
 
-def blocks(rows: int, row_bytes: int) -> Iterator[slice]:
+def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Iterator[slice]:
     """Slices that cover `rows` rows, each of about `BLOCK_BYTES`.
 
     Parameters
     ----------
     rows, row_bytes : int
         How many rows, and how many bytes one takes.
+    device : torch.device, optional
+        Where they are; on a GPU blocks are of `GPU_BLOCK_BYTES`.
 
     Yields
     ------
@@ -212,7 +216,8 @@ def blocks(rows: int, row_bytes: int) -> Iterator[slice]:
     >>> list(blocks(3, BLOCK_BYTES // 2))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    size = max(1, BLOCK_BYTES // max(1, row_bytes))
+    on_gpu = device is not None and device.type == "cuda"
+    size = max(1, (GPU_BLOCK_BYTES if on_gpu else BLOCK_BYTES) // max(1, row_bytes))
     for start in range(0, rows, size):
         yield slice(start, min(start + size, rows))
 
