@@ -14,6 +14,7 @@ from safetensors import safe_open
 import algnn
 from algnn import settings
 from algnn.analytic.heads import HEADS, ridge
+from algnn.analytic.model import PATIENCE
 from algnn.analytic.recursion import Recursion
 from algnn.analytic.statistics import Statistics
 
@@ -229,30 +230,33 @@ def test_small_sessions_go_by_way_of_the_inverse_to_the_same_weights(small_graph
     model = algnn.ALGNN(width=64, hidden=16, device="cpu", gamma=0.1)
     model.fit(small_graph, first, small_graph.y[first])
     assert model._learned.R is None
-    for place, node in enumerate((small_graph.train_mask & ~first).nonzero()[:20]):
+    for place, node in enumerate((~first).nonzero()[:20]):
         if place == 10:
             known = model._learned
             model._learned = dataclasses.replace(known, R=known.R * 1.5)
         model.partial_fit(small_graph, node, small_graph.y[node])
         known = model._learned
-        assert known.R is not None
+        assert (known.R is not None) == (place + 1 >= PATIENCE)
         expected, _ = ridge(known.statistics, 0.1)
         assert relative_error(model.weights_, expected) < 1e-12
-        exact = torch.linalg.inv(known.statistics.G + 0.1 * torch.eye(64).double())
-        assert relative_error(known.R, exact) < 1e-9
+        if known.R is not None:
+            exact = torch.linalg.inv(known.statistics.G + 0.1 * torch.eye(64).double())
+            assert relative_error(known.R, exact) < 1e-9
 
 
 def test_another_gamma_or_head_starts_from_the_sums(small_graph):
     first = small_graph.train_mask & (small_graph.y < 3)
-    late = (small_graph.train_mask & ~first).nonzero().squeeze(1)
+    late = (~first).nonzero().squeeze(1)
     model = algnn.ALGNN(width=64, hidden=16, device="cpu")
     model.fit(small_graph, first, small_graph.y[first])
-    model.partial_fit(small_graph, late[:2], small_graph.y[late[:2]])
+    for node in late[: PATIENCE + 1, None]:
+        model.partial_fit(small_graph, node, small_graph.y[node])
+    assert model._learned.R is not None
     model.gamma = 10.0
-    model.partial_fit(small_graph, late[2:4], small_graph.y[late[2:4]])
+    model.partial_fit(small_graph, late[6:7], small_graph.y[late[6:7]])
     assert relative_error(model.weights_, ridge(model.statistics_, 10.0)[0]) < 1e-12
     model.head = "slda"
-    model.partial_fit(small_graph, late[4:6], small_graph.y[late[4:6]])
+    model.partial_fit(small_graph, late[7:8], small_graph.y[late[7:8]])
     assert torch.equal(model.weights_, HEADS["slda"](model.statistics_, 10.0)[0])
 
 
@@ -286,12 +290,14 @@ def test_saved_loaded_in_another_process_and_continued_bit_for_bit(real_graph, t
     threads = str(torch.get_num_threads())
     subprocess.run([sys.executable, "-c", CONTINUE, *paths[:2], name, threads], check=True)
     continued = algnn.ALGNN.load(paths[1])
-    assert torch.equal(continued.weights_, model.weights_)
+    assert torch.equal(continued.weights_, algnn.ALGNN.load(paths[2]).weights_)
+    # the learner that went on may have solved by way of R: the same weights to rounding
+    assert relative_error(continued.weights_, model.weights_) < 1e-11
     assert (tmp_path / "other.safetensors").read_bytes() == (
         tmp_path / "whole.safetensors"
     ).read_bytes()
     graph = stream.graph(0)
-    assert np.array_equal(continued.decision_function(graph), model.decision_function(graph))
+    assert np.array_equal(continued.predict(graph), model.predict(graph))
 
 
 def test_retained_bytes_are_those_of_the_file_beyond_the_encoder(make_graph, tmp_path):

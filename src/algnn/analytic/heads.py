@@ -65,7 +65,7 @@ def ncm(statistics: Statistics, gamma: float) -> Affine:
     >>> ncm(Statistics.empty(1).plus([Z], np.array([0, 0, 1])), 1.0)
     (tensor([[2., 9.]], dtype=torch.float64), tensor([ -2.0000, -40.5000], dtype=torch.float64))
     """
-    means = statistics.Q / statistics.n
+    means = statistics.Q / statistics.n.to(statistics.Q.device)
     return means, -0.5 * means.square().sum(0)
 
 
@@ -95,10 +95,11 @@ def slda(statistics: Statistics, gamma: float) -> Affine:
     >>> W.round(decimals=4), b.round(decimals=4)
     (tensor([[1., 5.]], dtype=torch.float64), tensor([ -0.5000, -12.5000], dtype=torch.float64))
     """
-    means = statistics.Q / statistics.n
+    n = statistics.n.to(statistics.Q.device)
+    means = statistics.Q / n
     # N Σ rather than Σ: the same weights times N, and one rounding less
-    scatter = statistics.G - (means * statistics.n) @ means.mT
-    weights = _solve(scatter, means * statistics.n.sum(), gamma)
+    scatter = statistics.G - (means * n) @ means.mT
+    weights = _solve(scatter, means * n.sum(), gamma)
     return weights, -0.5 * (means * weights).sum(0)
 
 

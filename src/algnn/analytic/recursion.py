@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-REFINEMENTS = 2
-# the largest last step, relative to the largest weight, after which W counts as settled
+REFINEMENTS = 3
+# the largest last step, relative to the largest weight, after which W counts as settled; mostly the
+# first one is at rounding already
 CONVERGED = 1e-9
 
 
@@ -102,7 +103,8 @@ def woodbury(R: Tensor, Z: Tensor) -> Tensor:
     inner.diagonal().add_(1)
     # not checked: where rounding has cost R its definiteness, `refined` will notice
     factor, _ = torch.linalg.cholesky_ex(inner)
-    return torch.addmm(R, ZR.mT, torch.cholesky_solve(ZR, factor), alpha=-1)
+    half = torch.linalg.solve_triangular(factor, ZR, upper=False)
+    return torch.addmm(R, half.mT, half, alpha=-1)
 
 
 def refined(R: Tensor, G: Tensor, Q: Tensor, gamma: float) -> Tensor | None:
@@ -132,11 +134,12 @@ def refined(R: Tensor, G: Tensor, Q: Tensor, gamma: float) -> Tensor | None:
     True
     """
     W = R @ Q
-    steps = []
     for _ in range(REFINEMENTS):
-        step = R @ (Q - torch.addmm(gamma * W, G, W))
+        step = R @ torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma)
         W = W + step
-        steps.append(step)
-    # one look at the device; what is still wrong is a small part of the last step
-    last, size = torch.stack([steps[-1].abs().amax(), W.abs().amax()]).tolist()
-    return W if last <= CONVERGED * size else None
+        norms = [torch.linalg.vector_norm(t, torch.inf) for t in (step, W)]
+        last, size = torch.stack(norms).tolist()
+        # what is still wrong is a small part of the last step; NaN is never small enough
+        if last <= CONVERGED * size:
+            return W
+    return None

@@ -31,7 +31,7 @@ class Statistics:
     Q : Tensor [d, C]
         Σ ZᵀY, a column per class.
     n : Tensor [C], int64
-        Nodes per class.
+        Nodes per class; on the CPU, wherever G and Q are.
     classes : array [C]
         The classes, sorted.
 
@@ -70,7 +70,7 @@ class Statistics:
         Statistics
         """
         G = torch.zeros(width, width, dtype=torch.float64, device=device)
-        n = torch.zeros(0, dtype=torch.int64, device=device)
+        n = torch.zeros(0, dtype=torch.int64)
         return cls(G, G.new_zeros(width, 0), n, np.empty(0, dtype=np.int64))
 
     def plus(self, features: Iterable[Tensor], labels: npt.NDArray[Any]) -> Statistics:
@@ -102,9 +102,7 @@ class Statistics:
             seen += Z.size(0)
         if _uses_syrk(new.G) and labels.size >= SYRK_ROWS:
             _mirror(new.G)
-        # counted on the CPU: a GPU would have to finish the sums before it could answer
-        counts = np.bincount(places, minlength=new.classes.size)
-        new.n.add_(torch.from_numpy(counts).to(new.n.device))
+        new.n.add_(torch.from_numpy(np.bincount(places, minlength=new.classes.size)))
         return new
 
     def nbytes(self) -> int:
@@ -145,16 +143,19 @@ class Statistics:
         full = G.new_zeros(Q.size(0), Q.size(0))
         full[_triangle(full)] = G
         _mirror(full)
-        return cls(full, Q, n, classes)
+        return cls(full, Q, n.cpu(), classes)
 
     def _with_classes(self, labels: npt.NDArray[Any]) -> Statistics:
         """A copy with a zero column for each class that is new."""
         classes = np.union1d(self.classes, labels) if self.classes.size else np.unique(labels)
-        places = torch.from_numpy(np.searchsorted(classes, self.classes)).to(self.G.device)
-        Q = self.Q.new_zeros(self.Q.size(0), classes.size)
-        Q[:, places] = self.Q
+        places = torch.from_numpy(np.searchsorted(classes, self.classes))
         n = self.n.new_zeros(classes.size)
         n[places] = self.n
+        if classes.size == self.classes.size:
+            Q = self.Q.clone()
+        else:
+            Q = self.Q.new_zeros(self.Q.size(0), classes.size)
+            Q[:, places.to(Q.device)] = self.Q
         return Statistics(self.G.clone(), Q, n, classes)
 
 

@@ -24,13 +24,13 @@ def datasets(
 
     # a line of figures and one of words: no terminal is wide enough for both side by side
     console = Console(highlight=False)
-    widths = {"name": -15, "nodes": 8, "edges": 12, "features": 10, "classes": 9}
+    widths = {"name": -17, "nodes": 8, "edges": 12, "features": 10, "classes": 9}
     heading = "".join(f"{name:{'<' if w < 0 else '>'}{abs(w)}}" for name, w in widths.items())
     console.print(heading, style="bold")
     for entry in graphs.datasets():
         figures = "".join(f"{getattr(entry, key):>{w},}" for key, w in widths.items() if w > 0)
         status = entry.status(data)
-        line = Text(f"{entry.name:<15}{figures}  ")
+        line = Text(f"{entry.name:<17}{figures}  ")
         line.append(
             "at hand" if status == "ready" else status, "green" if status == "ready" else ""
         )

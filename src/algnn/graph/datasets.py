@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from algnn.graph.npz import MASKS, class_names, read_arrays, read_npz
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
 from algnn.graph.structural import HOPS, WIDTH, description, structural_features
+from algnn.graph.synthetic import SEED, communities
 
 DIGITS_NEIGHBOURS = 10
 TRAIN_SHARE, VAL_SHARE = 0.4, 0.1  # the paper's, where a dataset has no split of its own
@@ -45,10 +47,12 @@ class Entry:
     origin : str
         Who made the graph, in words.
     source : Source, optional
-        Its raw files; none for the digits, which come with scikit-learn.
+        Its raw files; none for the digits, which come with scikit-learn, and where `make` is.
     file : str, optional
         Path below a data root of an ``.npz`` that holds the graph, which is used before `source`
         (for the digits: where there is no scikit-learn).
+    make : callable, optional
+        Makes the graph from its four sizes, each time anew: it has no files.
 
     Examples
     --------
@@ -66,6 +70,7 @@ class Entry:
     origin: str
     source: Source | None = None
     file: str | None = None
+    make: Callable[[int, int, int, int], Data] | None = None
 
     def status(self, root: Root = None) -> str:
         """Whether the graph can be loaded without a network.
@@ -80,6 +85,8 @@ class Entry:
         str
             ``"ready"``, or what is needed first: ``"download needed"``, ``"scikit-learn needed"``.
         """
+        if self.make is not None:
+            return "ready"
         if self.file is not None and locate(self.file, root) is not None:
             return "ready"
         if self.source is None:
@@ -99,8 +106,9 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     ----------
     name : str or path
         ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``corafull``, ``reddit``,
-        ``arxiv``, ``arxiv-graph`` and ``corafull-graph`` (the two without their features), or the
-        path of an ``.npz`` with the arrays
+        ``arxiv``, ``arxiv-graph`` and ``corafull-graph`` (the two without their features),
+        ``reddit-synthetic`` (made from a seed, of Reddit's size, for measuring time and memory), or
+        the path of an ``.npz`` with the arrays
 
         - ``edge_index`` [2, E], integers: edges as (source, target), kept as they are, so an
           undirected graph has each edge in both directions;
@@ -167,7 +175,10 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     'digits'
     """
     file = locate(entry.file, root) if entry.file is not None else None
-    if entry.source is None:
+    if entry.make is not None:
+        graph = entry.make(entry.nodes, entry.edges, entry.features, entry.classes)
+        origin = entry.origin
+    elif entry.source is None:
         graph, origin = _digits(entry, file)
     elif file is not None:
         graph, origin = read_npz(file), file.name
@@ -443,5 +454,9 @@ _ENTRIES = (
     Entry("corafull-graph", "corafull without its features: structural ones instead",
           19_793, 63_421, WIDTH * len(HOPS), 70, RANDOM_SPLIT, "PyG CoraFull",
           SOURCES["corafull"], "CoraFull_nofeat/cora_full_graph.npz"),
+    Entry("reddit-synthetic", "synthetic, of the size that the paper gives for Reddit: for time and"
+          " memory only; its accuracy means nothing",
+          232_965, 11_606_919, 602, 41, "66/10/24 of each class", f"synthetic, seed {SEED}",
+          make=communities),
 )
 # fmt: on

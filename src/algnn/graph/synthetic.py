@@ -1,0 +1,279 @@
+"""Graphs made from a seed: planted communities of any size, for measuring time and memory.
+
+Everything follows from the raw bits of NumPy's Philox, which never change, through whole numbers
+and single float32 roundings, so a seed gives the same graph on every machine, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch_geometric.data import Data
+
+from algnn.checks import check_number
+from algnn.errors import InputError
+from algnn.graph.npz import MASKS
+from algnn.graph.propagate import blocks
+
+SEED = 0
+IMBALANCE = 40  # the largest class has about this many times the nodes of the smallest
+SMALLEST = 10  # nodes of a class, so that each part of the split has one of them
+TRAIN, VAL = 66, 10  # per cent of each class, as in Reddit's own split
+SIGNAL = 2.0  # how far class means lie apart; noise has a range of -1 to 1 in each feature
+
+# One independent sequence of bits for each purpose; the 0th is that of the expansion's weights.
+ORDER, RANKING, STRANGERS, SPLIT, MEANS, FEATURES, EDGES = range(1, 8)
+
+Ints = npt.NDArray[np.int64]
+LOW = np.uint64(2**32 - 1)
+HALF = np.uint64(32)
+
+
+def communities(
+    nodes: int,
+    edges: int,
+    features: int,
+    classes: int,
+    seed: int = SEED,
+    *,
+    inside: float = 0.9,
+    strangers: float = 0.1,
+) -> Data:
+    """A graph of planted communities that a learner can learn in part.
+
+    Communities are of uneven size (a geometric series, the largest about 40 times the smallest) and
+    node ids say nothing about them. An edge lies inside a community or between two; within a
+    community the node of rank r is an end of an edge with probability ∝ r^(-1/2), so that degrees
+    have a heavy tail: the share of nodes with a degree above k falls as k^(-2). Features are the
+    mean of the node's community plus uniform noise. Some nodes are strangers, who have swapped
+    labels among themselves: nothing can tell them, so accuracy stays below 1 however much is
+    averaged over neighbours.
+
+    Parameters
+    ----------
+    nodes, features, classes : int
+        N, d and C: at least 10 nodes for each of at least 2 classes.
+    edges : int
+        Undirected edges, all different, none from a node to itself. At most half of the pairs of
+        nodes inside a community are joined, and at most half of those between communities.
+    seed : int
+        Everything follows from it, the same on every machine.
+    inside : float
+        Share of edges that lie inside a community, each having its part by its number of nodes.
+        What a small community has no room for goes between communities.
+    strangers : float
+        Share of nodes that swap labels among themselves, so that classes keep their sizes. Edges
+        then join nodes of the same label less often: a share of about inside · (1 - strangers)².
+
+    Returns
+    -------
+    Data
+        `x` [N, d] float32; `edge_index` [2, 2 · edges] int64, each edge in both directions, sorted;
+        `y` [N] int64; `train_mask`, `val_mask`, `test_mask` [N] bool, 66/10/24 per cent of each
+        class.
+
+    Notes
+    -----
+    Beside the graph, memory is needed for a few blocks of 64 MB and, before there are features, for
+    12 bytes an edge. There is no loop over nodes or edges.
+
+    Examples
+    --------
+    >>> graph = communities(nodes=200, edges=1000, features=8, classes=3)
+    >>> graph
+    Data(x=[200, 8], edge_index=[2, 2000], y=[200], train_mask=[200], val_mask=[200], ...)
+    >>> torch.bincount(graph.y).tolist(), int(graph.train_mask.sum())
+    ([13, 33, 154], 133)
+    """
+    _check(nodes, edges, features, classes, seed, inside, strangers)
+    sizes = _class_sizes(nodes, classes, seed)
+    counts = _edge_counts(sizes, edges, inside)
+    # a node's place in this order is its community and its rank there
+    order = _shuffle(nodes, seed, ORDER)
+    community = np.empty(nodes, np.int64)
+    community[order] = np.repeat(np.arange(classes), sizes)
+    y = _labels(community, strangers, seed)
+    # edges first: what they need on the way is free again before the features take their place
+    edge_index = _edges(counts, sizes, order, community, seed)
+    x = _features(community, features, classes, seed)
+    arrays: dict[str, npt.NDArray[Any]] = {"x": x, "edge_index": edge_index, "y": y}
+    arrays |= _split(y, sizes, seed)
+    return Data(**{key: torch.from_numpy(array) for key, array in arrays.items()})
+
+
+def _check(
+    nodes: int,
+    edges: int,
+    features: int,
+    classes: int,
+    seed: int,
+    inside: float,
+    strangers: float,
+) -> None:
+    check_number("classes", classes, 2, whole=True)
+    # below: so that a pair of nodes fits one int64
+    check_number("nodes", nodes, 1, 2**31, whole=True)
+    check_number("edges", edges, 1, whole=True)
+    check_number("features", features, 1, whole=True)
+    check_number("seed", seed, 0, 2**63, whole=True)
+    check_number("inside", inside, 0, 1)
+    check_number("strangers", strangers, 0, 1)
+    if nodes < SMALLEST * classes:
+        raise InputError(
+            f"nodes={nodes} is too few for classes={classes}: give at least {SMALLEST * classes},"
+            f" {SMALLEST} for each class"
+        )
+    if edges > nodes * (nodes - 1) // 4:
+        raise InputError(
+            f"edges={edges} is too many for nodes={nodes}: give at most"
+            f" {nodes * (nodes - 1) // 4}, half of the pairs of nodes"
+        )
+
+
+def _bits(seed: int, purpose: int) -> np.random.Philox:
+    return np.random.Philox(key=seed + (purpose << 64))
+
+
+def _shuffle(count: int, seed: int, purpose: int) -> Ints:
+    return np.argsort(_bits(seed, purpose).random_raw(count), kind="stable")
+
+
+def _apportion(total: int, weights: Ints) -> Ints:
+    """Whole parts of a total in proportion to some weights; the first ones get what is left."""
+    # Python's whole numbers have no largest one
+    parts = np.array([total * w // int(weights.sum()) for w in weights.tolist()], np.int64)
+    parts[: total - int(parts.sum())] += 1
+    return parts
+
+
+def _class_sizes(nodes: int, classes: int, seed: int) -> Ints:
+    # rounded, so that the last bit of a power, which differs between machines, cannot matter
+    series = [round(2**20 * IMBALANCE ** (-c / (classes - 1))) for c in range(classes)]
+    # ten of each first, or the smallest might have no node for the validation
+    sizes = SMALLEST + _apportion(nodes - SMALLEST * classes, np.array(series, np.int64))
+    return sizes[_shuffle(classes, seed, RANKING)]
+
+
+def _edge_counts(sizes: Ints, edges: int, inside: float) -> Ints:
+    """How many edges lie inside each community and, last, between two [C + 1]."""
+    room = sizes * (sizes - 1) // 4
+    within = np.minimum(_apportion(round(inside * edges), sizes), room)
+    between = edges - int(within.sum())
+    nodes = int(sizes.sum())
+    limit = (nodes * (nodes - 1) // 2 - int((sizes * (sizes - 1) // 2).sum())) // 2
+    if between > limit:
+        raise InputError(
+            f"edges={edges} is too many for nodes={nodes}: {between} of them would lie between"
+            f" communities, where {limit} fit; give fewer edges or more nodes"
+        )
+    return np.append(within, between)
+
+
+def _labels(community: Ints, strangers: float, seed: int) -> Ints:
+    chosen = _shuffle(community.size, seed, STRANGERS)[: round(strangers * community.size)]
+    y = community.copy()
+    # handed on in a circle, so that classes keep their sizes
+    y[chosen] = community[np.roll(chosen, 1)]
+    return y
+
+
+def _split(y: Ints, sizes: Ints, seed: int) -> dict[str, npt.NDArray[np.bool_]]:
+    chance = _shuffle(y.size, seed, SPLIT)
+    by_class = chance[np.argsort(y[chance], kind="stable")]
+    place = np.empty(y.size, np.int64)
+    place[by_class] = np.arange(y.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    train = 100 * place < TRAIN * sizes[y]
+    test = 100 * place >= (TRAIN + VAL) * sizes[y]
+    return dict(zip(MASKS, (train, ~train & ~test, test), strict=True))
+
+
+def _features(community: Ints, features: int, classes: int, seed: int) -> npt.NDArray[np.float32]:
+    # by the square root, so that two classes are as far apart whatever the number of features
+    means = _uniform(_bits(seed, MEANS), classes, features) * np.float32(SIGNAL / features**0.5)
+    noise = _bits(seed, FEATURES)
+    x = np.empty((community.size, features), np.float32)
+    for block in blocks(community.size, 4 * x[:1].nbytes):  # a block is there in four forms
+        x[block] = _uniform(noise, *x[block].shape)
+        x[block] += means[community[block]]
+    return x
+
+
+def _uniform(bits: np.random.Philox, rows: int, columns: int) -> npt.NDArray[np.float32]:
+    """The next rows × columns numbers in [-1, 1), of 24 bits each, which a float32 holds exactly.
+
+    A row takes whole words of 64 bits, so that it does not matter in which blocks rows are drawn.
+    """
+    words = bits.random_raw(rows * -(-columns // 2)).astype("<u8", copy=False)
+    numbers = words.view("<u4").reshape(rows, -1)[:, :columns] >> np.uint32(8)
+    unit = numbers.astype(np.float32)
+    unit *= np.float32(2.0**-23)
+    unit -= np.float32(1.0)
+    return unit
+
+
+def _edges(counts: Ints, sizes: Ints, order: Ints, community: Ints, seed: int) -> Ints:
+    """All edges in both directions, sorted [2, 2 · edges]; an edge on the way is one number.
+
+    Edges are drawn with repetition; what is there twice is drawn again, as an edge of the same
+    kind, until nothing is. No kind is more than half full, so this comes to an end.
+    """
+    nodes, edges = order.size, int(counts.sum())
+    edge_index = np.empty((2, 2 * edges), np.int64)
+    # the first row holds what is being made, so that sorting it needs no other memory
+    keys, bits = edge_index[0, :edges], _bits(seed, EDGES)
+    again = np.arange(edges, dtype=np.int64)
+    kinds = np.repeat(np.arange(counts.size, dtype=np.int32), counts)
+    while again.size:
+        for block in blocks(again.size, 128):
+            keys[again[block]] = _draw(bits, kinds[block], sizes, order)
+        keys.sort()
+        again = np.flatnonzero(keys[1:] == keys[:-1])
+        low, high = np.divmod(keys[again], nodes)
+        same = community[low] == community[high]
+        kinds = np.where(same, community[low], counts.size - 1).astype(np.int32)
+    for block in blocks(edges, 32):
+        low, high = np.divmod(keys[block], nodes)
+        edge_index[0, edges:][block] = high * nodes + low
+    edge_index[0].sort()
+    np.remainder(edge_index[0], nodes, out=edge_index[1])
+    np.floor_divide(edge_index[0], nodes, out=edge_index[0])
+    return edge_index
+
+
+def _draw(bits: np.random.Philox, kinds: npt.NDArray[np.int32], sizes: Ints, order: Ints) -> Ints:
+    """One edge of each kind (a community, or C: between two) as low · N + high."""
+    nodes, starts = order.size, np.cumsum(sizes) - sizes
+    u, v, u_rank, v_rank = _halves(bits, kinds.size)
+    within = kinds < sizes.size
+    # communities by their size, the second one among all others
+    here = np.searchsorted(starts, _scaled(u, nodes), side="right") - 1
+    here = np.where(within, kinds, here)
+    place = _scaled(v, nodes - sizes[here])
+    place += np.where(place >= starts[here], sizes[here], 0)
+    there = np.where(within, kinds, np.searchsorted(starts, place, side="right") - 1)
+    # low ranks more often; the second one among all others, too
+    one = _scaled(_square(u_rank), sizes[here])
+    two = _scaled(_square(v_rank), sizes[there] - within)
+    two += within & (two >= one)
+    one, two = order[starts[here] + one], order[starts[there] + two]
+    keys: Ints = np.minimum(one, two) * nodes + np.maximum(one, two)
+    return keys
+
+
+def _halves(bits: np.random.Philox, count: int) -> list[npt.NDArray[np.uint64]]:
+    """Four numbers of 32 bits for each of `count` edges, whatever the blocks they are drawn in."""
+    words = bits.random_raw(2 * count).reshape(count, 2).T
+    return [part for word in words for part in (word >> HALF, word & LOW)]
+
+
+def _square(fraction: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """u² for fractions u of 2³²: that of a uniform u has a density ∝ u^(-1/2)."""
+    return (fraction * fraction) >> HALF
+
+
+def _scaled(fraction: npt.NDArray[np.uint64], count: int | Ints) -> Ints:
+    """A whole number below `count` for each fraction of 2³²."""
+    return ((fraction * np.asarray(count).astype(np.uint64)) >> HALF).astype(np.int64)
