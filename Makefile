@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test lint docs clean
 
 # One stamp for what a user needs, one for what a developer needs on top.
 .venv/.core: pyproject.toml constraints.txt
@@ -27,6 +27,12 @@ lint: .venv/.dev
 
 test: .venv/.dev lint
 	$(BIN)/python -m pytest
+
+# The documents whose tables and pictures come from docs/records.
+docs: .venv/.core
+	rm -rf docs/results
+	$(BIN)/algnn report --records docs/records --markdown docs/results.md
+	$(BIN)/python -m algnn.bench.tables docs/baselines.md docs/records
 
 clean:
 	rm -rf .venv demo

@@ -27,7 +27,7 @@ def best_of(repeats, action):
 def main(graph_name="digits", width="2048", nodes="20"):
     d, n = int(width), int(nodes)
     stream = algnn.ClassStream(algnn.load(graph_name))
-    model = algnn.ALGNN(width=d, epochs=2, device="cpu")
+    model = algnn.ALGNN.paper("cora", width=d, epochs=2, device="cpu")
     first = stream[0]
     model.fit(first.graph, first.nodes, first.labels)
     known = model._learned
@@ -45,7 +45,7 @@ def main(graph_name="digits", width="2048", nodes="20"):
 
     def learn_on_a_new_graph():
         model._learned = known
-        model._prepared.clear()
+        model._encoded = None
         model._last_adjacency.clear()
         model.partial_fit(session.graph, chosen, labels)
 

@@ -11,7 +11,8 @@ from algnn.errors import CheckpointError
 
 @pytest.fixture
 def saved(small_graph, tmp_path):
-    model = algnn.ALGNN(width=32, hidden=8, epochs=2, device="cpu")
+    paper = {"encoder": "gcn", "head": "ridge", "gamma": 0.01}
+    model = algnn.ALGNN(**paper, width=32, hidden=8, epochs=2, device="cpu")
     nodes = small_graph.train_mask.nonzero().squeeze(1)
     model.fit(small_graph, nodes, small_graph.y[nodes])
     path = tmp_path / "model.safetensors"
@@ -118,3 +119,45 @@ def test_no_pickle_in_the_file(saved):
 
     with pytest.raises(pickle.UnpicklingError), saved.open("rb") as file:
         pickle.load(file)
+
+
+@pytest.mark.parametrize("name", ["span.basis", "second.G", "second.n", "statistics.Q"])
+@pytest.mark.parametrize("damage", ["shape", "type", "missing"])
+def test_wrong_tensors_of_the_default_are_refused(small_graph, tmp_path, name, damage):
+    path, nodes = tmp_path / "model.safetensors", [0, 1, 2, 3]
+    model = algnn.ALGNN(device="cpu").fit(small_graph, nodes, [0, 1, 0, 1])
+    model.save(path)
+    assert (algnn.ALGNN.load(path).predict(small_graph) == model.predict(small_graph)).all()
+    tensors, facts = checkpoint.read(path, "ALGNN")
+    if damage == "missing":
+        del tensors[name]
+    elif damage == "shape":
+        tensors[name] = torch.zeros(3, 3, dtype=tensors[name].dtype)
+    else:
+        tensors[name] = tensors[name].to(torch.float16)
+    checkpoint.write(path, "ALGNN", tensors, facts)
+    if (name, damage) == ("second.G", "missing"):
+        # then it is a learner whose γ was given
+        assert algnn.ALGNN.load(path)._learned.second is None
+        return
+    with pytest.raises(CheckpointError):
+        algnn.ALGNN.load(path)
+
+
+@pytest.mark.parametrize(
+    "bank",
+    [
+        {},
+        {"name": "all", "inputs": 12, "projected": 0, "seed": 0},
+        {"name": "raw", "inputs": "12", "projected": 0, "seed": 0},
+        {"name": "raw", "inputs": 10**15, "projected": 0, "seed": 0},
+        {"name": "raw", "inputs": 12, "projected": -1, "seed": 0},
+    ],
+)
+def test_wrong_banks_are_refused(small_graph, tmp_path, bank):
+    path = tmp_path / "model.safetensors"
+    algnn.ALGNN(device="cpu").fit(small_graph, [0, 1, 2, 3], [0, 1, 0, 1]).save(path)
+    tensors, facts = checkpoint.read(path, "ALGNN")
+    checkpoint.write(path, "ALGNN", tensors, {**facts, "bank": bank})
+    with pytest.raises((CheckpointError, algnn.InputError)):
+        algnn.ALGNN.load(path)

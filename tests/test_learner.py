@@ -17,7 +17,9 @@ LABELS = [0, 1, 2, 0, 1, 2]
 
 
 def quick(**changes):
-    return algnn.ALGNN(**{"width": 32, "hidden": 8, "epochs": 2, "device": "cpu", **changes})
+    paper = {"encoder": "gcn", "head": "ridge", "gamma": 0.01}
+    small = {"width": 32, "hidden": 8, "epochs": 2, "device": "cpu"}
+    return algnn.ALGNN(**{**paper, **small, **changes})
 
 
 def with_x(graph, x):
@@ -134,7 +136,9 @@ def test_a_bad_fit_keeps_what_was_known(small_graph, case):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gamma": 0}, "gamma=0 must be a number"),
+        ({"gamma": 0}, "gamma=0 leaves γ to be chosen"),
+        ({"gamma": -1}, "gamma=-1 must be a number"),
+        ({"encoder": "magic"}, "encoder='magic' is unknown"),
         ({"gamma": -1.0}, "gamma=-1.0"),
         ({"gamma": math.nan}, "gamma=nan"),
         ({"gamma": math.inf}, "gamma=inf"),
@@ -232,4 +236,4 @@ def test_every_error_is_a_value_error():
 def test_the_constructor_only_stores():
     model = algnn.ALGNN(gamma="nonsense", width=-3)
     assert model.get_params()["gamma"] == "nonsense"
-    assert repr(model).startswith("ALGNN(hidden=256, width=-3, gamma='nonsense'")
+    assert repr(model).startswith("ALGNN(encoder='hops', head='balanced', gamma='nonsense'")

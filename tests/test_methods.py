@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import importlib
+import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,8 +48,8 @@ def test_graphs_without_features_take_the_whole_ones_settings() -> None:
 def test_a_graph_that_the_paper_does_not_know() -> None:
     for dataset in ("digits", "pubmed", "mine.npz", "default"):
         found = settings.read("algnn-paper", dataset)
-        # the width and γ of ALGNN(), which were chosen for graphs like these
-        assert (found["width"], found["gamma"]) == (ALGNN().width, ALGNN().gamma)
+        # chosen for graphs like these
+        assert (found["width"], found["gamma"]) == (2048, 0.01)
         with pytest.raises(InputError, match="use one of arxiv, arxiv-graph, citeseer"):
             settings.read("algnn-paper", dataset, strict=True)
 
@@ -114,7 +118,7 @@ def test_make() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"gama": 1.0}, "'gama' is not a setting of algnn: use one of hidden, width, gamma"),
+        ({"gama": 1.0}, "'gama' is not a setting of algnn: use one of encoder, head, gamma"),
         ({"width": 1.5}, "width=1.5 must be a whole number"),
         ({"width": True}, "width=True must be a whole number"),
         ({"gamma": True}, "gamma=True must be a number"),
@@ -168,3 +172,143 @@ def test_pairs_that_make_no_sense(pair: str, message: str) -> None:
 def test_a_setting_given_twice() -> None:
     with pytest.raises(InputError, match="gamma is set twice"):
         methods.parse("algnn", ["gamma=1", "gamma=2"])
+
+
+# -- a learner of one's own -----------------------------------------------------------------------
+
+OWN = """
+from algnn import ALGNN, Learner
+
+class Mine(ALGNN):
+    '''Mine, in a line.
+
+    And more.
+    '''
+
+class Plain(ALGNN):
+    def __init__(self, hops=(1, 2), limit=None, need=3, **rest):
+        super().__init__()
+        self.hops, self.limit, self.need = hops, limit, need
+
+class Needy(ALGNN):
+    def __init__(self, budget, seed=0):
+        super().__init__(seed=seed)
+        self.budget = budget
+
+class Odd(ALGNN):
+    def __init__(self, rule=print):
+        super().__init__()
+
+class Unfinished(Learner):
+    def _learn(self, graph, nodes, labels, learned): ...
+
+class Outer:
+    class Inner(ALGNN):
+        pass
+
+def function(): ...
+number = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module in the current folder, which nothing else leads to."""
+    name = f"own_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(OWN)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    yield name
+    sys.modules.pop(name, None)
+
+
+def test_found_in_the_current_folder(own: str) -> None:
+    method = methods.find(f"{own}:Mine")
+    assert (method.name, method.kind, method.summary) == (f"{own}:Mine", "own", "Mine, in a line.")
+    assert issubclass(method.learner, ALGNN)
+    assert methods.find(method.learner) == method
+    assert methods.find(f"{own}:Outer.Inner").learner.__name__ == "Inner"
+    # its settings are its constructor's, whatever the dataset
+    for dataset in ("cora", "mine.npz"):
+        assert methods.settings(f"{own}:Mine", dataset) == methods.settings("algnn", "x")
+    learner = methods.make(f"{own}:Mine", "cora", 7, "cpu", width=16)
+    assert (learner.seed, learner.device, learner.width) == (7, "cpu", 16)
+    assert methods.parse(method.learner, ["width=16"]) == {"width": 16}
+
+
+def test_what_is_installed_is_not_hidden_by_the_current_folder(own: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemError")
+    (tmp_path / "tabnanny.py").write_text("raise SystemError")
+    methods.find(f"{own}:Mine")
+    assert importlib.import_module("tabnanny").__file__ != str(tmp_path / "tabnanny.py")
+
+
+def test_a_constructor_without_seed_and_device(own: str) -> None:
+    learner = methods.make(f"{own}:Plain", "cora", 7, "cpu", limit=5, hops=[3])
+    assert (learner.seed, learner.device) == (7, "cpu")
+    assert (learner.hops, learner.limit, learner.need) == ((3,), 5, 3)
+    assert methods.settings(f"{own}:Plain", "cora") == {"hops": (1, 2), "limit": None, "need": 3}
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ("limit=5", 5),
+        ("limit=0.5", 0.5),
+        ("limit=true", True),
+        ("limit=null", None),
+        ("limit=[1, 2]", [1, 2]),
+        ("limit=high", "high"),
+        ("hops=3,4", (3, 4)),
+        ("hops=[3, 4]", (3, 4)),
+        ("hops=3", (3,)),
+    ],
+)
+def test_values_whose_type_the_default_does_not_tell(own: str, pair: str, value: Any) -> None:
+    (parsed,) = methods.parse(f"{own}:Plain", [pair]).values()
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_a_setting_without_a_default(own: str) -> None:
+    path = f"{own}:Needy"
+    with pytest.raises(InputError, match=f"budget of {path} has no default: set it"):
+        methods.settings(path, "cora")
+    assert methods.parse(path, ["budget=12"]) == {"budget": 12}
+    learner = methods.make(path, "cora", 7, "cpu", budget=12)
+    assert (learner.budget, learner.seed, learner.device) == (12, 7, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no_such_module:Mine", "there is no module no_such_module, neither in this folder"),
+        ("{own}.deeper:Mine", "there is no module {own}.deeper"),
+        ("{own}:Nothing", "{own} has no Nothing; its learners are Mine, Plain, Needy, Odd"),
+        ("{own}:Mine.nothing", "has no nothing"),
+        ("{own}:function", "is no learner: give a subclass of algnn.Learner"),
+        ("{own}:number", "is no learner: give a subclass of algnn.Learner"),
+        ("{own}:Outer", "is no learner: give a subclass of algnn.Learner"),
+        ("{own}:Unfinished", "is an unfinished learner: it lacks _restore, _scores"),
+        (":Mine", "write it as module:Class"),
+        ("{own}:", "write it as module:Class"),
+        ("../{own}:Mine", "write it as module:Class"),
+        (".{own}:Mine", "write it as module:Class"),
+        ("{own}.py:Mine", "there is no module {own}.py"),
+        ("broken:Mine", "cannot be imported: ZeroDivisionError: division by zero"),
+        ("needs_more:Mine", "cannot be imported: No module named 'no_such_thing'"),
+        ("garbled:Mine", "cannot be imported: SyntaxError"),
+    ],
+)
+def test_places_where_no_learner_is(own: str, path: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "needs_more.py").write_text("import no_such_thing")
+    (tmp_path / "garbled.py").write_text("class")
+    with pytest.raises(InputError) as caught:
+        methods.find(path.format(own=own))
+    assert message.format(own=own) in str(caught.value)
+
+
+def test_a_setting_that_no_record_could_hold(own: str) -> None:
+    with pytest.raises(InputError, match="rule=<built-in function print> cannot be written"):
+        methods.settings(f"{own}:Odd", "cora")

@@ -49,8 +49,9 @@ class Learner(ABC):
     # into choosing or condensing nodes. Empty for learners that do neither; not saved.
     selection_seconds_: tuple[float, ...] = ()
 
-    seed: int
-    device: str
+    # for a learner of the user's own that has no such parameters
+    seed: int = 0
+    device: str = "auto"
     _learned: Any = None
 
     # -- what a subclass writes ---------------------------------------------------------------

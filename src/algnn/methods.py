@@ -1,11 +1,20 @@
-"""The registry: a name gives a learner with its settings for a dataset."""
+"""The registry: a name gives a learner with its settings for a dataset.
+
+A learner that is not in it goes by where it is: ``mypackage.mymodule:MyLearner``.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import inspect
+import json
 import math
+import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from algnn import settings as files
@@ -28,6 +37,7 @@ from algnn.learner import Learner
 # not settings: a run names them by themselves
 APART = ("seed", "device")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+REQUIRED = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,8 @@ class Method:
     Attributes
     ----------
     name : str
-        As the command line takes it; ``settings/<name>.toml`` holds its settings.
+        As the command line takes it; ``settings/<name>.toml`` holds its settings, unless it is
+        the path of a user's own learner, ``module:Class``.
     kind : str
         The family it belongs to.
     summary : str
@@ -64,9 +75,14 @@ class Method:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The learner's parameters and their defaults, without seed and device."""
+        """The learner's parameters and their defaults, without seed and device.
+
+        A parameter of a user's learner that has no default is `REQUIRED`.
+        """
+        catch_all = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         parameters = inspect.signature(self.learner).parameters.values()
-        return {p.name: p.default for p in parameters if p.name not in APART}
+        named = [p for p in parameters if p.kind not in catch_all]
+        return {p.name: p.default for p in named if p.name not in APART}
 
 
 METHODS: dict[str, Method] = {
@@ -75,8 +91,8 @@ METHODS: dict[str, Method] = {
         Method(
             name="algnn",
             kind="analytic",
-            summary="ALGNN() as it comes, for a graph nobody has tuned for",
-            retains="sums G, Q, n: no node, label or edge",
+            summary="ALGNN() as it comes: label-free views, balanced weights, γ from sums",
+            retains="sums G, Q, n of all nodes and of half of them: no node, label or edge",
             paper="this library, after AL-GNN",
             learner=ALGNN,
         ),
@@ -200,17 +216,34 @@ METHODS: dict[str, Method] = {
             paper="–",
             learner=Joint,
         ),
+        Method(
+            name="joint-appnp",
+            kind="reference",
+            summary="APPNP trained anew on all labels so far, best epoch by validation",
+            retains="weights, every node and label",
+            paper="Gasteiger et al., ICLR 2019",
+            learner=Joint,
+        ),
+        Method(
+            name="joint-sage",
+            kind="reference",
+            summary="GraphSAGE trained anew on all labels so far, best epoch by validation",
+            retains="weights, every node and label",
+            paper="Hamilton et al., NeurIPS 2017",
+            learner=Joint,
+        ),
     )
 }
 
 
-def find(method: str) -> Method:
+def find(method: str | type[Learner]) -> Method:
     """A method by its name.
 
     Parameters
     ----------
-    method : str
-        A key of `METHODS`.
+    method : str or type
+        A key of `METHODS`; or a learner of your own, as its class or as ``module:Class``, which is
+        imported from the Python path or from the current folder.
 
     Returns
     -------
@@ -220,21 +253,33 @@ def find(method: str) -> Method:
     --------
     >>> find("algnn-paper").kind
     'analytic'
+    >>> find("algnn.baselines.ewc:EWC").learner.__name__
+    'EWC'
     """
+    if isinstance(method, type):
+        return _own(f"{method.__module__}:{method.__qualname__}", method)
+    if ":" in method:
+        return _own(method, _imported(method))
     if method not in METHODS:
-        raise InputError(f"method={method!r} is unknown: use one of {', '.join(METHODS)}")
+        raise InputError(
+            f"method={method!r} is unknown: use one of {', '.join(METHODS)}; or, for a learner of"
+            " your own, module:Class"
+        )
     return METHODS[method]
 
 
-def settings(method: str, dataset: str) -> dict[str, Any]:
+def settings(method: str | type[Learner], dataset: str, **changes: Any) -> dict[str, Any]:
     """A method's settings for a dataset.
 
     Parameters
     ----------
-    method : str
-        A key of `METHODS`.
+    method : str or type
+        As for `find`.
     dataset : str
-        A dataset's name; one that the settings do not know gets their default.
+        A dataset's name; one that the settings do not know gets their default. A learner of your
+        own has its constructor's defaults for every dataset.
+    **changes
+        Settings to change.
 
     Returns
     -------
@@ -247,17 +292,33 @@ def settings(method: str, dataset: str) -> dict[str, Any]:
     1024
     """
     known = find(method)
-    return {**known.defaults, **files.read(method, dataset)}
+    defaults = known.defaults
+    given = files.read(known.name, dataset) if known.name in METHODS else {}
+    for name, value in changes.items():
+        _check_known(known.name, name, defaults)
+        given[name] = _check_type(name, value, defaults[name])
+    chosen = {**defaults, **given}
+    for name, value in chosen.items():
+        if value is REQUIRED:
+            raise InputError(f"{name} of {known.name} has no default: set it ({name}=value)")
+        _check_plain(name, value)
+    return chosen
 
 
 def make(
-    method: str, dataset: str, seed: int = 0, device: str = "auto", **overrides: Any
+    method: str | type[Learner],
+    dataset: str,
+    seed: int = 0,
+    device: str = "auto",
+    **overrides: Any,
 ) -> Learner:
     """A fresh learner with a method's settings for a dataset.
 
     Parameters
     ----------
-    method, dataset : str
+    method : str or type
+        As for `find`.
+    dataset : str
         As for `settings`.
     seed : int
         Of all that is random in the learner.
@@ -269,6 +330,7 @@ def make(
     Returns
     -------
     Learner
+        One whose constructor does not take `seed` or `device` has them as attributes all the same.
 
     Examples
     --------
@@ -276,23 +338,28 @@ def make(
     >>> learner.get_params()["gamma"], learner.get_params()["seed"]
     (0.1, 42)
     """
-    defaults = find(method).defaults
-    changed = {}
-    for name, value in overrides.items():
-        _check_known(method, name, defaults)
-        changed[name] = _check_type(name, value, type(defaults[name]))
-    chosen = {**settings(method, dataset), **changed}
+    chosen = settings(method, dataset, **overrides)
     build: Callable[..., Learner] = find(method).learner
-    return build(seed=seed, device=device, **chosen)
+    taken = inspect.signature(build).parameters
+    apart = {"seed": seed, "device": device}
+    learner = build(**{name: apart[name] for name in APART if name in taken}, **chosen)
+    for name in APART:
+        if name not in taken:
+            with contextlib.suppress(AttributeError):  # a property: it knows its own
+                setattr(learner, name, apart[name])
+    return learner
 
 
-def parse(method: str, pairs: Sequence[str]) -> dict[str, Any]:
+def parse(method: str | type[Learner], pairs: Sequence[str]) -> dict[str, Any]:
     """Settings written as ``name=value``, each read as the type of the parameter's default.
+
+    Where that is neither a number, a word nor true or false, the value is read as JSON where it can
+    be, and is a word otherwise; a list may do without its brackets.
 
     Parameters
     ----------
-    method : str
-        A key of `METHODS`.
+    method : str or type
+        As for `find`.
     pairs : sequence of str
         Such as ``"gamma=1e-3"``.
 
@@ -306,17 +373,100 @@ def parse(method: str, pairs: Sequence[str]) -> dict[str, Any]:
     >>> parse("algnn", ["gamma=1e-3", "width=512", "expansion=plain"])
     {'gamma': 0.001, 'width': 512, 'expansion': 'plain'}
     """
-    defaults = find(method).defaults
+    known = find(method)
+    defaults = known.defaults
     parsed: dict[str, Any] = {}
     for pair in pairs:
-        name, equals, text = (part.strip() for part in pair.partition("="))
-        if not (name and equals and text):
-            raise InputError(f"{pair!r} is not a setting: write it as name=value")
-        _check_known(method, name, defaults)
+        name, text = split(pair)
+        _check_known(known.name, name, defaults)
         if name in parsed:
             raise InputError(f"{name} is set twice: give it one value")
-        parsed[name] = _parse_value(name, text, type(defaults[name]))
+        parsed[name] = _parse_value(name, text, defaults[name])
     return parsed
+
+
+def split(pair: str) -> tuple[str, str]:
+    """A setting's name and value as they are written.
+
+    Parameters
+    ----------
+    pair : str
+        Such as ``"gamma=1e-3"``.
+
+    Returns
+    -------
+    name, value : str
+
+    Examples
+    --------
+    >>> split("gamma = 1e-3")
+    ('gamma', '1e-3')
+    """
+    name, equals, text = (part.strip() for part in pair.partition("="))
+    if not (name and equals and text):
+        raise InputError(f"{pair!r} is not a setting: write it as name=value")
+    return name, text
+
+
+# -- a user's own learner -------------------------------------------------------------------------
+
+
+def _own(path: str, learner: Any) -> Method:
+    if not (isinstance(learner, type) and issubclass(learner, Learner)):
+        raise InputError(f"method={path!r} is no learner: give a subclass of algnn.Learner")
+    lacking = sorted(getattr(learner, "__abstractmethods__", ()))
+    if lacking:
+        raise InputError(f"method={path!r} is an unfinished learner: it lacks {', '.join(lacking)}")
+    summary = (inspect.getdoc(learner) or "").partition("\n")[0]
+    return Method(path, "own", summary, retains="", paper="–", learner=learner)
+
+
+def _imported(path: str) -> Any:
+    """What stands at ``module:Class``."""
+    module, _, names = path.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), *names.split("."))):
+        raise InputError(f"method={path!r} is no place of a learner: write it as module:Class")
+    found: Any = _module(path, module)
+    for name in names.split("."):
+        if not hasattr(found, name):
+            raise InputError(
+                f"method={path!r}: {module} has no {name}; its learners are"
+                f" {', '.join(_learners_of(module)) or 'none'}"
+            )
+        found = getattr(found, name)
+    return found
+
+
+def _module(path: str, name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # last, so that nothing in this folder hides what is installed
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise InputError(
+                f"method={path!r}: there is no module {error.name}, neither in this folder nor on"
+                " the Python path"
+            ) from None
+        raise InputError(f"method={path!r} cannot be imported: {error}") from error
+    except Exception as error:  # whatever a user's module does while it is imported
+        raise InputError(
+            f"method={path!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _learners_of(module: str) -> list[str]:
+    members = vars(sys.modules[module]).items()
+    return [
+        name
+        for name, member in members
+        if isinstance(member, type) and issubclass(member, Learner) and member.__module__ == module
+    ]
+
+
+# -- values of settings ---------------------------------------------------------------------------
 
 
 def _check_known(method: str, name: str, defaults: dict[str, Any]) -> None:
@@ -327,24 +477,53 @@ def _check_known(method: str, name: str, defaults: dict[str, Any]) -> None:
         )
 
 
-def _parse_value(name: str, text: str, kind: type) -> Any:
+def _parse_value(name: str, text: str, default: Any) -> Any:
+    kind = type(default)
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
-        return _check_type(name, kind(text), kind)
+        value = kind(text) if kind in WORDS else _loose(text, kind)
+        return _check_type(name, value, default)
     except (KeyError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{name}={text} must be {WORDS.get(kind, kind.__name__)}") from error
+        raise InputError(f"{name}={text} must be {WORDS[kind]}") from error
 
 
-def _check_type(name: str, value: Any, kind: type) -> Any:
+def _loose(text: str, kind: type) -> Any:
+    """A value whose type the default does not tell."""
+    for written in (text, f"[{text}]") if kind in (list, tuple) else (text,):
+        with contextlib.suppress(ValueError):
+            value = json.loads(written)
+            if kind not in (list, tuple) or isinstance(value, list):
+                return value
+    return text
+
+
+def _check_type(name: str, value: Any, default: Any) -> Any:
+    kind = type(default)
+    if kind in (list, tuple):
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{name}={value!r} must be a list")
+        return kind(value)
+    if kind not in WORDS:
+        return value  # None, say: its learner knows what else it may be
     # bool is an int to Python, not to us
     fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value, fits = float(value), True
     if not fits:
-        raise InputError(f"{name}={value!r} must be {WORDS.get(kind, kind.__name__)}")
+        raise InputError(f"{name}={value!r} must be {WORDS[kind]}")
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name}={value!r} must be a finite number")
     return value
+
+
+def _check_plain(name: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name}={value!r} cannot be written into a record: settings are finite numbers, words,"
+            " true or false, or lists of them"
+        ) from None

@@ -14,12 +14,21 @@ from safetensors import safe_open
 import algnn
 from algnn import settings
 from algnn.analytic.heads import HEADS, ridge
+from algnn.analytic.joint import JointRidge
 from algnn.analytic.model import PATIENCE
 from algnn.analytic.recursion import Recursion
 from algnn.analytic.statistics import Statistics
 
 GRAPHS = ["digits", "cora", "citeseer", "computers"]
 WIDTH = 256
+
+
+PAPER = {"encoder": "gcn", "head": "ridge", "gamma": 0.01}
+
+
+def paper(**changes):
+    """A learner with the paper's encoder and head."""
+    return algnn.ALGNN(**{**PAPER, **changes})
 
 
 def relative_error(found, expected):
@@ -42,7 +51,7 @@ def base_of(real_graph):
         if name not in made:
             graph = real_graph(name)
             stream = algnn.ClassStream(graph)
-            model = algnn.ALGNN(width=WIDTH, epochs=10, seed=1, device="cpu")
+            model = paper(width=WIDTH, epochs=10, seed=1, device="cpu")
             model.fit(stream[0].graph, stream[0].nodes, stream[0].labels)
             made[name] = (graph, stream, model)
         return made[name]
@@ -52,11 +61,10 @@ def base_of(real_graph):
 
 def with_gamma(model, gamma):
     """The same encoder and expansion, nothing learned yet, another γ."""
-    fresh = algnn.ALGNN(**{**model.get_params(), "gamma": gamma})
+    fresh = paper(**{**model.get_params(), "gamma": gamma})
     known = model._learned
-    fresh._learned = type(known)(
-        known.encoder, known.expansion, Statistics.empty(WIDTH), "ridge", gamma
-    )
+    nothing = Statistics.empty(WIDTH)
+    fresh._learned = dataclasses.replace(known, statistics=nothing, gamma=gamma, solved=None)
     return fresh
 
 
@@ -116,7 +124,7 @@ def test_the_papers_recursion_agrees(base_of, name, gamma):
 def test_at_the_papers_own_width_and_gamma(real_graph, name):
     graph = real_graph(name)
     stream = algnn.ClassStream(graph)
-    model = algnn.ALGNN(**{**settings.read("algnn-paper", name), "epochs": 5, "device": "cpu"})
+    model = paper(**{**settings.read("algnn-paper", name), "epochs": 5, "device": "cpu"})
     for session in stream:
         model.partial_fit(session.graph, session.nodes, session.labels)
     train = torch.cat([session.nodes for session in stream])
@@ -130,7 +138,7 @@ def test_at_the_papers_own_width_and_gamma(real_graph, name):
 def test_streams_are_learned_whatever_the_expansion_and_scenario(make_graph, expansion, edges):
     graph = make_graph(classes=6, per_class=25)
     stream = algnn.ClassStream(graph, edges=edges)
-    model = algnn.ALGNN(width=128, hidden=32, lr=0.01, expansion=expansion, device="cpu")
+    model = paper(width=128, hidden=32, lr=0.01, expansion=expansion, device="cpu")
     for session in stream:
         model.partial_fit(session.graph, session.nodes, session.labels)
     last = stream.graph(len(stream) - 1)
@@ -146,9 +154,9 @@ def test_labels_come_back_as_they_were_given(small_graph):
     nodes = small_graph.train_mask.nonzero().squeeze(1)
     names = np.array(["apple", "fig", "plum", "a much longer name"])
     quick = {"width": 64, "hidden": 16, "device": "cpu"}
-    by_int = algnn.ALGNN(**quick).fit(small_graph, nodes, small_graph.y[nodes])
-    by_name = algnn.ALGNN(**quick)
-    by_list = algnn.ALGNN(**quick).fit(small_graph, nodes.tolist(), small_graph.y[nodes].tolist())
+    by_int = paper(**quick).fit(small_graph, nodes, small_graph.y[nodes])
+    by_name = paper(**quick)
+    by_list = paper(**quick).fit(small_graph, nodes.tolist(), small_graph.y[nodes].tolist())
     first, later = small_graph.y[nodes] < 3, small_graph.y[nodes] == 3
     for part in (first, later):
         by_name.partial_fit(small_graph, nodes[part], list(names[small_graph.y[nodes[part]]]))
@@ -164,7 +172,7 @@ def test_labels_come_back_as_they_were_given(small_graph):
 
 
 def test_a_mask_names_the_same_nodes_as_their_ids(small_graph):
-    model = algnn.ALGNN(width=64, hidden=16, device="cpu")
+    model = paper(width=64, hidden=16, device="cpu")
     mask = small_graph.train_mask
     by_mask = model.fit(small_graph, mask, small_graph.y[mask]).weights_
     by_ids = model.fit(small_graph, mask.nonzero().squeeze(1), small_graph.y[mask]).weights_
@@ -173,10 +181,10 @@ def test_a_mask_names_the_same_nodes_as_their_ids(small_graph):
 
 def test_fit_starts_anew_and_a_seed_decides_everything(small_graph):
     mask = small_graph.train_mask
-    model = algnn.ALGNN(width=64, hidden=16, seed=3, device="cpu")
+    model = paper(width=64, hidden=16, seed=3, device="cpu")
     first = model.fit(small_graph, mask, small_graph.y[mask]).weights_
     again = model.fit(small_graph, mask, small_graph.y[mask]).weights_
-    other = algnn.ALGNN(width=64, hidden=16, seed=4, device="cpu")
+    other = paper(width=64, hidden=16, seed=4, device="cpu")
     assert torch.equal(first, again)
     assert not torch.equal(first, other.fit(small_graph, mask, small_graph.y[mask]).weights_)
 
@@ -186,14 +194,14 @@ def test_labels_in_the_graph_are_not_looked_at(small_graph):
     del bare.y, bare.train_mask, bare.val_mask, bare.test_mask
     mask = small_graph.train_mask
     quick = {"width": 64, "hidden": 16, "device": "cpu"}
-    with_labels = algnn.ALGNN(**quick).fit(small_graph, mask, small_graph.y[mask])
-    without = algnn.ALGNN(**quick).fit(bare, mask, small_graph.y[mask])
+    with_labels = paper(**quick).fit(small_graph, mask, small_graph.y[mask])
+    without = paper(**quick).fit(bare, mask, small_graph.y[mask])
     assert torch.equal(with_labels.weights_, without.weights_)
 
 
 def test_a_graph_changed_in_place_is_encoded_again(small_graph):
     mask = small_graph.train_mask
-    model = algnn.ALGNN(width=64, hidden=16, device="cpu")
+    model = paper(width=64, hidden=16, device="cpu")
     model.fit(small_graph, mask, small_graph.y[mask])
     before = model.decision_function(small_graph)
     small_graph.x.mul_(2)
@@ -205,7 +213,7 @@ def test_a_graph_changed_in_place_is_encoded_again(small_graph):
 
 def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
     mask = small_graph.train_mask & (small_graph.y < 3)
-    model = algnn.ALGNN(width=64, hidden=16, device="cpu")
+    model = paper(width=64, hidden=16, device="cpu")
     model.fit(small_graph, mask, small_graph.y[mask])
     scores = model.decision_function(small_graph)
     late = (small_graph.train_mask & (small_graph.y == 3)).nonzero().squeeze(1)
@@ -227,7 +235,7 @@ def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
 def test_small_sessions_go_by_way_of_the_inverse_to_the_same_weights(small_graph):
     """20 sessions of one node each, against one solution of all of them; R spoiled on the way."""
     first = small_graph.train_mask & (small_graph.y < 3)
-    model = algnn.ALGNN(width=64, hidden=16, device="cpu", gamma=0.1)
+    model = paper(width=64, hidden=16, device="cpu", gamma=0.1)
     model.fit(small_graph, first, small_graph.y[first])
     assert model._learned.R is None
     for place, node in enumerate((~first).nonzero()[:20]):
@@ -247,7 +255,7 @@ def test_small_sessions_go_by_way_of_the_inverse_to_the_same_weights(small_graph
 def test_another_gamma_or_head_starts_from_the_sums(small_graph):
     first = small_graph.train_mask & (small_graph.y < 3)
     late = (~first).nonzero().squeeze(1)
-    model = algnn.ALGNN(width=64, hidden=16, device="cpu")
+    model = paper(width=64, hidden=16, device="cpu")
     model.fit(small_graph, first, small_graph.y[first])
     for node in late[: PATIENCE + 1, None]:
         model.partial_fit(small_graph, node, small_graph.y[node])
@@ -280,7 +288,7 @@ CONTINUE = textwrap.dedent(
 @pytest.mark.parametrize("name", ["digits", "cora"])
 def test_saved_loaded_in_another_process_and_continued_bit_for_bit(real_graph, tmp_path, name):
     stream = algnn.ClassStream(real_graph(name))
-    model = algnn.ALGNN(width=WIDTH, epochs=5, seed=2, device="cpu")
+    model = paper(width=WIDTH, epochs=5, seed=2, device="cpu")
     paths = [str(tmp_path / f"{part}.safetensors") for part in ("half", "other", "whole")]
     for index, session in enumerate(stream):
         if index == 2:
@@ -305,7 +313,7 @@ def test_retained_bytes_are_those_of_the_file_beyond_the_encoder(make_graph, tmp
     sizes = {}
     for per_class in (10, 40):
         graph = make_graph(classes=6, per_class=per_class)
-        model = algnn.ALGNN(width=96, hidden=16, epochs=2, device="cpu")
+        model = paper(width=96, hidden=16, epochs=2, device="cpu")
         sizes[per_class] = []
         for session in algnn.ClassStream(graph):
             model.partial_fit(session.graph, session.nodes, session.labels)
@@ -343,8 +351,59 @@ def test_the_papers_settings():
 
 def test_ridge_is_what_the_weights_are(small_graph):
     mask = small_graph.train_mask
-    model = algnn.ALGNN(width=64, hidden=16, gamma=0.3, device="cpu")
+    model = paper(width=64, hidden=16, gamma=0.3, device="cpu")
     model.fit(small_graph, mask, small_graph.y[mask])
     statistics = model.statistics_
     assert torch.equal(model.weights_, ridge(statistics, 0.3)[0])
     assert json.dumps(model.get_params())
+
+
+@pytest.mark.parametrize("name", ["digits", "cora", "citeseer"])
+def test_the_default_is_the_same_in_any_order_and_batches(real_graph, name):
+    """Classes that come back and sessions of one node among them; and all of it at once."""
+    stream = algnn.ClassStream(real_graph(name))
+    first, *later = list(stream)
+    nodes = torch.cat([session.nodes for session in later])
+    labels = torch.cat([session.labels for session in later])
+    found = []
+    for order in (torch.arange(len(nodes)), torch.randperm(len(nodes), generator=seeded(1))):
+        model = algnn.ALGNN(device="cpu").fit(first.graph, first.nodes, first.labels)
+        for batch in torch.tensor_split(order, [1, 2, len(order) // 3, len(order) // 2]):
+            model.partial_fit(first.graph, nodes[batch], labels[batch])
+        found.append(model)
+    joint = JointRidge(device="cpu").fit(first.graph, first.nodes, first.labels)
+    joint.partial_fit(first.graph, nodes, labels)
+    for model in found:
+        assert model._learned.gamma == joint._learned.gamma
+        assert relative_error(model.weights_, joint.weights_) < 1e-9
+        assert np.array_equal(model.predict(first.graph), joint.predict(first.graph))
+        assert relative_error(model.statistics_.G, joint.statistics_.G) < 1e-12
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_many_labels_turn_the_span_into_whole_sums(make_graph):
+    graph = make_graph()
+    nodes = torch.arange(graph.num_nodes)
+    model = algnn.ALGNN(device="cpu").fit(graph, nodes[:4], graph.y[:4] % 2)
+    assert model._learned.span.basis is not None
+    for node in nodes[4:, None]:
+        model.partial_fit(graph, node, graph.y[node] % 2)
+    assert model._learned.span.basis is None
+    once = JointRidge(device="cpu").fit(graph, nodes[:4], graph.y[:4] % 2)
+    once.partial_fit(graph, nodes[4:], graph.y[4:] % 2)
+    assert relative_error(model.weights_, once.weights_) < 1e-9
+
+
+def test_gamma_can_be_given_or_left_to_the_sums(small_graph):
+    mask = small_graph.train_mask
+    chosen = algnn.ALGNN(device="cpu").fit(small_graph, mask, small_graph.y[mask])
+    given = algnn.ALGNN(gamma=chosen._learned.gamma, device="cpu")
+    given.fit(small_graph, mask, small_graph.y[mask])
+    torch.testing.assert_close(given.weights_, chosen.weights_)
+    assert given.retained_bytes() < chosen.retained_bytes()
+    given.gamma = 0.0
+    with pytest.raises(algnn.InputError, match="gamma=0 needs the sums of two halves"):
+        given.partial_fit(small_graph, mask, small_graph.y[mask])

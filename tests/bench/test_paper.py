@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from algnn.bench.paper import _tables, paper_figures
+from algnn.bench.paper import (
+    _tables,
+    paper_datasets,
+    paper_figures,
+    paper_methods,
+    paper_space,
+)
 
 DATASETS = {"cora", "citeseer", "corafull", "reddit", "arxiv", "computers"}
 METHODS = {
@@ -72,3 +78,21 @@ def test_what_the_paper_does_not_have() -> None:
     assert paper_figures("cora", "algnn-paper", step=5) is None
     assert paper_figures("reddit", "algnn-paper", step=2) is None
     assert paper_figures("corafull-graph", "algnn-paper") is None
+
+
+def test_what_the_paper_says_of_space() -> None:
+    assert set(paper_methods()) == METHODS
+    assert {name for name in METHODS if paper_space(name)} == METHODS
+    found = paper_space("cgnn")
+    assert found is not None
+    assert (found.keeps, found.order, str(found)) == (
+        "Replay graph information",
+        r"M(d+\bar{k})",
+        "O(M(d+k̄))",
+    )
+    assert str(paper_space("algnn-paper")) == "O(R)"
+    assert paper_space("joint") is None
+
+
+def test_the_datasets() -> None:
+    assert set(paper_datasets()) == DATASETS

@@ -161,7 +161,7 @@ def test_the_clocks_hold_what_happens_inside(small_graph: Data) -> None:
 
 def test_the_real_learner_starts_anew_each_time(small_graph: Data) -> None:
     stream = ClassStream(small_graph)
-    learner = ALGNN(hidden=8, width=32, epochs=5, device="cpu")
+    learner = ALGNN.paper("cora", hidden=8, width=32, epochs=5, device="cpu")
     heard: list[int] = []
     first = run(learner, stream, heard.append)
     assert heard == [0, 1, 2]

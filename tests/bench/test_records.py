@@ -61,9 +61,9 @@ def test_what_the_file_holds(tmp_path: Path) -> None:
     assert found["retained_bytes"] == [800, 880]
     assert found["started"].endswith("+00:00")
     assert set(found["versions"]) == {
-        "algnn", "python", "torch", "torch_geometric", "numpy", "scipy",
+        "algnn", "code", "python", "torch", "torch_geometric", "numpy", "scipy",
     }  # fmt: skip
-    assert set(found["machine"]) == {"architecture", "processor", "cores", "gpu"}
+    assert set(found["machine"]) == {"architecture", "processor", "cores", "gpu", "jobs"}
 
 
 def test_nothing_names_the_host_or_the_user(tmp_path: Path) -> None:
@@ -105,7 +105,8 @@ def test_any_name_stays_in_the_folder(dataset: str, method: str, seed: int, gamm
 
 def test_names_of_files() -> None:
     assert records.file_name(a_record()).startswith("digits/algnn/step1-full-label-")
-    assert records.file_name(a_record()).endswith("-seed42.json")
+    assert records.file_name(a_record()).endswith("-cpu-seed42.json")
+    assert records.file_name(a_record(device="cuda")).endswith("-cuda-seed42.json")
     assert records.file_name(a_record(dataset="../../etc/my graph.npz")).startswith("my_graph.npz/")
     assert "-given-" in records.file_name(a_record(order="2,0,1"))
 
@@ -147,6 +148,117 @@ def test_a_run_done_again_replaces_its_record(tmp_path: Path) -> None:
     records.write(a_record(started="second"), tmp_path)
     records.write(a_record(seed=43, started="third"), tmp_path)
     assert [record.started for record in records.read_all(tmp_path)] == ["second", "third"]
+
+
+def test_devices_live_side_by_side(tmp_path: Path) -> None:
+    records.write(a_record(device="cpu"), tmp_path)
+    records.write(a_record(device="cuda"), tmp_path)
+    assert [record.device for record in records.read_all(tmp_path)] == ["cpu", "cuda"]
+
+
+def test_the_first_records_can_be_read(tmp_path: Path) -> None:
+    """They say neither which code ran, nor how many runs went on, nor what selection took."""
+    found = records._as_json(a_record())
+    del found["versions"]["code"], found["machine"]["jobs"], found["selection_seconds"]
+    path = tmp_path / "digits" / "algnn" / "step1-full-label-0123456789ab-seed42.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(found))
+    (record,) = records.read_all(tmp_path)
+    assert (record.outcome.ap, record.code) == (65, "")
+    assert not records.same(record, a_record())
+
+
+# -- which run it is ------------------------------------------------------------------------------
+
+
+def a_run(**changes: Any) -> records.Run:
+    record = a_record()
+    facts = {name: getattr(record, name) for name in (*records.RUN_FACTS, "code")}
+    return records.Run(**{**facts, **changes})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"provenance": {"sha256": "abd"}},
+        {"settings": {"width": 65}},
+        {"seed": 43},
+        {"device": "cuda"},
+        {"code": "0123456789ab"},
+        {"order": "random"},
+    ],
+)
+def test_another_run(tmp_path: Path, change: dict[str, Any]) -> None:
+    assert records.same(a_run(), a_record())
+    records.write(a_record(), tmp_path)
+    assert records.done(a_run(), tmp_path).outcome.ap == 65
+    assert not records.same(a_run(**change), a_record())
+    assert records.done(a_run(**change), tmp_path) is None
+
+
+def test_lists_in_settings_are_the_same_in_a_file(tmp_path: Path) -> None:
+    record = a_record(settings={"hops": (0, 1, 2)})
+    records.write(record, tmp_path)
+    assert records.done(a_run(settings={"hops": (0, 1, 2)}), tmp_path) is not None
+
+
+def test_a_new_version_of_the_code_takes_the_same_place(tmp_path: Path) -> None:
+    old = a_record(versions={"code": "old"})
+    records.write(old, tmp_path)
+    assert records.file_name(old) == records.file_name(a_record())
+    records.write(a_record(), tmp_path)
+    (found,) = records.read_all(tmp_path)
+    assert found.code == records.code_version()
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+def a_failure(**changes: Any) -> records.Failure:
+    return records.Failure(**vars(a_run()), **{"reason": "out of memory", **changes})
+
+
+def test_a_failure_there_and_back(tmp_path: Path) -> None:
+    failure = a_failure(ended="2026-01-01T00:00:00+00:00")
+    path = records.write_failure(failure, tmp_path)
+    assert path.name == Path(records.file_name(a_run())).stem + ".failed.json"
+    (back,) = records.failures(tmp_path)
+    assert vars(back) == vars(failure)
+    assert records.read_all(tmp_path) == []
+    assert vars(records.failed(a_run(), tmp_path)) == vars(failure)
+    assert records.failed(a_run(code="newer"), tmp_path) is None
+    assert records.failed(a_run(seed=43), tmp_path) is None
+
+
+def test_success_removes_the_failure(tmp_path: Path) -> None:
+    records.write_failure(a_failure(), tmp_path)
+    other = records.write_failure(records.Failure(**vars(a_run(seed=43)), reason="x"), tmp_path)
+    path = records.write(a_record(), tmp_path)
+    assert sorted(path.parent.iterdir()) == sorted([path, other])
+
+
+def test_a_failure_that_a_killed_writer_left_behind_does_not_count(tmp_path: Path) -> None:
+    records.write(a_record(), tmp_path)
+    records.write_failure(a_failure(), tmp_path)
+    assert records.failures(tmp_path) == []
+    # but a record of older code is no success of this one
+    records.write(a_record(versions={"code": "old"}), tmp_path)
+    records.write_failure(a_failure(), tmp_path)
+    assert len(records.failures(tmp_path)) == len(records.read_all(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"format": 1}', '{"format": "failure-1"}', '{"format": "failure-2"}'],
+)
+def test_a_file_that_is_no_failure(tmp_path: Path, content: str) -> None:
+    (tmp_path / "odd.failed.json").write_text(content)
+    with pytest.raises(AlgnnError, match=r"odd\.failed\.json is") as caught:
+        records.failures(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+# -- files ----------------------------------------------------------------------------------------
 
 
 def test_an_unfinished_file_is_not_a_record(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 from algnn.bench.protocol import Outcome
 from algnn.bench.records import Record, write
 from algnn.bench.tables import comparison, refresh
+from algnn.methods import settings
 
 
 def record(method, seed, seconds, correct=8, **changes):
@@ -71,3 +72,19 @@ def test_only_the_marked_places_of_a_document_change(tmp_path: Path):
     assert text.endswith("<!-- end -->\n\nafter\n")
     document.write_text(text)
     assert refresh(document, tmp_path) == text
+
+
+def test_of_several_settings_the_methods_own_count():
+    usual = settings("gem", "cora")
+    own = [record("gem", 1, 3.0, settings=usual), record("bare", 1, 1.0)]
+    swept = record("gem", 2, 1.0, correct=1, settings={**usual, "budget": 1})
+    assert comparison([*own, swept], "cora") == comparison(own, "cora")
+    # a folder of other settings alone is a table of them
+    assert cells(comparison([swept], "cora"))[2][1] == "30.0"
+
+
+def test_times_of_a_shared_machine_are_not_compared():
+    shared = {"architecture": "x86_64", "jobs": 4}
+    runs = [record("bare", 1, 1.0), record("gem", 1, 3.0, machine=shared)]
+    head, _, _, row = cells(comparison(runs, "cora"))
+    assert dict(zip(head, row, strict=True))["learn / bare"] == "–"

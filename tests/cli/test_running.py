@@ -19,6 +19,7 @@ from algnn.bench import records
 from algnn.bench.protocol import run
 from algnn.cli import main
 from algnn.graph.datasets import available
+from algnn.methods import make
 
 SMALL = ["--set", "width=32", "--set", "hidden=8", "--set", "epochs=3", "--device", "cpu"]
 KEYS = [
@@ -83,7 +84,7 @@ def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
     assert set(found["settings"]) == set(ALGNN().get_params()) - {"seed", "device"}
     assert found["settings"]["width"] == 32
     # the same as by hand, and as in the records
-    learner = ALGNN(width=32, hidden=8, epochs=3, seed=43, device="cpu")
+    learner = make("algnn-paper", "digits", 43, "cpu", width=32, hidden=8, epochs=3)
     by_hand = run(learner, ClassStream(load("digits")))
     assert found["runs"][1]["matrix"] == records.rows(by_hand)
     assert found["retained_bytes"] == learner.retained_bytes()
@@ -158,7 +159,7 @@ def test_bad_input_and_a_reader_who_has_seen_enough(tmp_path: Path) -> None:
         (["run", "digits", "--set", "gamma"], "name=value"),
         (["run", "digits", "--set", "width=wide"], "width=wide must be a whole number"),
         (["run", "digits", "--set", "gamma=-1"], "gamma=-1.0"),
-        (["run", "digits", "--set", "gamma=0"], "gamma=0.0"),
+        (["run", "digits", "--method", "slda", "--set", "gamma=0"], "gamma=0"),
         (["run", "digits", "--set", "expansion=big"], "expansion='big'"),
         (["run", "digits", "--device", "abacus"], "device='abacus'"),
         (["run", "digits", "--plot", "picture.bmp"], "picture.bmp"),

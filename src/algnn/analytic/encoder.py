@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from algnn.analytic.expansion import Expansion
 from algnn.gcn import GCN, hidden_layer, train
 from algnn.graph.propagate import receptive_field
 
@@ -94,3 +95,64 @@ class GCNEncoder:
             weight_decay,
         )
         return cls(gcn.weight1.detach(), gcn.bias1.detach())
+
+
+@dataclass(frozen=True)
+class Widened:
+    """The paper's features: those of a trained encoder, expanded.
+
+    Attributes
+    ----------
+    encoder : GCNEncoder
+    expansion : Expansion
+
+    Examples
+    --------
+    >>> import torch
+    >>> from algnn.graph.propagate import normalised_adjacency
+    >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
+    >>> encoder = GCNEncoder(torch.eye(2), torch.zeros(2))
+    >>> features = Widened(encoder, Expansion("gcn", inputs=2, width=8, seed=0))
+    >>> features(features.prepare(pair, torch.eye(2))).shape
+    torch.Size([2, 8])
+    """
+
+    encoder: GCNEncoder
+    expansion: Expansion
+
+    @property
+    def inputs(self) -> int:
+        """Width of X."""
+        return self.encoder.weight.size(0)
+
+    @property
+    def width(self) -> int:
+        """d, of Z."""
+        return self.expansion.width
+
+    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
+        """What must be done once for the whole graph.
+
+        Parameters
+        ----------
+        adjacency : Tensor [N, N], sparse CSR
+        x : Tensor [N, inputs]
+
+        Returns
+        -------
+        Tensor [N, h]
+        """
+        return self.expansion.prepare(adjacency, self.encoder(adjacency, x))
+
+    def __call__(self, prepared: Tensor) -> Tensor:
+        """Z of some rows of what `prepare` gave.
+
+        Parameters
+        ----------
+        prepared : Tensor [n, h]
+
+        Returns
+        -------
+        Tensor [n, width], float64
+        """
+        return self.expansion(prepared)

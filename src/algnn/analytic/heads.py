@@ -38,7 +38,7 @@ def ridge(statistics: Statistics, gamma: float) -> Affine:
     >>> ridge(one, 1.0)
     (tensor([[0.4000]], dtype=torch.float64), tensor([0.], dtype=torch.float64))
     """
-    weights = _solve(statistics.G.clone(), statistics.Q, gamma)
+    weights = solve(statistics.G.clone(), statistics.Q, gamma)
     return weights, weights.new_zeros(weights.size(1))
 
 
@@ -99,12 +99,69 @@ def slda(statistics: Statistics, gamma: float) -> Affine:
     means = statistics.Q / n
     # N Σ rather than Σ: the same weights times N, and one rounding less
     scatter = statistics.G - (means * n) @ means.mT
-    weights = _solve(scatter, means * n.sum(), gamma)
+    weights = solve(scatter, means * n.sum(), gamma)
     return weights, -0.5 * (means * weights).sum(0)
+
+
+def balanced(statistics: Statistics, gamma: float) -> Affine:
+    """Least squares in which every class counts the same, however many nodes it has.
+
+    With μ_c = Q_c / n_c and Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N, W = (B + γ tr(B) I)⁻¹ [μ_1 … μ_C] where
+    B = Σ_c μ_c μ_cᵀ + C Σ, and b = 0.
+
+    Parameters
+    ----------
+    statistics : Statistics
+    gamma : float
+        γ > 0, in units of the trace of B, so that one value suits features of any size.
+
+    Returns
+    -------
+    W : Tensor [d, C], float64
+    b : Tensor [C], float64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = torch.tensor([[1.0, 0.0]] * 99 + [[0.0, 1.0]])
+    >>> balanced(Statistics.empty(2).plus([Z], np.arange(100) // 99), 1e-9)[0].round(decimals=4)
+    tensor([[1., 0.],
+            [0., 1.]], dtype=torch.float64)
+    """
+    matrix, means = balanced_system(statistics)
+    weights = solve(matrix, means, gamma * float(matrix.trace()))
+    return weights, weights.new_zeros(weights.size(1))
+
+
+def balanced_system(statistics: Statistics) -> tuple[Tensor, Tensor]:
+    """B and M = [μ_1 … μ_C] of the balanced head.
+
+    Parameters
+    ----------
+    statistics : Statistics
+
+    Returns
+    -------
+    B : Tensor [d, d], float64
+    M : Tensor [d, C], float64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> balanced_system(Statistics.empty(1).plus([torch.tensor([[2.0]])], np.array([7])))
+    (tensor([[4.]], dtype=torch.float64), tensor([[2.]], dtype=torch.float64))
+    """
+    n = statistics.n.to(statistics.Q.device, torch.float64)
+    means = statistics.Q / n
+    share = n.numel() / n.sum()
+    # Σ_c (1 − C n_c / N) μ_c μ_cᵀ + (C / N) G
+    matrix = (means * (1 - share * n)) @ means.mT + share * statistics.G
+    return matrix, means
 
 
 HEADS: dict[str, Callable[[Statistics, float], Affine]] = {
     "ridge": ridge,
+    "balanced": balanced,
     "ncm": ncm,
     "slda": slda,
 }
@@ -141,6 +198,25 @@ def factorise(matrix: Tensor, gamma: float) -> Tensor:
     return factor
 
 
-def _solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
-    """(matrix + γI)⁻¹ targets by Cholesky; `matrix` is overwritten."""
-    return torch.cholesky_solve(targets, factorise(matrix, gamma))
+def solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
+    """(matrix + γI)⁻¹ targets by Cholesky.
+
+    Parameters
+    ----------
+    matrix : Tensor [d, d], float64
+        Symmetric; overwritten.
+    targets : Tensor [d, C], float64
+    gamma : float
+        γ > 0.
+
+    Returns
+    -------
+    Tensor [d, C]
+
+    Examples
+    --------
+    >>> solve(torch.full((1, 1), 3.0).double(), torch.ones(1, 1).double(), 1.0)
+    tensor([[0.2500]], dtype=torch.float64)
+    """
+    solution: Tensor = torch.cholesky_solve(targets, factorise(matrix, gamma))
+    return solution

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.model import ALGNN, Learned
-from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_kept_nodes, check_trained
+from algnn.checks import check_kept_nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,20 +27,21 @@ class LearnedJointly(Learned):
 class JointRidge(ALGNN):
     """AL-GNN's own features, solved at once on all labels seen so far.
 
-    W = (ZᵀZ + γI)⁻¹ ZᵀY over all nodes learned so far, computed anew in each session from their
-    features in the graph as it is now. It keeps the nodes and labels, which AL-GNN does not, and
-    exists to show that nothing is lost by not keeping them: where the graph stays the same the two
-    agree to rounding. As in AL-GNN's sums, a node that is learned twice counts twice.
+    With the paper's head W = (ZᵀZ + γI)⁻¹ ZᵀY over all nodes learned so far, computed anew in each
+    session from their features in the graph as it is now. It keeps the nodes and labels, which
+    AL-GNN does not, and exists to show that nothing is lost by not keeping them: where the graph
+    stays the same the two agree to rounding. As in AL-GNN's sums, a node that is learned twice
+    counts twice.
 
     Parameters
     ----------
-    hidden, width, gamma, head, expansion, epochs, lr, dropout, weight_decay, seed, device
+    encoder, head, gamma, hidden, width, expansion, epochs, lr, dropout, weight_decay, seed, device
         As in `ALGNN`.
 
     Examples
     --------
     >>> import algnn
-    >>> models = algnn.ALGNN(width=64, epochs=2), JointRidge(width=64, epochs=2)
+    >>> models = algnn.ALGNN(), JointRidge()
     >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     for model in models:
     ...         _ = model.partial_fit(session.graph, session.nodes, session.labels)
@@ -69,19 +69,8 @@ class JointRidge(ALGNN):
             check_kept_nodes(learned.nodes, graph.x.size(0))
             nodes = torch.cat([learned.nodes, nodes])
             labels = np.concatenate([learned.labels, labels])
-        nothing = Statistics.empty(base.expansion.width, base.statistics.G.device)
-        statistics = nothing.plus(self._features(graph, nodes, base), labels)
-        after = LearnedJointly(
-            encoder=base.encoder,
-            expansion=base.expansion,
-            statistics=statistics,
-            head=self.head,
-            gamma=self.gamma,
-            nodes=nodes,
-            labels=labels,
-        )
-        check_trained(*after.affine)
-        return after
+        after = self._with_session(graph, nodes, labels, self._untaught(base.features))
+        return LearnedJointly(**_fields(after), nodes=nodes, labels=labels)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = super()._state()
@@ -97,4 +86,8 @@ class JointRidge(ALGNN):
             for name in ("kept.nodes", "kept.codes")
         )
         labels = known.statistics.classes[codes.numpy()]
-        return LearnedJointly(**vars(known), nodes=nodes, labels=labels)
+        return LearnedJointly(**_fields(known), nodes=nodes, labels=labels)
+
+
+def _fields(known: Learned) -> dict[str, Any]:
+    return {field.name: getattr(known, field.name) for field in fields(Learned)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -14,10 +14,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import settings
-from algnn.analytic.encoder import GCNEncoder
+from algnn.analytic.bank import BANKS, Bank, projected_width
+from algnn.analytic.choice import choose_gamma, in_second_half
+from algnn.analytic.encoder import GCNEncoder, Widened
 from algnn.analytic.expansion import Expansion
 from algnn.analytic.heads import HEADS, Affine, factorise
 from algnn.analytic.recursion import refined, woodbury
+from algnn.analytic.span import Span
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_base, check_number, check_trained, resolve_device
@@ -25,6 +28,9 @@ from algnn.errors import CheckpointError, InputError
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import blocks
 from algnn.learner import Learner
+
+Features = Bank | Widened
+FLOAT = torch.float64
 
 # A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: the
 # update of R takes about 4nd² operations and a factorisation d³/3, at a lower rate on a GPU.
@@ -38,9 +44,12 @@ PATIENCE = 4
 class Learned:
     """All that an `ALGNN` knows."""
 
-    encoder: GCNEncoder
-    expansion: Expansion
+    features: Features
+    span: Span
+    # sums over coordinates in the span: of all nodes, and, where γ is chosen from them, of the
+    # second half
     statistics: Statistics
+    second: Statistics | None
     head: str
     gamma: float
     # What follows from the above, and is neither saved nor counted as retained: the weights; how
@@ -52,7 +61,43 @@ class Learned:
     @cached_property
     def affine(self) -> Affine:
         """W [d, C] and b [C], solved when first needed."""
-        return self.solved or HEADS[self.head](self.statistics, self.gamma)
+        if self.solved is not None:
+            return self.solved
+        weights, bias = HEADS[self.head](self.statistics, self.gamma)
+        return self.span.lift(weights), bias
+
+    def with_room_for(self, count: int) -> Learned:
+        """The same, with sums over the features themselves once a span would not be worth it."""
+        if self.span.basis is None or self.span.has_room(count):
+            return self
+        second = None if self.second is None else self.span.whole(self.second)
+        whole = Span(self.span.width, None)
+        return replace(self, span=whole, statistics=self.span.whole(self.statistics), second=second)
+
+    def plus(
+        self,
+        features: Callable[[Tensor], Iterator[Tensor]],
+        nodes: Tensor,
+        labels: npt.NDArray[Any],
+        seed: int,
+    ) -> Learned:
+        """With the sums of one more session, not solved yet; `features` gives Z of some nodes."""
+        room = self.with_room_for(nodes.numel())
+        span, sums = room.span, room.statistics
+        if span.basis is not None:
+            span = span.extended(torch.cat(list(features(nodes))))
+            sums = sums.padded(span.rank)
+        sums = sums.plus(map(span.coordinates, features(nodes)), labels)
+        second = room.second
+        if second is not None:
+            second = second.padded(span.rank)
+            chosen = in_second_half(nodes, seed)
+            if bool(chosen.any()):
+                coordinates = map(span.coordinates, features(nodes[chosen]))
+                second = second.plus(coordinates, labels[chosen.numpy()])
+        return replace(
+            room, span=span, statistics=sums, second=second, solved=None, small=0, R=None
+        )
 
     def plus_few(self, Z: Tensor, labels: npt.NDArray[Any]) -> Learned:
         """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
@@ -73,25 +118,30 @@ class Learned:
 class ALGNN(Learner):
     """Analytic learning on a graph: each session is one closed-form step, exact and without replay.
 
-    The base session trains a GCN encoder, which is then frozen; a fixed random expansion widens its
-    features; ridge regression on their sums gives the weights. Later sessions only add to the sums.
-    The weights after any sequence of sessions are those of one ridge regression on all of them.
+    The base session decides how nodes are encoded, and from then on the encoder is frozen. Later
+    sessions only add to sums over the encoded nodes, and the weights after any sequence of sessions
+    are those of one least-squares problem over all of them.
 
     Parameters
     ----------
+    encoder : {"hops", "gcn"}
+        Label-free views of each node's neighbourhood, or the paper's: a GCN trained on the base
+        session, whose features a fixed random expansion widens.
+    head : {"balanced", "ridge", "ncm", "slda"}
+        How the sums become weights: least squares in which every class counts the same, the paper's
+        ridge regression, or one of two references, the nearest class mean and streaming linear
+        discriminant analysis.
+    gamma : float
+        γ, the ridge penalty; 0 to choose it after each session from the sums, which the balanced
+        head can do.
     hidden : int
-        Width h of the encoder.
+        Width h of the GCN.
     width : int
         Width d of the expanded features; what is retained grows with its square.
-    gamma : float
-        γ > 0, the ridge penalty.
-    head : {"ridge", "ncm", "slda"}
-        How the sums become weights: the paper's ridge regression, or one of two references, the
-        nearest class mean and streaming linear discriminant analysis.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
     epochs, lr, dropout, weight_decay
-        Of the encoder's training on the base session (Adam, full batch).
+        Of the GCN's training on the base session (Adam, full batch).
     seed : int
         Of all that is random.
     device : str
@@ -112,7 +162,7 @@ class ALGNN(Learner):
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(width=256, seed=42)
+    >>> model = algnn.ALGNN()
     >>> for session in algnn.ClassStream(graph):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_
@@ -125,10 +175,11 @@ class ALGNN(Learner):
     def __init__(
         self,
         *,
+        encoder: str = "hops",
+        head: str = "balanced",
+        gamma: float = 0.0,
         hidden: int = 256,
         width: int = 2048,
-        gamma: float = 0.01,
-        head: str = "ridge",
         expansion: str = "gcn",
         epochs: int = 50,
         lr: float = 1e-3,
@@ -137,10 +188,11 @@ class ALGNN(Learner):
         seed: int = 0,
         device: str = "auto",
     ) -> None:
+        self.encoder = encoder
+        self.head = head
+        self.gamma = gamma
         self.hidden = hidden
         self.width = width
-        self.gamma = gamma
-        self.head = head
         self.expansion = expansion
         self.epochs = epochs
         self.lr = lr
@@ -180,7 +232,7 @@ class ALGNN(Learner):
     @property
     def statistics_(self) -> Statistics:
         """G, Q and n: all that is kept of the sessions."""
-        return self._known.statistics
+        return self._known.span.whole(self._known.statistics)
 
     @property
     def weights_(self) -> Tensor:
@@ -190,16 +242,21 @@ class ALGNN(Learner):
     @property
     def n_features_in_(self) -> int:
         """The width of `x` in the base session."""
-        return self._known.encoder.weight.size(0)
+        return self._known.features.inputs
 
     def retained_bytes(self) -> int:
-        """Bytes that must be kept between sessions beside the frozen encoder: those of G, Q and n.
+        """Bytes that must be kept between sessions beside the frozen encoder: those of the sums.
 
         Returns
         -------
         int
         """
-        return 0 if self._learned is None else self._known.statistics.nbytes()
+        if self._learned is None:
+            return 0
+        known = self._known
+        second = 0 if known.second is None else known.second.nbytes()
+        basis = 0 if known.span.basis is None else known.span.basis.nbytes
+        return known.statistics.nbytes() + second + basis
 
     @property
     def _known(self) -> Learned:
@@ -211,7 +268,9 @@ class ALGNN(Learner):
         super()._check_params()
         for name in ("hidden", "width", "epochs"):
             check_number(name, getattr(self, name), 1, whole=True)
-        check_number("gamma", self.gamma, np.finfo(float).tiny)
+        check_number("gamma", self.gamma, 0)
+        if self.encoder not in ("hops", "gcn"):
+            raise InputError(f"encoder={self.encoder!r} is unknown: use 'hops' or 'gcn'")
         check_number("lr", self.lr, 0)
         check_number("dropout", self.dropout, 0, 1)
         check_number("weight_decay", self.weight_decay, 0)
@@ -219,41 +278,82 @@ class ALGNN(Learner):
             raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
         if self.head not in tuple(HEADS):
             raise InputError(f"head={self.head!r} is unknown: use one of {', '.join(HEADS)}")
+        if self.gamma == 0 and self.head not in ("balanced", "ncm"):
+            raise InputError(
+                f"gamma=0 leaves γ to be chosen, which head={self.head!r} cannot do: give a"
+                " positive gamma, or use head='balanced'"
+            )
 
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned | None
     ) -> Learned:
         if learned is None:
             learned = self._base(graph, nodes, labels)
-        if (learned.head, learned.gamma) != (self.head, self.gamma):
+        if learned.head != self.head or (self.gamma and learned.gamma != self.gamma):
             learned = replace(learned, head=self.head, gamma=self.gamma, R=None)
-        features = self._features(graph, nodes, learned)
         if self._is_small(nodes, learned):
-            first, *others = features
-            after = learned.plus_few(torch.cat([first, *others]) if others else first, labels)
-        else:
-            statistics = learned.statistics.plus(features, labels)
-            after = replace(learned, statistics=statistics, solved=None, small=0, R=None)
-            # solve now: it is part of learning, and may fail
-            check_trained(*after.affine)
+            first, *others = self._features(graph, nodes, learned)
+            return learned.plus_few(torch.cat([first, *others]) if others else first, labels)
+        return self._with_session(graph, nodes, labels, learned)
+
+    def _with_session(
+        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
+    ) -> Learned:
+        """Add to the sums, choose γ if that is asked for, and solve."""
+        after = learned.plus(
+            lambda some: self._features(graph, some, learned), nodes, labels, self.seed
+        )
+        if self._chooses:
+            if after.second is None:
+                raise InputError(
+                    "gamma=0 needs the sums of two halves, which are kept only where it was 0 from"
+                    " the first session on: give a positive gamma"
+                )
+            after = replace(after, gamma=choose_gamma(after.statistics, after.second)[0])
+        # solve now: it is part of learning, and may fail
+        check_trained(*after.affine)
         return after
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether γ is chosen from the sums."""
+        return self.gamma == 0 and self.head == "balanced"
 
     def _is_small(self, nodes: Tensor, learned: Learned) -> bool:
         later, G = learned.statistics.classes.size > 0, learned.statistics.G
-        return self.head == "ridge" and later and FEW[G.device.type] * nodes.numel() <= G.size(0)
+        dense = learned.span.basis is None and learned.second is None
+        few = FEW[G.device.type] * nodes.numel() <= G.size(0)
+        return self.head == "ridge" and later and dense and few
 
     def _base(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
-        """Train and freeze the encoder; no statistics yet."""
+        """Decide on the features; no statistics yet."""
         check_base(labels)
-        codes = np.unique(labels, return_inverse=True)[1]
-        device = resolve_device(self.device)
+        if self.encoder == "hops":
+            return self._untaught(self._bank(graph, nodes, labels))
         # the largest piece of memory first: if there is not enough, say so before training
-        nothing = Statistics.empty(self.width, device)
+        nothing = Statistics.empty(self.width, resolve_device(self.device))
+        trained = self._trained(graph, nodes, labels)
+        return replace(self._untaught(trained), statistics=nothing)
+
+    def _untaught(self, features: Features) -> Learned:
+        """What is known once features are decided on: of the classes, nothing."""
+        device = resolve_device(self.device)
+        if isinstance(features, Bank):
+            span, nothing = Span.empty(features.width, device), Statistics.empty(0, device)
+        else:
+            span, nothing = Span(features.width, None), Statistics.empty(features.width, device)
+        second = nothing if self._chooses else None
+        return Learned(features, span, nothing, second, self.head, self.gamma)
+
+    def _trained(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Widened:
+        """The paper's features: a GCN trained on the base session, its first layer expanded."""
+        codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
+        x = self._inputs(graph)
         encoder = GCNEncoder.fit(
             self._adjacency(graph),
-            self._inputs(graph),
-            nodes.to(device),
-            torch.from_numpy(codes).to(device),
+            x,
+            nodes.to(x.device),
+            codes.to(x.device),
             hidden=self.hidden,
             epochs=self.epochs,
             lr=self.lr,
@@ -261,28 +361,49 @@ class ALGNN(Learner):
             weight_decay=self.weight_decay,
             seed=self.seed,
         )
-        expansion = Expansion(self.expansion, self.hidden, self.width, self.seed)
         check_trained(encoder.weight, encoder.bias)
-        return Learned(encoder, expansion, nothing, self.head, self.gamma)
+        return Widened(encoder, Expansion(self.expansion, self.hidden, self.width, self.seed))
+
+    def _bank(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Bank:
+        """The bank of views whose halves agree best on the base session."""
+        inputs = graph.x.size(1)
+        projected = projected_width(inputs, graph.x.size(0))
+        banks = [Bank(name, inputs, projected, self.seed) for name in BANKS]
+
+        def agreement(bank: Bank) -> float:
+            views = bank.prepare(self._adjacency(graph), self._inputs(graph))
+            device = views.device
+
+            def features(some: Tensor) -> Iterator[Tensor]:
+                for block in blocks(some.numel(), 8 * bank.width, device):
+                    yield bank(views[some[block].to(device)])
+
+            nothing = Statistics.empty(0, device)
+            empty = Learned(bank, Span.empty(bank.width, device), nothing, nothing, "balanced", 1.0)
+            after = empty.plus(features, nodes, labels, self.seed)
+            return choose_gamma(after.statistics, after.second or nothing)[1]
+
+        return max(banks, key=agreement)
 
     def _features(self, graph: Data, nodes: Tensor, learned: Learned) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
 
         def prepare() -> Tensor:
-            adjacency = self._adjacency(graph)
-            hidden = learned.encoder(adjacency, self._inputs(graph))
-            return learned.expansion.prepare(adjacency, hidden)
+            return learned.features.prepare(self._adjacency(graph), self._inputs(graph))
 
-        # the encoder is frozen, so a graph needs encoding once for as long as it stays the same
-        key = (graph.x, graph.edge_index, learned.encoder.weight)
-        prepared = self._prepared.get(key, prepare)
+        # features are frozen, so a graph needs encoding once for as long as it stays the same
+        prepared = self._prepared(learned).get((graph.x, graph.edge_index), prepare)
         chosen = nodes.to(prepared.device)
-        for block in blocks(chosen.numel(), 8 * learned.expansion.width, chosen.device):
-            yield learned.expansion(prepared[chosen[block]])
+        for block in blocks(chosen.numel(), 8 * learned.features.width, chosen.device):
+            yield learned.features(prepared[chosen[block]])
 
-    @cached_property
-    def _prepared(self) -> Memo[Tensor]:
-        return Memo()
+    def _prepared(self, learned: Learned) -> Memo[Tensor]:
+        """What is remembered of graphs under the features of now, and of no others."""
+        if self._encoded is None or self._encoded[0] is not learned.features:
+            self._encoded = learned.features, Memo()
+        return self._encoded[1]
+
+    _encoded: tuple[Features, Memo[Tensor]] | None = None
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._known
@@ -292,19 +413,21 @@ class ALGNN(Learner):
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         known = self._known
-        tensors = {"encoder.weight": known.encoder.weight, "encoder.bias": known.encoder.bias}
-        tensors |= {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
-        expansion = known.expansion
-        return tensors, {
-            "head": known.head,
-            "gamma": known.gamma,
-            "expansion": {
-                "kind": expansion.kind,
-                "inputs": expansion.inputs,
-                "width": expansion.width,
-                "seed": expansion.seed,
-            },
-        }
+        tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
+        if known.second is not None:
+            second = known.second._on(known.statistics.classes)
+            tensors |= {f"second.{name}": t for name, t in second.tensors().items()}
+        if known.span.basis is not None:
+            tensors["span.basis"] = known.span.basis
+        facts: dict[str, Any] = {"head": known.head, "gamma": known.gamma}
+        if isinstance(known.features, Bank):
+            facts["bank"] = vars(known.features).copy()
+        else:
+            encoder, expansion = known.features.encoder, known.features.expansion
+            tensors |= {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}
+            names = ("kind", "inputs", "width", "seed")
+            facts["expansion"] = {name: getattr(expansion, name) for name in names}
+        return tensors, facts
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Learned:
         self._check_params()
@@ -313,22 +436,46 @@ class ALGNN(Learner):
             raise CheckpointError("classes is not a list of ints or of strings")
         if facts["head"] not in HEADS:
             raise CheckpointError(f"head {facts['head']!r} is unknown")
-        shape = facts["expansion"]
-        d, h, C = shape["width"], shape["inputs"], classes.size
-        shapes = {
-            "encoder.weight": ((tensors["encoder.weight"].size(0), h), torch.float32),
-            "encoder.bias": ((h,), torch.float32),
-            "statistics.G": ((d * (d + 1) // 2,), torch.float64),
-            "statistics.Q": ((d, C), torch.float64),
-            "statistics.n": ((C,), torch.int64),
-        }
         device = resolve_device(self.device)
-        weight, bias, G, Q, n = (
-            check_tensor(name, tensors[name], *expected).to(device)
-            for name, expected in shapes.items()
-        )
+        features, width = self._restored_features(tensors, facts, device)
+        span = Span(width, None)
+        if "span.basis" in tensors:
+            basis = tensors["span.basis"]
+            span = Span(width, check_tensor("span.basis", basis, (basis.size(0), width), FLOAT))
+            span = replace(span, basis=basis.to(device))
+        statistics = _restored(tensors, "statistics", span.rank, classes, device)
+        second = None
+        if "second.G" in tensors:
+            second = _restored(tensors, "second", span.rank, classes, device)
+            second = second.only(classes[second.n.numpy() > 0])
         # only now, when the file has shown that it is as large as it says
-        expansion = Expansion(shape["kind"], h, d, shape["seed"])
-        statistics = Statistics.from_tensors(G, Q, n, classes)
-        encoder = GCNEncoder(weight, bias)
-        return Learned(encoder, expansion, statistics, facts["head"], float(facts["gamma"]))
+        return Learned(features(), span, statistics, second, facts["head"], float(facts["gamma"]))
+
+    def _restored_features(
+        self, tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device
+    ) -> tuple[Callable[[], Features], int]:
+        """How to make the features, and their width."""
+        if "bank" in facts:
+            bank = Bank(**facts["bank"])
+            for name in ("inputs", "projected", "seed"):
+                check_number(name, getattr(bank, name), 0, whole=True)
+            return lambda: bank, bank.width
+        shape = facts["expansion"]
+        d, h = shape["width"], shape["inputs"]
+        weight = tensors["encoder.weight"]
+        weight = check_tensor("encoder.weight", weight, (weight.size(0), h), torch.float32)
+        bias = check_tensor("encoder.bias", tensors["encoder.bias"], (h,), torch.float32)
+        encoder = GCNEncoder(weight.to(device), bias.to(device))
+        return lambda: Widened(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
+
+
+def _restored(
+    tensors: dict[str, Tensor], name: str, d: int, classes: npt.NDArray[Any], device: torch.device
+) -> Statistics:
+    C = classes.size
+    shapes = {"G": ((d * (d + 1) // 2,), FLOAT), "Q": ((d, C), FLOAT), "n": ((C,), torch.int64)}
+    G, Q, n = (
+        check_tensor(f"{name}.{part}", tensors[f"{name}.{part}"], *expected).to(device)
+        for part, expected in shapes.items()
+    )
+    return Statistics.from_tensors(G, Q, n, classes)

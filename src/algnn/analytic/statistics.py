@@ -105,6 +105,65 @@ class Statistics:
         new.n.add_(torch.from_numpy(np.bincount(places, minlength=new.classes.size)))
         return new
 
+    def padded(self, width: int) -> Statistics:
+        """The same sums over features with more columns, in which these nodes had zeros.
+
+        Parameters
+        ----------
+        width : int
+
+        Returns
+        -------
+        Statistics
+        """
+        more = width - self.G.size(0)
+        pad = torch.nn.functional.pad
+        return Statistics(
+            pad(self.G, (0, more, 0, more)), pad(self.Q, (0, 0, 0, more)), self.n, self.classes
+        )
+
+    def minus(self, other: Statistics) -> Statistics:
+        """These sums without some of their terms; classes that are left without a node are gone.
+
+        Parameters
+        ----------
+        other : Statistics
+            Sums of nodes that these hold too.
+
+        Returns
+        -------
+        Statistics
+        """
+        same = other._on(self.classes)
+        left = Statistics(self.G - other.G, self.Q - same.Q, self.n - same.n, self.classes)
+        return left.only(self.classes[left.n.numpy() > 0])
+
+    def only(self, classes: npt.NDArray[Any]) -> Statistics:
+        """The columns of some classes. G keeps the terms of all of them.
+
+        Parameters
+        ----------
+        classes : array
+            Some of those there are, sorted.
+
+        Returns
+        -------
+        Statistics
+        """
+        if classes.size == self.classes.size:
+            return self
+        places = torch.from_numpy(np.searchsorted(self.classes, classes))
+        return Statistics(self.G, self.Q[:, places.to(self.Q.device)], self.n[places], classes)
+
+    def _on(self, classes: npt.NDArray[Any]) -> Statistics:
+        """The same sums over more classes, sorted, with zeros for those that are new."""
+        places = torch.from_numpy(np.searchsorted(classes, self.classes))
+        n = self.n.new_zeros(classes.size)
+        n[places] = self.n
+        Q = self.Q.new_zeros(self.Q.size(0), classes.size)
+        Q[:, places.to(Q.device)] = self.Q
+        return Statistics(self.G, Q, n, classes)
+
     def nbytes(self) -> int:
         """Bytes of the triangle of G, of Q and of n: what `tensors` would hold.
 
@@ -148,15 +207,8 @@ class Statistics:
     def _with_classes(self, labels: npt.NDArray[Any]) -> Statistics:
         """A copy with a zero column for each class that is new."""
         classes = np.union1d(self.classes, labels) if self.classes.size else np.unique(labels)
-        places = torch.from_numpy(np.searchsorted(classes, self.classes))
-        n = self.n.new_zeros(classes.size)
-        n[places] = self.n
-        if classes.size == self.classes.size:
-            Q = self.Q.clone()
-        else:
-            Q = self.Q.new_zeros(self.Q.size(0), classes.size)
-            Q[:, places.to(Q.device)] = self.Q
-        return Statistics(self.G.clone(), Q, n, classes)
+        wider = self._on(classes)
+        return Statistics(self.G.clone(), wider.Q, wider.n, classes)
 
 
 def _uses_syrk(G: Tensor) -> bool:

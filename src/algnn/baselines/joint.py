@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
+from algnn.baselines.networks import APPNP, SAGE, neighbourhood, whole_graph
 from algnn.baselines.training import GradientLearner, Known, Task, Tensors
+from algnn.checkpoint import check_tensor
 from algnn.checks import (
     Labels,
     Nodes,
@@ -18,33 +23,85 @@ from algnn.checks import (
     check_labels,
     check_nodes,
     check_number,
+    check_trained,
 )
 from algnn.errors import InputError
 from algnn.gcn import GCN, train
-from algnn.graph.propagate import Field
+from algnn.graph.propagate import Field, receptive_field
 
 Validation = tuple[Nodes, Labels]
 
+# each network, and what prepares a graph for it
+NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]] = {
+    "gcn": (GCN, receptive_field),
+    "appnp": (APPNP, whole_graph),
+    "sage": (SAGE, neighbourhood),
+}
+
+
+class Trial(NamedTuple):
+    """One training of a session, and how it did.
+
+    Attributes
+    ----------
+    weight_decay : float
+        What it was trained with.
+    epoch : int
+        The epoch whose weights count, from 1.
+    accuracy : float or None
+        Of these weights on the validation nodes, averaged over classes; None where there are none.
+
+    Examples
+    --------
+    >>> max([Trial(5e-4, 120, 0.81), Trial(5e-3, 45, 0.84)], key=lambda t: t.accuracy).weight_decay
+    0.005
+    """
+
+    weight_decay: float
+    epoch: int
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Chosen(Known):
+    """What is known, and the trials that its weights were chosen from.
+
+    Attributes
+    ----------
+    weights, arrival, sessions, memory
+        As in `Known`.
+    trials : tuple of Trial
+        Of the last session.
+    """
+
+    trials: tuple[Trial, ...]
+
 
 class Joint(GradientLearner):
-    """A GCN trained from scratch in each session on the labels of all sessions so far.
+    """A network trained from scratch in each session on the labels of all sessions so far.
 
     L = mean cross-entropy over every labelled node so far, for `epochs` epochs; the weights are
     those of the epoch with the best accuracy on validation nodes of the classes seen so far,
-    averaged over classes. It alone may keep old nodes and labels, training and validation, and it
-    alone is offered validation nodes: `partial_fit` takes them as an argument. Without any, the
-    last epoch counts.
+    averaged over classes. Each session trains twice from the same initial weights, once with each
+    weight decay, and keeps the training whose best epoch is better; `weight_decay` where they tie.
+    It alone may keep old nodes and labels, training and validation, and it alone is offered
+    validation nodes: `partial_fit` takes them as an argument. Without any there is nothing to
+    choose by: it trains once, with `weight_decay`, and the last epoch counts.
 
     Parameters
     ----------
+    model : {"gcn", "appnp", "sage"}
+        The network: `GCN`, `APPNP` or `SAGE`.
     hidden : int
-        Hidden units of the GCN.
+        Its hidden units.
     epochs : int
-        Epochs of each session.
-    lr, weight_decay : float
+        Epochs of each training.
+    lr : float
         Of Adam.
     dropout : float
-        Share of hidden units dropped while training.
+        Share of hidden units dropped while training; APPNP drops features too.
+    weight_decay, other_weight_decay : float
+        Of Adam, in the one training and in the other; where they are the same there is only one.
     check_every : int
         Epochs between two looks at the validation nodes.
     seed : int
@@ -60,8 +117,8 @@ class Joint(GradientLearner):
     >>> for session in stream:
     ...     validation = stream.nodes("val", session.index)
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels, validation)
-    >>> model.classes_.size
-    10
+    >>> model.classes_.size, [trial.weight_decay for trial in model.trials_]
+    (10, [0.0005, 0.005])
     """
 
     uses_validation: ClassVar[bool] = True
@@ -70,11 +127,13 @@ class Joint(GradientLearner):
     def __init__(
         self,
         *,
+        model: str = "gcn",
         hidden: int = 256,
         epochs: int = 300,
         lr: float = 1e-2,
         dropout: float = 0.5,
         weight_decay: float = 5e-4,
+        other_weight_decay: float = 5e-3,
         check_every: int = 5,
         seed: int = 0,
         device: str = "auto",
@@ -88,7 +147,16 @@ class Joint(GradientLearner):
             seed=seed,
             device=device,
         )
+        self.model = model
+        self.other_weight_decay = other_weight_decay
         self.check_every = check_every
+
+    @property
+    def trials_(self) -> tuple[Trial, ...]:
+        """The trainings of the last session, one for each weight decay."""
+        self._check_fitted()
+        chosen: Chosen = self._learned
+        return chosen.trials
 
     def fit(
         self, graph: Data, nodes: Nodes, labels: Labels, validation: Validation | None = None
@@ -142,16 +210,20 @@ class Joint(GradientLearner):
 
     def _check_params(self) -> None:
         super()._check_params()
+        if self.model not in tuple(NETWORKS):
+            raise InputError(f"model={self.model!r} is unknown: use one of {', '.join(NETWORKS)}")
+        check_number("other_weight_decay", self.other_weight_decay, 0)
         check_number("check_every", self.check_every, 1, whole=True)
 
     def _model(
         self, inputs: int, classes: int, before: Known | None, initial: torch.Generator
     ) -> GCN:
-        return GCN(inputs, self.hidden, classes, self.dropout, initial)
+        network, _ = NETWORKS[self.model]
+        return network(inputs, self.hidden, classes, self.dropout, initial)
 
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Known | None
-    ) -> Known:
+    ) -> Chosen:
         kept: Tensors = {}
         if learned is not None:
             kept = {name: value.cpu() for name, value in learned.memory.items()}
@@ -163,14 +235,39 @@ class Joint(GradientLearner):
             labels = np.concatenate([old, labels])
         task = self._checked_task(graph, nodes, labels, learned)
         held, held_codes = self._validation_nodes(kept, task)
-        weights = self._best_weights(task, held, held_codes)
+        weights, trials = self._best_weights(task, held, held_codes)
         memory = {
             "nodes": task.nodes,
             "codes": task.codes,
             "val_nodes": held,
             "val_codes": held_codes,
         }
-        return Known(weights, task.arrival, task.index + 1, memory)
+        return Chosen(weights, task.arrival, task.index + 1, memory, trials)
+
+    def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
+        known = self._known
+        network, _ = NETWORKS[self.model]
+        adjacency, x = self._adjacency(graph), self._inputs(graph)
+        scores = network.from_weights(known.weights).scores(adjacency, x, nodes.to(x.device))
+        return scores[:, torch.from_numpy(np.argsort(known.arrival)).to(scores.device)]
+
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        tensors, facts = super()._state()
+        return tensors, {**facts, "trials": [list(trial) for trial in self.trials_]}
+
+    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Chosen:
+        known = super()._restore(tensors, facts)
+        trials = tuple(
+            Trial(float(decay), int(epoch), None if accuracy is None else float(accuracy))
+            for decay, epoch, accuracy in facts["trials"]
+        )
+        return Chosen(known.weights, known.arrival, known.sessions, known.memory, trials)
+
+    def _check_weights(self, weights: Tensors, classes: int) -> None:
+        super()._check_weights(weights, classes)
+        if self.model == "sage":
+            for name, own in (("mean1", "weight1"), ("mean2", "weight2")):
+                check_tensor(name, weights[name], tuple(weights[own].shape), torch.float32)
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         super()._check_memory(memory, weights, classes)
@@ -193,30 +290,52 @@ class Joint(GradientLearner):
             codes = torch.cat([codes[stays], task.code(self._offered[1]).cpu()])
         return nodes.to(task.x.device), codes.to(task.x.device)
 
-    def _best_weights(self, task: Task, held: Tensor, codes: Tensor) -> Tensors:
-        field = task.field_of(held) if held.numel() else None
-        best: dict[str, Any] = {"accuracy": -1.0}
+    def _best_weights(
+        self, task: Task, held: Tensor, codes: Tensor
+    ) -> tuple[Tensors, tuple[Trial, ...]]:
+        """The weights of the better training, and how each of them did."""
+        _, see = NETWORKS[self.model]
+        field = see(task.adjacency, task.x, task.nodes)
+        held_field = see(task.adjacency, task.x, held) if held.numel() else None
+        decays = [self.weight_decay]
+        if held_field is not None and self.other_weight_decay != self.weight_decay:
+            decays.append(self.other_weight_decay)
+        start = _weights(task.gcn)
+        found = []
+        for decay in decays:
+            # the same weights and the same masks: the decay is all that differs
+            task.gcn.load_state_dict(start)
+            task.masks.manual_seed(task.masks.initial_seed())
+            found.append(self._trained(task, field, decay, held_field, codes))
+        # the first of those that tie
+        _, weights = max(found, key=lambda pair: pair[0].accuracy or 0.0)
+        check_trained(*weights.values())
+        return weights, tuple(trial for trial, _ in found)
+
+    def _trained(
+        self, task: Task, field: Field, decay: float, held: Field | None, held_codes: Tensor
+    ) -> tuple[Trial, Tensors]:
+        """One training, and the weights of its best epoch."""
+        best, weights = Trial(decay, self.epochs, None), {}
+
+        def loss() -> Tensor:
+            return cross_entropy(task.gcn(field, task.masks), task.codes)
 
         def look(epoch: int) -> None:
+            nonlocal best, weights
             due = (epoch + 1) % self.check_every == 0 or epoch + 1 == self.epochs
-            if field is None or not due:
+            if held is None or not due:
                 return
-            accuracy = _balanced_accuracy(task.gcn, field, codes)
-            if accuracy > best["accuracy"]:
-                weights = {name: p.detach().clone() for name, p in task.gcn.named_parameters()}
-                best.update(accuracy=accuracy, weights=weights)
+            accuracy = _balanced_accuracy(task.gcn, held, held_codes)
+            if best.accuracy is None or accuracy > best.accuracy:
+                best, weights = Trial(decay, epoch + 1, accuracy), _weights(task.gcn)
 
-        train(
-            task.gcn.parameters(),
-            task.loss,
-            self.epochs,
-            self.lr,
-            self.weight_decay,
-            after=look,
-        )
-        last = {name: p.detach() for name, p in task.gcn.named_parameters()}
-        chosen: Tensors = best.get("weights", last)
-        return chosen
+        train(task.gcn.parameters(), loss, self.epochs, self.lr, decay, after=look)
+        return best, weights or _weights(task.gcn)
+
+
+def _weights(gcn: GCN) -> Tensors:
+    return {name: p.detach().clone() for name, p in gcn.named_parameters()}
 
 
 def _balanced_accuracy(gcn: GCN, field: Field, codes: Tensor) -> float:

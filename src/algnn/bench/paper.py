@@ -67,6 +67,90 @@ def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | No
     return PaperFigures((by_step[str(step)], None), None, None)
 
 
-@cache
+def paper_datasets() -> list[str]:
+    """The datasets that the paper has figures for.
+
+    Returns
+    -------
+    list of str
+        In the paper's order.
+
+    Examples
+    --------
+    >>> paper_datasets()
+    ['cora', 'citeseer', 'corafull', 'reddit', 'arxiv', 'computers']
+    """
+    return list(_tables())
+
+
+def paper_methods() -> list[str]:
+    """The methods that the paper has figures for.
+
+    Returns
+    -------
+    list of str
+        In the paper's order.
+
+    Examples
+    --------
+    >>> paper_methods()[-1], len(paper_methods())
+    ('algnn-paper', 11)
+    """
+    return list(next(iter(_tables().values())))
+
+
+@dataclass(frozen=True)
+class PaperSpace:
+    r"""What a method keeps between sessions, as the paper's table of complexities has it.
+
+    Attributes
+    ----------
+    keeps : str
+        In words.
+    order : str
+        How much, in TeX, without the O.
+
+    Examples
+    --------
+    >>> print(paper_space("cat").order)
+    M_c(d+\bar{k})
+    """
+
+    keeps: str
+    order: str
+
+    def __str__(self) -> str:
+        return f"O({self.order})".replace(r"\bar{k}", "k̄")
+
+
+def paper_space(method: str) -> PaperSpace | None:
+    """The paper's words on what a method keeps.
+
+    Parameters
+    ----------
+    method : str
+        A name of the registry.
+
+    Returns
+    -------
+    PaperSpace or None
+        None where the paper does not have the method.
+
+    Examples
+    --------
+    >>> print(paper_space("ergnn"))
+    O(Md+E_M)
+    >>> paper_space("joint") is None
+    True
+    """
+    entry = _file()["space"].get(method)
+    return None if entry is None else PaperSpace(*entry)
+
+
 def _tables() -> dict[str, Any]:
+    return {name: table for name, table in _file().items() if name != "space"}
+
+
+@cache
+def _file() -> dict[str, Any]:
     return tomllib.loads(files("algnn.bench").joinpath("paper.toml").read_text("utf-8"))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import Tensor
 
 from algnn.bench import metrics
 from algnn.errors import InputError
@@ -123,8 +124,7 @@ def run(
     >>> outcome.matrix.shape, len(outcome.learn_seconds)
     ((2, 2), 2)
     """
-    tests = [stream.nodes("test", index) for index in range(len(stream))]
-    _check_test_nodes(stream, tests)
+    tests = examination(stream)
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
     correct, total = [], _count(torch.cat([labels for _, labels in tests]).numpy(), column)
     learning, predicting, retained = [], [], []
@@ -146,6 +146,35 @@ def run(
     # a user's own learner need not clock its selection
     clocks = learning, predicting, retained, getattr(learner, "selection_seconds_", ())
     return Outcome(tuple(stream.classes), np.stack(correct), total, *map(tuple, clocks))
+
+
+def examination(stream: ClassStream) -> list[tuple[Tensor, Tensor]]:
+    """The nodes that a stream's sessions are tested on.
+
+    Parameters
+    ----------
+    stream : ClassStream
+        Every session must have some.
+
+    Returns
+    -------
+    list of (nodes, labels), Tensor [n] each
+        One pair per session.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> [len(nodes) for nodes, _ in examination(algnn.ClassStream(algnn.load("digits"), step=5))]
+    [458, 440]
+    """
+    tests = [stream.nodes("test", index) for index in range(len(stream))]
+    empty = [i for i, (nodes, _) in enumerate(tests) if len(nodes) == 0]
+    if empty:
+        raise InputError(
+            f"stream has no test node in session {empty[0]} (classes {stream.classes[empty[0]]}):"
+            " give these classes test nodes, or join them to another session"
+        )
+    return tests
 
 
 def run_seeds(
@@ -238,15 +267,6 @@ def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
 def _finish_queue() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-
-
-def _check_test_nodes(stream: ClassStream, tests: Sequence[tuple[Any, Any]]) -> None:
-    empty = [i for i, (nodes, _) in enumerate(tests) if len(nodes) == 0]
-    if empty:
-        raise InputError(
-            f"stream has no test node in session {empty[0]} (classes {stream.classes[empty[0]]}):"
-            " give these classes test nodes, or join them to another session"
-        )
 
 
 def _check_answers(answers: Any, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:

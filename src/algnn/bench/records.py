@@ -1,4 +1,8 @@
-"""One JSON file per run, written whole or not at all."""
+"""One JSON file per run, written whole or not at all.
+
+A `Run` says which run is meant, and is known before anything has been computed; a `Record` is a run
+that is done, a `Failure` one that could not be. All three know their file.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,24 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-import torch
 
-import algnn
+from algnn.bench.environment import code_version, machine, now, versions
 from algnn.bench.protocol import Outcome
 from algnn.errors import AlgnnError
 from algnn.files import replacing
 
 FORMAT = 1
-PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
-# a record's fields beside its outcome, in the order of the file
-FACTS: dict[str, type] = {
+FAILURE_FORMAT = "failure-1"
+FAILED = ".failed.json"
+# the fields that say which run it is, in the order of the file
+RUN_FACTS: dict[str, type] = {
     "dataset": str,
     "provenance": dict,
     "method": str,
@@ -37,12 +38,69 @@ FACTS: dict[str, type] = {
     "order": str,
     "seed": int,
     "device": str,
-    "started": str,
-    "versions": dict,
-    "machine": dict,
 }
+# then those of a record, beside its outcome, and those of a failure
+FACTS: dict[str, type] = {**RUN_FACTS, "started": str, "versions": dict, "machine": dict}
+FAILURE_FACTS: dict[str, type] = {**RUN_FACTS, "code": str, "reason": str, "ended": str}
 # what makes two runs comparable: all of it but the seed, and not where or when they ran
 CONFIGURATION = ("dataset", "method", "settings", "base", "step", "edges", "order")
+# what makes two runs the same one: there is no need to do it twice
+IDENTITY = (*CONFIGURATION, "seed", "device", "code")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Which run: all that its figures depend on, known before it is run.
+
+    Attributes
+    ----------
+    dataset, provenance, method, settings, base, step, edges, order, seed, device
+        As in `Record`.
+    code : str
+        The version of the code, as `code_version` gives it.
+
+    Examples
+    --------
+    >>> run = Run("digits", {"sha256": "a1"}, "algnn", {"width": 64}, 2, 1, "full", "label", 42,
+    ...           "cpu")
+    >>> file_name(run)
+    'digits/algnn/step1-full-label-fa8b29ecf766-cpu-seed42.json'
+    """
+
+    dataset: str
+    provenance: dict[str, Any]
+    method: str
+    settings: dict[str, Any]
+    base: int
+    step: int
+    edges: str
+    order: str
+    seed: int
+    device: str
+    code: str = field(default_factory=code_version)
+
+
+@dataclass(frozen=True, eq=False)
+class Failure(Run):
+    """A run that could not be done.
+
+    Attributes
+    ----------
+    reason : str
+        In a line: the error's type and message, ``"out of memory"``, ``"killed by signal 9"``.
+    ended : str
+        When, in UTC.
+
+    Examples
+    --------
+    >>> failure = Failure("digits", {"sha256": "a1"}, "algnn", {"width": 64}, 2, 1, "full", "label",
+    ...                   42, "cpu", reason="out of memory")
+    >>> failure.seed, failure.reason
+    (42, 'out of memory')
+    """
+
+    reason: str = ""
+    ended: str = field(default_factory=now)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +129,8 @@ class Record:
     started : str
         When, in UTC.
     versions, machine : dict
-        Of the packages; of the hardware, without names of hosts or people.
+        Of the packages and of the code (`code_version`); of the hardware, without names of hosts or
+        people, and how many runs shared it.
 
     Examples
     --------
@@ -80,7 +139,7 @@ class Record:
     >>> record = Record("digits", {"sha256": "a1"}, "algnn", {"width": 64}, 2, 1, "full", "label",
     ...                 42, outcome, "cpu")
     >>> record.outcome.ap, sorted(record.machine)
-    (65.0, ['architecture', 'cores', 'gpu', 'processor'])
+    (65.0, ['architecture', 'cores', 'gpu', 'jobs', 'processor'])
     """
 
     dataset: str
@@ -94,69 +153,22 @@ class Record:
     seed: int
     outcome: Outcome
     device: str
-    started: str = field(default_factory=lambda: now())
-    versions: dict[str, str] = field(default_factory=lambda: versions())
-    machine: dict[str, Any] = field(default_factory=lambda: machine())
+    started: str = field(default_factory=now)
+    versions: dict[str, str] = field(default_factory=versions)
+    machine: dict[str, Any] = field(default_factory=machine)
+
+    @property
+    def code(self) -> str:
+        """The version of the code that ran; empty in the first records, which do not say."""
+        return str(self.versions.get("code", ""))
 
 
-def now() -> str:
-    """The time in UTC, to the second.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> now().endswith("+00:00")
-    True
-    """
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def versions() -> dict[str, str]:
-    """Versions of what a run's figures depend on.
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
-    >>> sorted(versions())
-    ['algnn', 'numpy', 'python', 'scipy', 'torch', 'torch_geometric']
-    """
-    installed = {package: metadata.version(package) for package in PACKAGES}
-    return {"algnn": algnn.__version__, "python": platform.python_version(), **installed}
-
-
-def machine() -> dict[str, Any]:
-    """The hardware, without names of hosts or people.
-
-    Returns
-    -------
-    dict
-        ``architecture``, ``processor`` and ``gpu`` (None where unknown or absent), ``cores``.
-
-    Examples
-    --------
-    >>> sorted(machine())
-    ['architecture', 'cores', 'gpu', 'processor']
-    """
-    return {
-        "architecture": platform.machine(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
-
-
-def digest(record: Record) -> str:
+def digest(run: Run | Record) -> str:
     """Twelve hexadecimal digits that tell one configuration from another.
 
     Parameters
     ----------
-    record : Record
+    run : Run or Record
         Its seed, device, machine and outcome play no part; the graph's checksum does.
 
     Returns
@@ -165,30 +177,47 @@ def digest(record: Record) -> str:
 
     Examples
     --------
-    >>> outcome = Outcome(((0, 1), (2,)), np.array([[9, 9, 0], [8, 8, 5]]), np.array([10, 10, 10]),
-    ...                   (0.5, 0.1), (0.01, 0.01), (800, 880))
-    >>> record = Record("digits", {"sha256": "a1"}, "algnn", {"width": 64}, 2, 1, "full", "label",
-    ...                 42, outcome, "cpu")
-    >>> digest(record)
+    >>> run = Run("digits", {"sha256": "a1"}, "algnn", {"width": 64}, 2, 1, "full", "label", 42,
+    ...           "cpu")
+    >>> digest(run)
     'fa8b29ecf766'
     """
-    parts = {name: getattr(record, name) for name in CONFIGURATION}
-    parts["sha256"] = record.provenance.get("sha256")
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(_parts(run, CONFIGURATION).encode()).hexdigest()[:12]
 
 
-def file_name(record: Record) -> str:
-    """Where a record belongs below the records' folder.
+def same(one: Run | Record, other: Run | Record) -> bool:
+    """Whether two are the same run: same configuration, graph, seed, kind of device and code.
 
     Parameters
     ----------
-    record : Record
+    one, other : Run or Record
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> facts = ("digits", {"sha256": "a1"}, "algnn", {"width": 64}, 2, 1, "full", "label", 42)
+    >>> same(Run(*facts, "cpu"), Run(*facts, "cpu")), same(Run(*facts, "cpu"), Run(*facts, "cuda"))
+    (True, False)
+    """
+    return _parts(one, IDENTITY) == _parts(other, IDENTITY)
+
+
+def file_name(run: Run | Record) -> str:
+    """Where a run's record belongs below the records' folder.
+
+    Parameters
+    ----------
+    run : Run or Record
         The run.
 
     Returns
     -------
     str
-        Relative, with forward slashes; the same for a run that is done again.
+        Relative, with forward slashes; the same for a run that is done again, whatever has become
+        of the code.
 
     Examples
     --------
@@ -197,17 +226,19 @@ def file_name(record: Record) -> str:
     >>> record = Record("digits", {"sha256": "a1"}, "algnn", {"width": 64}, 2, 1, "full", "label",
     ...                 42, outcome, "cpu")
     >>> file_name(record)
-    'digits/algnn/step1-full-label-fa8b29ecf766-seed42.json'
+    'digits/algnn/step1-full-label-fa8b29ecf766-cpu-seed42.json'
     """
-    order = record.order if record.order in ("label", "random") else "given"
+    order = run.order if run.order in ("label", "random") else "given"
     return (
-        f"{_safe(record.dataset)}/{_safe(record.method)}/step{record.step}-{_safe(record.edges)}"
-        f"-{order}-{digest(record)}-seed{record.seed}.json"
+        f"{_safe(run.dataset)}/{_safe(run.method)}/step{run.step}-{_safe(run.edges)}-{order}"
+        f"-{digest(run)}-{_safe(run.device)}-seed{run.seed}.json"
     )
 
 
 def write(record: Record, folder: str | os.PathLike[str]) -> Path:
-    """Write a record below a folder; one of the same configuration and seed is replaced.
+    """Write a record below a folder; one of the same configuration, device and seed is replaced.
+
+    A failure of that run, if there was one, is gone afterwards.
 
     Parameters
     ----------
@@ -234,6 +265,38 @@ def write(record: Record, folder: str | os.PathLike[str]) -> Path:
     path = Path(folder) / file_name(record)
     text = json.dumps(_as_json(record), indent=1, allow_nan=False)
     write_atomically(path, text.encode())
+    with contextlib.suppress(OSError):  # `failures` passes it over then
+        _failed(path).unlink()
+    return path
+
+
+def write_failure(failure: Failure, folder: str | os.PathLike[str]) -> Path:
+    """Write a failure below a folder, beside the place of the run's record.
+
+    Parameters
+    ----------
+    failure : Failure
+    folder : str or path
+        As for `write`.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> failure = Failure("digits", {}, "algnn", {}, 2, 1, "full", "label", 42, "cpu", reason="x")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_failure(failure, folder)
+    ...     path.name, [found.reason for found in failures(folder)], read_all(folder)
+    ('step1-full-label-...-cpu-seed42.failed.json', ['x'], [])
+    """
+    path = _failed(Path(folder) / file_name(failure))
+    found = {name: getattr(failure, name) for name in FAILURE_FACTS}
+    text = json.dumps({"format": FAILURE_FORMAT, **found}, indent=1, allow_nan=False)
+    write_atomically(path, text.encode())
     return path
 
 
@@ -257,22 +320,67 @@ def read(path: str | os.PathLike[str]) -> Record:
         ...
     algnn.errors.AlgnnError: no/such/record.json cannot be read: No such file or directory
     """
-    try:
-        found = json.loads(Path(path).read_bytes())
-    except OSError as error:
-        raise AlgnnError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise AlgnnError(f"{path} is not a whole record of a run: {error}") from error
-    if not isinstance(found, dict) or "format" not in found:
-        raise AlgnnError(f"{path} is not a record of a run: it has no 'format'")
-    if found["format"] != FORMAT:
-        raise AlgnnError(
-            f"{path} is a record of format {found['format']!r}: this version reads {FORMAT}"
-        )
+    found = _read_json(path, FORMAT, "record")
     try:
         return _from_json(found)
     except (KeyError, TypeError, ValueError) as error:
         raise AlgnnError(f"{path} is not a record of a run: {_short(error)}") from error
+
+
+def done(run: Run, folder: str | os.PathLike[str]) -> Record | None:
+    """The record of a run, if it has been done.
+
+    Parameters
+    ----------
+    run : Run
+    folder : str or path
+        As given to `write`.
+
+    Returns
+    -------
+    Record or None
+        None too where the record is that of another version of the code.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> run = Run("digits", {}, "algnn", {}, 2, 1, "full", "label", 42, "cpu")
+    >>> done(run, tempfile.mkdtemp()) is None
+    True
+    """
+    path = Path(folder) / file_name(run)
+    if not path.exists():
+        return None
+    record = read(path)
+    return record if same(record, run) else None
+
+
+def failed(run: Run, folder: str | os.PathLike[str]) -> Failure | None:
+    """The failure of a run, if it has been tried in vain.
+
+    Parameters
+    ----------
+    run : Run
+    folder : str or path
+        As given to `write_failure`.
+
+    Returns
+    -------
+    Failure or None
+        None too where another version of the code has failed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> run = Run("digits", {}, "algnn", {}, 2, 1, "full", "label", 42, "cpu")
+    >>> failed(run, tempfile.mkdtemp()) is None
+    True
+    """
+    path = _failed(Path(folder) / file_name(run))
+    if not path.exists():
+        return None
+    failure = _read_failure(path)
+    return failure if same(failure, run) else None
 
 
 def read_all(folder: str | os.PathLike[str]) -> list[Record]:
@@ -286,7 +394,7 @@ def read_all(folder: str | os.PathLike[str]) -> list[Record]:
     Returns
     -------
     list of Record
-        By path; files that a writer has not finished are not looked at.
+        By path; failures, and files that a writer has not finished, are passed over.
 
     Examples
     --------
@@ -295,10 +403,32 @@ def read_all(folder: str | os.PathLike[str]) -> list[Record]:
     ...     read_all(folder)
     []
     """
-    root = Path(folder)
-    if not root.is_dir():
-        raise AlgnnError(f"folder={str(folder)!r} is not a folder of records")
-    return [read(path) for path in sorted(root.rglob("*.json")) if path.name[0] != "."]
+    return [read(path) for path in _files(folder) if not path.name.endswith(FAILED)]
+
+
+def failures(folder: str | os.PathLike[str]) -> list[Failure]:
+    """Read every failure below a folder.
+
+    Parameters
+    ----------
+    folder : str or path
+        As given to `write_failure`.
+
+    Returns
+    -------
+    list of Failure
+        By path; without those of runs that have been done since.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     failures(folder)
+    []
+    """
+    found = [_read_failure(path) for path in _files(folder) if path.name.endswith(FAILED)]
+    # a writer may have been killed between writing a record and removing the failure
+    return [failure for failure in found if done(failure, folder) is None]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -387,22 +517,56 @@ def _from_json(found: Mapping[str, Any]) -> Record:
     for name in ("learn_seconds", "predict_seconds", "retained_bytes"):
         if len(getattr(outcome, name)) != count:
             raise TypeError(f"{name} has not one entry for each of {count} sessions")
-    facts = {}
-    for name, kind in FACTS.items():
+    return Record(outcome=outcome, **_facts(found, FACTS))
+
+
+def _facts(found: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:
+    for name, kind in kinds.items():
         if not isinstance(found[name], kind) or isinstance(found[name], bool):
             raise TypeError(f"{name} is not of type {kind.__name__}")
-        facts[name] = found[name]
-    return Record(outcome=outcome, **facts)
+    return {name: found[name] for name in kinds}
 
 
-def _processor() -> str | None:
-    """The processor's name as the kernel prints it, where it prints one."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or None
+def _read_failure(path: Path) -> Failure:
+    found = _read_json(path, FAILURE_FORMAT, "failure")
+    try:
+        return Failure(**_facts(found, FAILURE_FACTS))
+    except (KeyError, TypeError) as error:
+        raise AlgnnError(f"{path} is not a failure of a run: {_short(error)}") from error
+
+
+def _read_json(path: str | os.PathLike[str], wanted: int | str, noun: str) -> dict[str, Any]:
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise AlgnnError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise AlgnnError(f"{path} is not a whole {noun} of a run: {error}") from error
+    if not isinstance(found, dict) or "format" not in found:
+        raise AlgnnError(f"{path} is not a {noun} of a run: it has no 'format'")
+    if found["format"] != wanted:
+        raise AlgnnError(
+            f"{path} is a {noun} of format {found['format']!r}: this version reads {wanted}"
+        )
+    return found
+
+
+def _files(folder: str | os.PathLike[str]) -> list[Path]:
+    root = Path(folder)
+    if not root.is_dir():
+        raise AlgnnError(f"folder={str(folder)!r} is not a folder of records")
+    return [path for path in sorted(root.rglob("*.json")) if path.name[0] != "."]
+
+
+def _failed(path: Path) -> Path:
+    """Where the failure of the run belongs whose record would be `path`."""
+    return path.with_name(path.name.removesuffix(".json") + FAILED)
+
+
+def _parts(run: Run | Record, names: tuple[str, ...]) -> str:
+    parts = {name: getattr(run, name) for name in names}
+    parts["sha256"] = run.provenance.get("sha256")
+    return json.dumps(parts, sort_keys=True)
 
 
 def _safe(name: str) -> str:

@@ -16,7 +16,7 @@ from algnn.bench.metrics import Summary, summarise
 from algnn.bench.paper import paper_figures
 from algnn.bench.records import Record, read_all
 from algnn.files import replacing
-from algnn.methods import METHODS
+from algnn.methods import METHODS, settings
 
 PLACE = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 COLUMNS = (
@@ -31,7 +31,8 @@ def comparison(records: Iterable[Record], dataset: str) -> str:
     Parameters
     ----------
     records : iterable of Record
-        Those of other datasets, and of other streams than the paper's, are passed over.
+        Those of other datasets, and of other streams than the paper's, are passed over; so are
+        those of other settings than the method's own, where there are any of its own.
     dataset : str
 
     Returns
@@ -51,12 +52,9 @@ def comparison(records: Iterable[Record], dataset: str) -> str:
     """
     stream = ("full", "label", 1, dataset)
     chosen = [r for r in records if (r.edges, r.order, r.step, r.dataset) == stream]
-    bare = {r.seed: sum(r.outcome.learn_seconds) for r in chosen if r.method == "bare"}
-    rows = [
-        _row(dataset, [r for r in chosen if r.method == name], bare)
-        for name in METHODS
-        if any(r.method == name for r in chosen)
-    ]
+    of = {name: _own([r for r in chosen if r.method == name], name, dataset) for name in METHODS}
+    bare = {r.seed: sum(r.outcome.learn_seconds) for r in of["bare"] if _alone(r)}
+    rows = [_row(dataset, found, bare) for found in of.values() if found]
     return "".join([_line(COLUMNS), _line(["---"] * len(COLUMNS)), *rows])
 
 
@@ -91,10 +89,20 @@ def refresh(document: Path, records: Path) -> str:
     return PLACE.sub(table, document.read_text("utf-8"))
 
 
+def _own(records: list[Record], method: str, dataset: str) -> list[Record]:
+    usual = settings(method, dataset)
+    return [record for record in records if record.settings == usual] or records
+
+
+def _alone(record: Record) -> bool:
+    """Whether no other run shared the machine: its clock says something then."""
+    return record.machine.get("jobs") in (None, 1)
+
+
 def _row(dataset: str, records: Sequence[Record], bare: Mapping[int, float]) -> str:
     outcomes = [record.outcome for record in records]
     paper = paper_figures(dataset, records[0].method)
-    clocked = [r for r in records if bare.get(r.seed, 0) > 0]
+    clocked = [r for r in records if bare.get(r.seed, 0) > 0 and _alone(r)]
     learn = [sum(r.outcome.learn_seconds) / bare[r.seed] for r in clocked]
     chosen = [r for r in clocked if r.outcome.selection_seconds]
     selection = [sum(r.outcome.selection_seconds) / bare[r.seed] for r in chosen]

@@ -2,6 +2,365 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import signal
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
 import typer
+from rich.console import Console
+from rich.table import Table
+
+from algnn.cli.arguments import parse_order, parse_seeds, say
+from algnn.errors import InputError
+
+if TYPE_CHECKING:
+    from algnn.bench.fleet import Tally
+    from algnn.bench.plan import Plan
+    from algnn.bench.records import Failure, Record
+
+SHOWN = 20  # failures that are listed one by one
+# what can be swept: the setting behind it, its values, and those that are too much for a CPU
+SWEEPS: dict[str, tuple[str, list[str], list[str]]] = {
+    "gamma": ("gamma", [f"1e{power}" for power in range(-4, 4)], []),
+    "expansion": ("width", [str(2**power) for power in range(7, 14)], ["8192"]),
+}
 
 commands = typer.Typer()
+
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Change a setting where it exists; may be repeated."
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        help="Worker processes; as many as there is room for by default. 1 to compare times."
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Records = Annotated[Path, typer.Option(help="Folder for a record of each run.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@commands.command()
+def bench(
+    datasets: Annotated[
+        str | None,
+        typer.Option(
+            help="Names, or paths of .npz files; by default the small ones that are at hand."
+        ),
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="As `algnn methods` lists them, or module:Class; or all.")
+    ] = "all",
+    steps: Annotated[str, typer.Option(help="Classes of each later session.")] = "1",
+    seeds: Annotated[str, typer.Option(help="One run for each.")] = "42,43,44,45,46",
+    jobs: Jobs = None,
+    device: Device = "auto",
+    records: Records = Path("records"),
+    changes: Changes = None,
+    edges: Annotated[
+        str, typer.Option(help="full: the whole graph is visible; seen: that of seen classes.")
+    ] = "full",
+    order: Annotated[str, typer.Option(help="label, random, or every class: 3,1,0,2.")] = "label",
+    data: DataRoot = None,
+    retry_failed: Retry = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run methods on datasets in worker processes; what has been done is not done again."""
+    numbers, order_of_classes = parse_seeds(seeds), parse_order(order)
+    _start_workers_early()
+    from algnn.bench import fleet
+    from algnn.methods import METHODS
+
+    graphs = fleet.at_hand(data) if datasets is None else _parts(datasets)
+    if datasets is None:
+        print("datasets at hand:", ", ".join(graphs), file=sys.stderr)
+    wanted = [list(METHODS) if name == "all" else [name] for name in _parts(methods)]
+    names = list(dict.fromkeys(name for part in wanted for name in part))
+    plans = fleet.cross(
+        graphs,
+        _fitting(names, changes or []),
+        _parse_steps(steps),
+        numbers,
+        edges=edges,
+        order=order_of_classes,
+        device=device,
+        data=data,
+    )
+    tally = _carry_out(plans, records, jobs, retry_failed)
+    if as_json:
+        _print_json(tally, records)
+    else:
+        console = Console(highlight=False)
+        for step in dict.fromkeys(plan.step for plan in plans):
+            _show_table(console, tally, [plan for plan in plans if plan.step == step])
+        _show_counts(console, tally, records)
+    _leave(tally)
+
+
+@commands.command()
+def sweep(
+    what: Annotated[str, typer.Argument(help="gamma, or expansion (its width).")],
+    dataset: Annotated[str, typer.Argument(help="A dataset's name, or the path of an .npz.")],
+    values: Annotated[
+        str | None,
+        typer.Option(help="By default 1e-4 … 1e3, or 128 … 8192 (4096 on a CPU)."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="As `algnn methods` lists them, or module:Class.")
+    ] = "algnn-paper",
+    step: Annotated[int, typer.Option(help="Classes of each later session.")] = 1,
+    seeds: Annotated[str, typer.Option(help="One run for each.")] = "42,43,44",
+    jobs: Jobs = None,
+    device: Device = "auto",
+    records: Records = Path("records"),
+    changes: Changes = None,
+    data: DataRoot = None,
+    retry_failed: Retry = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a method with one setting after another; each run leaves an ordinary record."""
+    numbers = parse_seeds(seeds)
+    if what not in SWEEPS:
+        raise InputError(f"{what!r} cannot be swept: use one of {', '.join(SWEEPS)}")
+    _start_workers_early()
+    from algnn.bench.plan import Plan
+    from algnn.checks import resolve_device
+    from algnn.methods import parse
+
+    setting, usual, too_much = SWEEPS[what]
+    on_cpu = resolve_device(device).type == "cpu"
+    usual = [value for value in usual if not (on_cpu and value in too_much)]
+    given = usual if values is None else _parts(values)
+    pairs = changes or []
+    plans = [
+        Plan(
+            dataset,
+            method,
+            numbers,
+            parse(method, [*pairs, f"{setting}={value}"]),
+            step=step,
+            device=device,
+            data=data,
+        )
+        for value in given
+    ]
+    tally = _carry_out(plans, records, jobs, retry_failed)
+    if as_json:
+        _print_json(tally, records)
+    else:
+        console = Console(highlight=False)
+        _show_sweep(console, tally, plans, setting)
+        _show_counts(console, tally, records)
+    _leave(tally)
+
+
+# -- what the options say -------------------------------------------------------------------------
+
+
+def _parts(text: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def _parse_steps(text: str) -> list[int]:
+    try:
+        return [int(part) for part in _parts(text)]
+    except ValueError:
+        raise InputError(f"--steps {text!r} must be whole numbers, such as 1,5,10") from None
+
+
+def _fitting(names: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """For each method those of the changes that it has, read as the types that it needs."""
+    from algnn.bench.fleet import fit_changes
+    from algnn.methods import parse, split
+
+    fitting = fit_changes(names, dict(split(pair) for pair in pairs))
+    return {
+        name: parse(name, [pair for pair in pairs if split(pair)[0] in fitting[name]])
+        for name in names
+    }
+
+
+def _start_workers_early() -> None:
+    """Let the workers' imports go on beside ours."""
+    from algnn.bench import nursery
+
+    nursery.start()
+
+
+# -- the work -------------------------------------------------------------------------------------
+
+
+def _carry_out(plans: Sequence[Plan], folder: Path, jobs: int | None, retry: bool) -> Tally:
+    from algnn.bench import fleet
+
+    try:
+        with _terminated():
+            return fleet.carry_out(plans, folder, jobs, retry)
+    except (KeyboardInterrupt, SystemExit):
+        goes_on = "what is done is kept; the same command goes on from there"
+        print(f"stopped: {goes_on}", file=sys.stderr)
+        raise
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """Leave in good order when terminated, as after Ctrl-C: the cursor comes back."""
+
+    def leave(number: int, _: Any) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(tally: Tally) -> None:
+    if tally.failed or tally.skipped:
+        raise typer.Exit(1)
+
+
+# -- what is shown --------------------------------------------------------------------------------
+
+
+def _cells(tally: Tally, plans: Sequence[Plan]) -> list[list[Record]]:
+    """The records of each plan."""
+    from algnn import methods
+    from algnn.bench.plan import recorded_name
+
+    def key(*parts: Any) -> str:
+        return json.dumps(parts, sort_keys=True)
+
+    found = defaultdict(list)
+    for record in tally.records:
+        found[key(record.dataset, record.method, record.step, record.settings)].append(record)
+    names = [recorded_name(plan.dataset) for plan in plans]
+    return [
+        found[key(name, p.method, p.step, methods.settings(p.method, name, **p.changes))]
+        for p, name in zip(plans, names, strict=True)
+    ]
+
+
+def _show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
+    """AP of every method (row) on every dataset (column)."""
+    from algnn.bench.plan import recorded_name
+
+    cells = _cells(tally, plans)
+    graphs = list(dict.fromkeys(plan.dataset for plan in plans))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for graph in graphs:
+        table.add_column(recorded_name(graph), justify="right")
+    for method in dict.fromkeys(plan.method for plan in plans):
+        row = [
+            _figure(cell, len(plan.seeds))
+            for plan, cell in zip(plans, cells, strict=True)
+            if plan.method == method
+        ]
+        table.add_row(method, *row)
+    count = len(plans[0].seeds)
+    over = f"mean of {count} seeds ± 95%" if count > 1 else f"seed {plans[0].seeds[0]}"
+    heading = f"AP, average performance (%) · step {plans[0].step} · {over}"
+    console.print()
+    console.print(heading, style="bold", soft_wrap=True)
+    console.print()
+    console.print(table)
+
+
+def _show_sweep(console: Console, tally: Tally, plans: Sequence[Plan], setting: str) -> None:
+    from algnn.bench.plan import recorded_name
+    from algnn.bench.terminal import summaries
+
+    table = Table(box=None, pad_edge=False)
+    for name in (setting, "AP (%)", "AF (%)", "learning (s)", "retained (MB)"):
+        table.add_column(name, justify="right")
+    for plan, records in zip(plans, _cells(tally, plans), strict=True):
+        value = f"{plan.changes[setting]:g}"
+        if not records:
+            table.add_row(value, "–")
+            continue
+        figures = summaries(records)
+        retained = max(record.outcome.retained_bytes[-1] for record in records) / 1e6
+        seconds = f"{figures['learn_seconds'].mean:.2f}"
+        ap = _figure(records, len(plan.seeds))
+        table.add_row(value, ap, str(figures["af"]), seconds, f"{retained:.2f}")
+    count = len(plans[0].seeds)
+    heading = f"{recorded_name(plans[0].dataset)} · {plans[0].method} · step {plans[0].step}"
+    console.print()
+    console.print(f"{heading} · {count} seed{'s' * (count > 1)}", style="bold", soft_wrap=True)
+    console.print()
+    console.print(table)
+
+
+def _figure(records: Sequence[Record], wanted: int) -> str:
+    from algnn.bench.metrics import summarise
+
+    if not records:
+        return "–"
+    lacking = f" ({len(records)} of {wanted})" if len(records) < wanted else ""
+    return f"{summarise(record.outcome.ap for record in records)}{lacking}"
+
+
+def _show_counts(console: Console, tally: Tally, folder: Path) -> None:
+    console.print()
+    failures = tally.failed + tally.skipped
+    for failure in failures[:SHOWN]:
+        say(console, f"failed: {_label(failure)}: {failure.reason}")
+    if len(failures) > SHOWN:
+        say(console, f"failed: {len(failures) - SHOWN} more")
+    if tally.skipped:
+        count = len(tally.skipped)
+        say(console, f"{count} of them failed before and were not tried again: --retry-failed")
+    counts = f"{len(tally.done)} done, {len(tally.reused)} reused, {len(failures)} failed"
+    say(console, f"{counts}; records below {folder}")
+
+
+def _label(failure: Failure) -> str:
+    from algnn.bench.progress import label
+
+    return label(failure)
+
+
+def _print_json(tally: Tally, folder: Path) -> None:
+    from algnn.bench import records
+    from algnn.bench.terminal import as_object
+
+    cells: dict[str, list[Record]] = {}
+    for record in tally.records:
+        cells.setdefault(records.digest(record), []).append(record)
+    failures = [(failure, True) for failure in tally.failed]
+    failures += [(failure, False) for failure in tally.skipped]
+    found = {
+        "records": str(folder),
+        "done": len(tally.done),
+        "reused": len(tally.reused),
+        "failed": [
+            {
+                "dataset": failure.dataset,
+                "method": failure.method,
+                "step": failure.step,
+                "seed": failure.seed,
+                "reason": failure.reason,
+                "tried_now": now,
+            }
+            for failure, now in failures
+        ],
+        "results": [as_object(members) for members in cells.values()],
+    }
+    print(json.dumps(found, allow_nan=False))

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from algnn.errors import InputError
+from algnn.cli.arguments import SEEDS, parse_order, parse_seeds, say
 
 if TYPE_CHECKING:
     from algnn.bench.records import Record
-
-SEEDS = "42,43,44"
 
 commands = typer.Typer()
 
@@ -59,8 +57,8 @@ def run(
         base=base,
         step=step,
         edges=edges,
-        order=_parse_order(order),
-        seeds=_parse_seeds(seeds),
+        order=parse_order(order),
+        seeds=parse_seeds(seeds),
         device=device,
         data=data,
     )
@@ -76,9 +74,9 @@ def run(
         return
     console = Console(highlight=False)
     show(console, done)
-    _say(console, f"{len(done)} records below {records}")
+    say(console, f"{len(done)} records below {records}")
     if plot is not None:
-        _say(console, f"picture: {plot}")
+        say(console, f"picture: {plot}")
 
 
 @commands.command()
@@ -96,33 +94,12 @@ def demo(
     for name in ("digits", "cora"):
         if not available(name):
             continue
-        plan = Plan(dataset=name, method="algnn-paper", seeds=_parse_seeds(seeds))
+        plan = Plan(dataset=name, method="algnn-paper", seeds=parse_seeds(seeds))
         done = carry_out(plan, out / "records")
         show(console, done)
         pictures.append(_draw(done, out / f"{name}.png"))
-    _say(console, f"records: {out / 'records'}")
-    _say(console, f"picture{'s' * (len(pictures) > 1)}: {', '.join(map(str, pictures))}")
-
-
-def _parse_seeds(text: str) -> list[int]:
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--seeds {text!r} must be whole numbers, such as {SEEDS}") from None
-    if len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**32 for seed in seeds):
-        raise InputError(f"--seeds {text!r} must be different numbers from 0 to 2**32 - 1")
-    return seeds
-
-
-def _parse_order(text: str) -> str | list[int]:
-    if text in ("label", "random"):
-        return text
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"--order {text!r} must be label, random, or every class in turn, such as 3,1,0,2"
-        ) from None
+    say(console, f"records: {out / 'records'}")
+    say(console, f"picture{'s' * (len(pictures) > 1)}: {', '.join(map(str, pictures))}")
 
 
 def _draw(done: Sequence[Record], path: Path) -> Path:
@@ -131,8 +108,3 @@ def _draw(done: Sequence[Record], path: Path) -> Path:
 
     paper = beside(done[0])
     return picture(done, path, title(done), paper.ap[0] if paper else None)
-
-
-def _say(console: Console, line: str) -> None:
-    """A line as it is: a file's name may hold what rich takes for markup, and must not be split."""
-    console.print(line, markup=False, soft_wrap=True)

@@ -1,0 +1,167 @@
+"""The few directions that a few nodes span, so that wide features cost no more than they must.
+
+While fewer nodes were learned than features are wide, all their features lie in a subspace, and so
+do the weights of every head. Sums over coordinates in an orthonormal basis of it hold the same as
+sums over the features themselves, in r² numbers instead of d².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from algnn.analytic.statistics import Statistics
+
+# Beyond this share of d, the basis and the sums together are no smaller than the sums alone:
+# r d + r² / 2 reaches d² / 2 at (√2 − 1) d.
+SHARE = 0.41
+# A direction counts as new if it sticks out of the span by more than rounding does.
+ROUNDING = 1e-13
+HALF_DIGITS = 1e-12
+LOOKS = 3
+
+
+@dataclass(frozen=True)
+class Span:
+    """A subspace of the features' space, or all of it.
+
+    Attributes
+    ----------
+    width : int
+        d.
+    basis : Tensor [r, d], float64, or None
+        Orthonormal rows; None for the whole space.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Z = torch.tensor([[3.0, 0.0, 4.0, 0.0, 0.0]]).double()
+    >>> span = Span.empty(5).extended(Z)
+    >>> span.coordinates(Z).abs(), span.lift(torch.ones(1, 1).double()).mT.abs()
+    (tensor([[5.]], dtype=torch.float64), tensor([[0.6000, 0.0000, 0.8000, 0.0000, 0.0000]], ...))
+    """
+
+    width: int
+    basis: Tensor | None
+
+    @classmethod
+    def empty(cls, width: int, device: torch.device | str = "cpu") -> Span:
+        """The subspace of nothing.
+
+        Parameters
+        ----------
+        width : int
+        device : device
+
+        Returns
+        -------
+        Span
+        """
+        return cls(width, torch.zeros(0, width, dtype=torch.float64, device=device))
+
+    @property
+    def rank(self) -> int:
+        """How many coordinates there are: r, or d."""
+        return self.width if self.basis is None else self.basis.size(0)
+
+    def has_room(self, count: int) -> bool:
+        """Whether it stays a subspace worth having with so many more nodes.
+
+        Parameters
+        ----------
+        count : int
+
+        Returns
+        -------
+        bool
+        """
+        return self.basis is not None and self.rank + count <= SHARE * self.width
+
+    def extended(self, Z: Tensor) -> Span:
+        """With whatever directions of some features it lacks; `basis` goes first, as it was.
+
+        Parameters
+        ----------
+        Z : Tensor [n, d], float64
+
+        Returns
+        -------
+        Span
+        """
+        if self.basis is None:
+            return self
+        V, scale = self.basis, float(torch.linalg.vector_norm(Z))
+        # a Gram matrix shows directions down to half the digits, so what it hides is looked for
+        # again once these are out of the way; in float64 a second look sees all there is
+        for _ in range(LOOKS):
+            rest = _without(_without(Z, V), V)
+            sizes, mix = _eigh(rest @ rest.mT)
+            found = sizes > max((ROUNDING * scale) ** 2, float(sizes[-1:].sum()) * HALF_DIGITS)
+            if not bool(found.any()):
+                break
+            new = (mix[:, found] / sizes[found].sqrt()).mT @ rest
+            V = torch.cat([V, _orthonormal(_without(new, V))])
+        return Span(self.width, V)
+
+    def whole(self, statistics: Statistics) -> Statistics:
+        """Sums over coordinates as the sums over features that they stand for.
+
+        Parameters
+        ----------
+        statistics : Statistics
+            Of coordinates in this span.
+
+        Returns
+        -------
+        Statistics
+        """
+        if self.basis is None:
+            return statistics
+        G = self.basis.mT @ statistics.G @ self.basis
+        return Statistics(G, self.lift(statistics.Q), statistics.n, statistics.classes)
+
+    def coordinates(self, Z: Tensor) -> Tensor:
+        """Features as coordinates in the basis.
+
+        Parameters
+        ----------
+        Z : Tensor [n, d], float64
+
+        Returns
+        -------
+        Tensor [n, r]
+        """
+        return Z if self.basis is None else Z @ self.basis.mT
+
+    def lift(self, weights: Tensor) -> Tensor:
+        """Weights for coordinates as weights for features.
+
+        Parameters
+        ----------
+        weights : Tensor [r, C]
+
+        Returns
+        -------
+        Tensor [d, C]
+        """
+        return weights if self.basis is None else self.basis.mT @ weights
+
+
+def _without(Z: Tensor, V: Tensor) -> Tensor:
+    """What of Z is orthogonal to the rows of V."""
+    return torch.addmm(Z, Z @ V.mT, V, alpha=-1)
+
+
+def _orthonormal(rows: Tensor) -> Tensor:
+    """Rows that are nearly orthonormal, made so."""
+    sizes, mix = _eigh(rows @ rows.mT)
+    straightened: Tensor = (mix / sizes.sqrt()) @ mix.mT @ rows
+    return straightened
+
+
+def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and vectors of a small matrix, by the CPU: a GPU takes ten times as long."""
+    values, vectors = torch.linalg.eigh(matrix.cpu())
+    return values.to(matrix.device), vectors.to(matrix.device)

@@ -1,0 +1,190 @@
+"""Killing the benchmark at random moments loses nothing that is done, and does nothing twice.
+
+As a program (``python test_killing.py GRAPH FOLDER KILLS``) this file starts a benchmark again and
+again and kills it each time at another moment. Everything is imported once and each benchmark is a
+fork, so that killing many does not cost as many imports; their workers are those that every
+benchmark has. The test runs that program, and then kills the real command too.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from algnn.bench import nursery
+
+if __name__ == "__main__":
+    nursery.start()  # imports beside us
+
+import numpy as np
+import pytest
+from torch_geometric.data import Data
+
+from algnn.bench import fleet, records
+
+KILLS, COMMANDS = 18, ("interrupt", "everyone")
+WAYS = ("parent", "worker", "interrupt")
+SEEDS = range(48)
+METHODS = {"algnn": {"width": 32, "hidden": 8, "epochs": 3}, "bare": {"hidden": 8, "epochs": 3}}
+JOBS = 2
+
+Files = dict[Path, tuple[bytes, int, int]]
+
+
+def benchmark(graph: str, folder: Path) -> fleet.Tally:
+    plans = fleet.cross([graph], METHODS, [1], list(SEEDS), device="cpu")
+    return fleet.carry_out(plans, folder, jobs=JOBS, retry_failed=True, progress=False)
+
+
+def command(graph: str, folder: Path) -> list[str]:
+    """The same as a user types it."""
+    options = {
+        "--datasets": graph,
+        "--methods": ",".join(METHODS),
+        "--seeds": ",".join(map(str, SEEDS)),
+        "--jobs": str(JOBS),
+        "--device": "cpu",
+        "--records": str(folder),
+    }
+    changes = [f"--set={name}={value}" for name, value in METHODS["algnn"].items()]
+    words = [word for pair in options.items() for word in pair]
+    return [sys.executable, "-m", "algnn", "bench", *words, *changes, "--retry-failed"]
+
+
+# -- looking at what is left ----------------------------------------------------------------------
+
+
+def processes(column: int, number: int) -> list[int]:
+    """Living processes by a column of their status: 1 is the parent, 3 the session."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            columns = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # gone meanwhile
+        if int(columns[column]) == number and columns[0] not in "ZX":
+            found.append(int(status.parent.name))
+    return found
+
+
+def record_files(folder: Path) -> list[Path]:
+    return [f for f in folder.rglob("step*.json") if not f.name.endswith(records.FAILED)]
+
+
+def finished(folder: Path) -> Files:
+    """Content, inode and time of every record; each must be whole."""
+    if folder.exists():
+        records.read_all(folder)
+        records.failures(folder)
+    return {
+        f: (f.read_bytes(), f.stat().st_ino, f.stat().st_mtime_ns) for f in record_files(folder)
+    }
+
+
+def check_untouched(before: Files, after: Files) -> None:
+    for file, facts in before.items():
+        assert after.get(file) == facts, f"{file} was lost or written again"
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.002)
+
+
+def wait_for_progress(folder: Path, before: Files, dice: random.Random, least: int = 0) -> None:
+    more = len(before) + least + dice.randrange(3)
+    wait_until(lambda: len(record_files(folder)) >= more, "no progress")
+    time.sleep(dice.uniform(0, 0.15))
+
+
+# -- killing forks --------------------------------------------------------------------------------
+
+
+def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
+    before = finished(folder)
+    parent = os.fork()
+    if parent == 0:
+        try:
+            benchmark(graph, folder)
+        except KeyboardInterrupt:
+            os._exit(130)
+        os._exit(0)
+
+    def workers() -> list[int]:
+        return processes(1, nursery._nursery.process.pid)
+
+    wait_for_progress(folder, before, dice)
+    if way == "worker":
+        wait_until(workers, "no workers")
+        os.kill(dice.choice(workers()), signal.SIGKILL)
+        wait_for_progress(folder, before, dice)
+    os.kill(parent, signal.SIGINT if way == "interrupt" else signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1])
+    assert code == (130 if way == "interrupt" else -signal.SIGKILL), f"{way}: ended with {code}"
+    wait_until(lambda: not workers(), f"{way}: workers are left", 5)
+    after = finished(folder)
+    check_untouched(before, after)
+    print(f"{way}: {len(after) - len(before)} new records, {len(after)} in all", flush=True)
+
+
+def main(graph: str, folder: Path, kills: int) -> None:
+    dice = random.Random()
+    for kill in range(kills):
+        kill_once(graph, folder, WAYS[kill % len(WAYS)], dice)
+
+
+# -- killing the command --------------------------------------------------------------------------
+
+
+def kill_command(graph: str, folder: Path, way: str) -> None:
+    before = finished(folder)
+    process = subprocess.Popen(
+        command(graph, folder), start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    wait_for_progress(folder, before, random.Random(), least=1)  # after its imports
+    # to the whole group, as a terminal does
+    os.killpg(process.pid, signal.SIGINT if way == "interrupt" else signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (130 if way == "interrupt" else -signal.SIGKILL)
+    if way == "interrupt":
+        assert said.endswith("goes on from there\nalgnn: interrupted\n")
+    wait_until(lambda: not processes(3, process.pid), "processes are left", 5)
+    check_untouched(before, finished(folder))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_twenty_kills(small_graph: Data, tmp_path: Path) -> None:
+    graph, folder = str(tmp_path / "mine.npz"), tmp_path / "records"
+    np.savez(graph, **{key: value.numpy() for key, value in small_graph.to_dict().items()})
+    killer = [sys.executable, __file__, graph, str(folder), str(KILLS)]
+    done = subprocess.run(killer, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == KILLS
+    for way in COMMANDS:
+        kill_command(graph, folder, way)
+    before = finished(folder)
+    # all of them hit work, and some work had been done by then
+    assert 0 < len(before) < len(METHODS) * len(SEEDS)
+
+    tally = benchmark(graph, folder)
+    check_untouched(before, finished(folder))
+    assert len(tally.reused) == len(before)
+    cells = [(record.method, record.seed) for record in records.read_all(folder)]
+    assert sorted(cells) == sorted((method, seed) for method in METHODS for seed in SEEDS)
+    assert records.failures(folder) == []
+    uninterrupted = benchmark(graph, tmp_path / "again")
+    for one, other in zip(tally.records, uninterrupted.records, strict=True):
+        assert records.same(one, other)
+        np.testing.assert_array_equal(one.outcome.correct, other.outcome.correct)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

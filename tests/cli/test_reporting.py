@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from algnn.bench.records import Failure, write, write_failure
+from algnn.cli import main
+from algnn.report.evidence import example
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(example(), tmp_path / "records")
+    return tmp_path / "records"
+
+
+def test_a_report_from_a_shell(folder, tmp_path):
+    command = [sys.executable, "-m", "algnn", "report", "--out", "page"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["1 run", "report: page/index.html"]
+    assert (tmp_path / "page" / "index.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_several_folders(folder, tmp_path, capsys):
+    write(example(seed=43), tmp_path / "more")
+    write_failure(
+        Failure("digits", {}, "gem", {}, 2, 1, "full", "label", 42, "cpu", reason="x"),
+        tmp_path / "more",
+    )
+    arguments = ["--records", str(folder), "--records", str(tmp_path / "more")]
+    assert main(["report", *arguments, "--markdown", str(tmp_path / "a" / "r.md")]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "2 runs, 1 failed"
+    assert "| `algnn` | 2 |" in (tmp_path / "a" / "r.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--records", "nowhere"], "--records 'nowhere' is not a folder"),
+        (["--records", "empty"], "holds no record of a run: make some with `algnn bench`"),
+        (["--markdown", "results.txt"], "end it in .md"),
+        (["--out", "records/file"], "cannot be a folder"),
+        (["--records", "broken"], "is not a whole record of a run"),
+    ],
+)
+def test_mistakes_are_one_line(folder, tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.json").write_text("{")
+    (folder / "file").write_text("")
+    assert main(["report", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "report").exists()

@@ -1,0 +1,121 @@
+"""Records that tests of the report make: small, with figures that can be worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algnn import methods
+from algnn.bench.protocol import Outcome
+from algnn.bench.records import Failure, Record, write, write_failure
+from algnn.report.evidence import Study, example, gather, read
+
+GPU = {"architecture": "x86_64", "processor": "Xeon", "cores": 16, "gpu": "A GPU", "jobs": 1}
+NASTY = "my.module:<script>alert(1)</script>&\"'|`*_[x](y)\\ ${n}γ中🙂"
+
+
+def small_outcome(last: int = 8, seconds: float = 1.0, kept: int = 4000) -> Outcome:
+    """Three classes in two sessions: AP is the mean of 10·last and 50, AF is 90 − 10·last."""
+    return Outcome(
+        ((0, 1), (2,)),
+        np.array([[9, 9, 0], [last, last, 5]]),
+        np.array([10, 10, 10]),
+        (seconds / 2, seconds / 2),
+        (0.01, 0.01),
+        (800, kept),
+    )
+
+
+def long_outcome(classes: int, step: int, level: float, seconds: float, seed: int) -> Outcome:
+    """Accuracy that falls from about 95 per cent to `level` of that."""
+    random = np.random.default_rng(seed)
+    base = -(-classes // 2)
+    ends = [*range(base, classes, step), classes]
+    members = [range(base), *(range(a, b) for a, b in pairwise(ends))]
+    count = len(ends)
+    total = random.integers(20, 200, classes)
+    shares = np.linspace(0.95, 0.95 * level, count)[:, None] + random.normal(0, 0.02, (1, classes))
+    correct = (total * shares.clip(0, 1)).astype(np.int64)
+    for t, end in enumerate(ends):
+        correct[t, end:] = 0
+    learn = tuple(seconds * random.uniform(0.9, 1.1) / count for _ in ends)
+    kept = tuple(1000 + 500 * t for t in range(count))
+    return Outcome(tuple(map(tuple, members)), correct, total, learn, (0.01,) * count, kept)
+
+
+def write_study(folder: Path) -> Path:
+    """Two graphs, all methods and a user's with a terrible name, steps, sweeps and a failure."""
+    names = [*methods.METHODS, NASTY]
+
+    def put(graph: str, classes: int, name: str, seed: int, **changes: Any) -> None:
+        step = changes.get("step", 1)
+        level = 0.2 + 0.75 * names.index(name) / len(names)
+        outcome = long_outcome(classes, step, level, 0.2 + 0.1 * names.index(name), seed)
+        fields = {"dataset": graph, "method": name, "seed": seed, "outcome": outcome}
+        machine = {"device": "cuda", "machine": GPU, "base": -(-classes // 2)}
+        write(example(**{**fields, **machine, **changes}), folder)
+
+    for seed in (42, 43):
+        for name in names:
+            for step in (1, 5):
+                put("corafull-graph", 70, name, seed, step=step)
+        for name in ("algnn-paper", "bare", "gem", "joint", NASTY):
+            put("cora", 7, name, seed)
+        for width in (128, 512, 4096):
+            usual = methods.settings("algnn-paper", "cora")
+            put("cora", 7, "algnn-paper", seed, settings={**usual, "width": width})
+        put("cora", 7, "gem", seed, settings={**methods.settings("gem", "cora"), "budget": 12})
+    write_failure(
+        Failure("cora", {}, NASTY, {}, 4, 1, "full", "label", 44, "cuda", reason="<b>out</b> | of"),
+        folder,
+    )
+    return folder
+
+
+@pytest.fixture
+def make() -> Callable[..., Record]:
+    """A record of three classes; `last`, `seconds` and `kept` shape its outcome."""
+
+    def record(last: int = 8, seconds: float = 1.0, kept: int = 4000, **changes: Any) -> Record:
+        return example(**{"outcome": small_outcome(last, seconds, kept), **changes})
+
+    return record
+
+
+@pytest.fixture
+def make_study(make: Callable[..., Record]) -> Callable[..., Study]:
+    """A study of records given as dicts."""
+    return lambda *given, failures=(): gather([make(**one) for one in given], failures)
+
+
+@pytest.fixture(scope="session")
+def rich_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_study(tmp_path_factory.mktemp("records"))
+
+
+@pytest.fixture(scope="session")
+def rich_study(rich_folder: Path) -> Study:
+    return read([rich_folder])
+
+
+@pytest.fixture(scope="session")
+def rich_report(rich_study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a whole report."""
+    from algnn.report.files import write as write_report
+
+    return write_report(rich_study, tmp_path_factory.mktemp("report")).parent
+
+
+@pytest.fixture(scope="session")
+def nasty() -> str:
+    return NASTY
+
+
+@pytest.fixture(scope="session")
+def long_run() -> Callable[..., Outcome]:
+    return long_outcome
