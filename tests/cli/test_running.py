@@ -171,6 +171,7 @@ def test_bad_input_and_a_reader_who_has_seen_enough(tmp_path: Path) -> None:
         (["run", ""], "is no known graph"),
         (["methods", "all"], "unexpected extra argument"),
         (["demo", "--seeds", "many"], "--seeds 'many'"),
+        (["demo", "--methods", "magic"], "method='magic' is unknown"),
     ],
 )
 def test_nonsense(
@@ -275,20 +276,3 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         out, err = capsys.readouterr()
         assert "Usage: algnn" in out
         assert err == ""
-
-
-def test_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--seeds", "42"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert "digits · algnn-paper · 6 sessions" in out
-    names = ["digits", "cora"] if available("cora") else ["digits"]
-    pictures = [str(Path("demo", f"{name}.png")) for name in names]
-    assert out.splitlines()[-1].split(": ")[1] == ", ".join(pictures)
-    for name in pictures:
-        assert Path(name).read_bytes().startswith(b"\x89PNG")
-    assert ("75.86 ± 1.76" in out) == available("cora")
-    assert [record.dataset for record in records.read_all("demo/records")] == sorted(names)

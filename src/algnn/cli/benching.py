@@ -79,7 +79,7 @@ def bench(
 ) -> None:
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers, order_of_classes = parse_seeds(seeds), parse_order(order)
-    _start_workers_early()
+    start_workers_early()
     from algnn.bench import fleet
     from algnn.methods import METHODS
 
@@ -98,13 +98,13 @@ def bench(
         device=device,
         data=data,
     )
-    tally = _carry_out(plans, records, jobs, retry_failed)
+    tally = carry_out(plans, records, jobs, retry_failed)
     if as_json:
         _print_json(tally, records)
     else:
         console = Console(highlight=False)
         for step in dict.fromkeys(plan.step for plan in plans):
-            _show_table(console, tally, [plan for plan in plans if plan.step == step])
+            show_table(console, tally, [plan for plan in plans if plan.step == step])
         _show_counts(console, tally, records)
     _leave(tally)
 
@@ -134,7 +134,7 @@ def sweep(
     numbers = parse_seeds(seeds)
     if what not in SWEEPS:
         raise InputError(f"{what!r} cannot be swept: use one of {', '.join(SWEEPS)}")
-    _start_workers_early()
+    start_workers_early()
     from algnn.bench.plan import Plan
     from algnn.checks import resolve_device
     from algnn.methods import parse
@@ -156,7 +156,7 @@ def sweep(
         )
         for value in given
     ]
-    tally = _carry_out(plans, records, jobs, retry_failed)
+    tally = carry_out(plans, records, jobs, retry_failed)
     if as_json:
         _print_json(tally, records)
     else:
@@ -192,7 +192,7 @@ def _fitting(names: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, 
     }
 
 
-def _start_workers_early() -> None:
+def start_workers_early() -> None:
     """Let the workers' imports go on beside ours."""
     from algnn.bench import nursery
 
@@ -202,7 +202,20 @@ def _start_workers_early() -> None:
 # -- the work -------------------------------------------------------------------------------------
 
 
-def _carry_out(plans: Sequence[Plan], folder: Path, jobs: int | None, retry: bool) -> Tally:
+def carry_out(plans: Sequence[Plan], folder: Path, jobs: int | None, retry: bool) -> Tally:
+    """Do the runs of some plans, as `fleet.carry_out`; interrupted, say that nothing is lost.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+    folder : Path
+    jobs : int or None
+    retry : bool
+
+    Returns
+    -------
+    Tally
+    """
     from algnn.bench import fleet
 
     try:
@@ -257,8 +270,16 @@ def _cells(tally: Tally, plans: Sequence[Plan]) -> list[list[Record]]:
     ]
 
 
-def _show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
-    """AP of every method (row) on every dataset (column)."""
+def show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
+    """Print AP of every method (row) on every dataset (column).
+
+    Parameters
+    ----------
+    console : Console
+    tally : Tally
+    plans : sequence of Plan
+        All with the same step and seeds.
+    """
     from algnn.bench.plan import recorded_name
 
     cells = _cells(tally, plans)

@@ -1,4 +1,4 @@
-"""Runs: `algnn run | demo`."""
+"""One method: `algnn run`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(
         make_folder(check_path(plot).parent)
     done = carry_out(plan, records)
     if plot is not None:
-        _draw(done, plot)
+        draw(done, plot)
     if as_json:
         print(json.dumps(as_object(done), allow_nan=False))
         return
@@ -79,30 +79,19 @@ def run(
         say(console, f"picture: {plot}")
 
 
-@commands.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for pictures and records.")] = Path("demo"),
-    seeds: Annotated[str, typer.Option(help="One run for each.")] = SEEDS,
-) -> None:
-    """Show class after class being learned: on handwritten digits, and on Cora if it is at hand."""
-    from algnn.bench.plan import Plan, carry_out
-    from algnn.bench.terminal import show
-    from algnn.graph.datasets import available
+def draw(done: Sequence[Record], path: Path) -> Path:
+    """Draw a picture of some runs, the paper's figure in it where there is one.
 
-    console = Console(highlight=False)
-    pictures = []
-    for name in ("digits", "cora"):
-        if not available(name):
-            continue
-        plan = Plan(dataset=name, method="algnn-paper", seeds=parse_seeds(seeds))
-        done = carry_out(plan, out / "records")
-        show(console, done)
-        pictures.append(_draw(done, out / f"{name}.png"))
-    say(console, f"records: {out / 'records'}")
-    say(console, f"picture{'s' * (len(pictures) > 1)}: {', '.join(map(str, pictures))}")
+    Parameters
+    ----------
+    done : sequence of Record
+        One per seed.
+    path : Path
 
-
-def _draw(done: Sequence[Record], path: Path) -> Path:
+    Returns
+    -------
+    Path
+    """
     from algnn.bench.figures import picture
     from algnn.bench.terminal import beside, title
 
