@@ -33,6 +33,7 @@ ALL_LABELS = tuple(
     name for name, method in methods.METHODS.items() if "every node and label" in method.retains
 )
 FOCUS = "algnn-paper"
+DEFAULT = "algnn"
 UNKNOWN = "not recorded"
 # keys of a run's `changes` that are no setting of its learner
 STREAM = ("edges", "order", "base", "graph")
@@ -78,6 +79,11 @@ class Result:
     def seed(self) -> int:
         """Of the learner."""
         return self.record.seed
+
+    @property
+    def made_up(self) -> bool:
+        """Whether the graph is a synthetic one, for time and memory only."""
+        return str(self.record.provenance.get("source", "")).startswith("synthetic")
 
     @cached_property
     def place(self) -> str:
@@ -184,10 +190,21 @@ class Study:
         keys = [key for key in self.cells if key[1:3] == (dataset, step)]
         return _by_count(key[0] for key in keys for _ in self.cells[key])[0]
 
-    def datasets(self, where: str | None = None, step: int | None = None) -> list[str]:
-        """Datasets with runs in the main tables, in the library's order."""
-        keys = (k for k in self.cells if where in (None, k[0]) and step in (None, k[2]))
-        return in_order({key[1] for key in keys}, [entry.name for entry in datasets()])
+    def datasets(
+        self, where: str | None = None, step: int | None = None, *, scored: bool = True
+    ) -> list[str]:
+        """Datasets with runs in the main tables, in the library's order.
+
+        Made-up graphs, on which accuracy means nothing, are among them only if not `scored`.
+        """
+        found = {
+            key[1]
+            for key, runs in self.cells.items()
+            if where in (None, key[0])
+            and step in (None, key[2])
+            and not (scored and runs[0].made_up)
+        }
+        return in_order(found, [entry.name for entry in datasets()])
 
     def methods(
         self, where: str | None = None, dataset: str | None = None, step: int | None = None

@@ -211,7 +211,7 @@ def retained(study: Study, label: str) -> Table:
     >>> table.texts(table.rows[0])[-2:]
     ['O(Md)', '880 B']
     """
-    graphs = study.datasets(step=1)
+    graphs = study.datasets(step=1, scored=False)
     places = {graph: study.place_of(graph, 1) for graph in graphs}
     names = [n for n in study.methods(step=1) if any(
         study.cell(places[g], g, 1, n) for g in graphs
@@ -289,7 +289,7 @@ def fastest(study: Study, where: str, label: str) -> Table | None:
             Column("its time, paper", "ratio", "From the paper's own seconds."),
         ]
     )
-    for graph in study.datasets(where, 1):
+    for graph in study.datasets(where, 1, scored=False):
         found = {name: speed(study, where, graph, name) for name in baselines()}
         ratios = {name: ratio for name, ratio in found.items() if ratio}
         if not ratios:
@@ -350,7 +350,7 @@ def speeds(study: Study, where: str, label: str) -> Table | None:
     names = study.methods(where, step=1)
     ratios = {
         graph: {name: speed(study, where, graph, name) for name in names}
-        for graph in study.datasets(where, 1)
+        for graph in study.datasets(where, 1, scored=False)
     }
     graphs = [graph for graph, found in ratios.items() if sum(map(bool, found.values())) > 1]
     if not graphs:
