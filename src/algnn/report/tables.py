@@ -608,7 +608,7 @@ def sweep(study: Study, name: str) -> dict[tuple[str, str, str], dict[Any, list[
     >>> changed = {**example().settings, "gamma": 1.0}
     >>> found = sweep(gather([example(), example(settings=changed)]), "gamma")
     >>> [list(points) for points in found.values()]
-    [[0.01, 1.0]]
+    [[0.0, 1.0]]
     """
     series: dict[tuple[str, str, str], dict[Any, list[Result]]] = {}
     for run in study.runs:
