@@ -197,7 +197,7 @@ class Learner(ABC):
             params = dict(facts.pop("params"))
             if device is not None:
                 params["device"] = device
-            elif str(params.get("device")).startswith("cuda") and not torch.cuda.is_available():
+            elif str(params.get("device")).startswith("cuda") and not _present(params["device"]):
                 params["device"] = "cpu"
             learner = cls(**params)
             resolve_device(learner.device)
@@ -206,6 +206,8 @@ class Learner(ABC):
             raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from error
         except AlgnnError:
             raise
+        except MemoryError as error:
+            raise CheckpointError(f"{path} asks for more memory than there is") from error
         except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path} is not a {cls.__name__} checkpoint: {error}") from error
         return learner
@@ -252,7 +254,8 @@ class Learner(ABC):
         self._check_graph(graph, width=None if first else self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0), session=True)
         known = check_labels(labels, chosen.numel(), None if first else self.classes_)
-        with torch.enable_grad():  # whatever the caller has switched off
+        # whatever the caller has switched off
+        with torch.inference_mode(False), torch.enable_grad():
             self._learned = self._learn(graph, chosen, known, None if first else self._learned)
         return self
 
@@ -302,3 +305,11 @@ class Learner(ABC):
     @cached_property
     def _last_inputs(self) -> Memo[Tensor]:
         return Memo()
+
+
+def _present(device: str) -> bool:
+    try:
+        resolve_device(device)
+    except AlgnnError:
+        return False
+    return True

@@ -1,9 +1,10 @@
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algnn.analytic.choice import DECADES, choose_gamma, in_second_half
+from algnn.analytic.choice import DECADES, MANY, choose_gamma, in_second_half
 from algnn.analytic.statistics import Statistics
 
 
@@ -54,7 +55,7 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
     Z, labels = problem(seed, [6, 9, 12], 5, noise)
     chosen = np.arange(len(labels)) % 2 == 0
     everything, second = sums(Z, labels, np.arange(len(labels))), sums(Z, labels, chosen)
-    gamma, agreement = choose_gamma(everything, second)
+    gamma, agreement = choose_gamma(everything, [second])
     assert abs(by_hand(Z, labels, chosen, gamma) - agreement) < 1e-8
     for other in DECADES:
         assert by_hand(Z, labels, chosen, other) <= agreement + 1e-8
@@ -65,9 +66,9 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
 def test_the_size_of_features_does_not_matter(seed, scale):
     Z, labels = problem(seed, [8, 8, 8], 6, 1.0)
     chosen = np.flatnonzero(np.arange(24) % 2)
-    gamma, _ = choose_gamma(sums(Z, labels, np.arange(24)), sums(Z, labels, chosen))
+    gamma, _ = choose_gamma(sums(Z, labels, np.arange(24)), [sums(Z, labels, chosen)])
     scaled, _ = choose_gamma(
-        sums(Z * scale, labels, np.arange(24)), sums(Z * scale, labels, chosen)
+        sums(Z * scale, labels, np.arange(24)), [sums(Z * scale, labels, chosen)]
     )
     assert gamma == scaled
 
@@ -76,7 +77,7 @@ def test_classes_of_one_node_and_empty_halves_are_survived():
     Z, labels = problem(0, [1, 1, 5], 4, 0.5)
     for chosen in ([], [0], [1, 2], list(range(7))):
         gamma, agreement = choose_gamma(
-            sums(Z, labels, np.arange(7)), sums(Z, labels, np.array(chosen, dtype=int))
+            sums(Z, labels, np.arange(7)), [sums(Z, labels, np.array(chosen, dtype=int))]
         )
         assert 0 < gamma < 1
         assert -1 <= agreement <= 1
@@ -89,7 +90,8 @@ def test_a_node_carries_its_half_with_it(seed, node):
     assert alone[0] == among[1]
 
 
-def test_halves_are_halves_and_differ_between_seeds():
-    first, other = (in_second_half(torch.arange(10_000), seed) for seed in (0, 1))
+@pytest.mark.parametrize("other", [(1, 0), (0, 1), (0, MANY - 1)])
+def test_halves_are_halves_and_differ_between_seeds_and_ways(other):
+    first, other = (in_second_half(torch.arange(10_000), *way) for way in ((0, 0), other))
     assert 4_800 < int(first.sum()) < 5_200
     assert 4_800 < int((first ^ other).sum()) < 5_200

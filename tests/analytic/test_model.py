@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from torch_geometric.data import Data
 
 import algnn
 from algnn import settings
@@ -407,3 +408,36 @@ def test_gamma_can_be_given_or_left_to_the_sums(small_graph):
     given.gamma = 0.0
     with pytest.raises(algnn.InputError, match="gamma=0 needs the sums of two halves"):
         given.partial_fit(small_graph, mask, small_graph.y[mask])
+
+
+@pytest.mark.parametrize("count", [4, 300])
+def test_nodes_without_features_are_learned_like_any(count):
+    """Empty rows, in one half or in both, in sessions small and large."""
+    x = torch.zeros(400, 800)
+    x[390:] = torch.rand(10, 800, generator=seeded(0))
+    graph = Data(x=x, edge_index=torch.zeros(2, 0, dtype=torch.long))
+    model = algnn.ALGNN(device="cpu").fit(graph, torch.arange(count), np.arange(count) % 2)
+    model.partial_fit(graph, [390, 391, 392], [2, 3, 3])
+    assert model.predict(graph, [390, 391]).tolist() == [2, 3]
+    assert set(model.predict(graph, [0, 5])) <= {0, 1, 2, 3}
+
+
+def test_ties_do_not_depend_on_the_order(make_graph):
+    """Without edges all views are the same, and one-hot features leave γ undecided."""
+    y = np.arange(60) % 4
+    graph = Data(x=torch.eye(4)[y], edge_index=torch.zeros(2, 0, dtype=torch.long))
+    found = set()
+    for seed in range(6):
+        order = torch.randperm(60, generator=seeded(seed))
+        model = algnn.ALGNN(device="cpu").fit(graph, order[:40], y[order[:40]])
+        model.partial_fit(graph, order[40:], y[order[40:]])
+        found.add((model._learned.features.name, model._learned.gamma))
+    assert len(found) == 1
+
+
+def test_learns_and_answers_in_inference_mode(small_graph):
+    mask = small_graph.train_mask
+    with torch.inference_mode():
+        model = paper(width=32, hidden=8, epochs=2, device="cpu")
+        model.fit(small_graph, mask, small_graph.y[mask])
+        assert len(model.predict(small_graph)) == small_graph.num_nodes

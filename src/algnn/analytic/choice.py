@@ -1,13 +1,18 @@
 """γ, and whatever else must be decided, from sums alone.
 
 Each node belongs to one of two halves, by its id. Weights from the sums of one half are held
-against the sums of the other, and the other way round. What counts is the order of a node's scores,
-so scores are compared with the true classes by their agreement, which neither a common shift of a
-node's scores nor a common scale changes. (Squared error is not like that: it punishes weights for
-being small. Where a session has few nodes it chose γ so small that AP fell by 1 to 5 points.)
+against the sums of the other, and the other way round. Where nodes are few, one way of halving them
+may mislead, so several are kept, each with sums of its own.
+
+What counts is the order of a node's scores, so scores are compared with the true classes by their
+agreement, which neither a common shift of a node's scores nor a common scale changes. (Squared
+error is not like that: it punishes weights for being small. Where a session has few nodes it chose
+γ so small that AP fell by 1 to 5 points.)
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +24,35 @@ from algnn.analytic.statistics import Statistics
 
 DECADES = tuple(10.0**k for k in range(-6, 0))
 BETWEEN = 10.0**0.5
+MANY = 4
+FEW_SUMS = 1024
+NOTHING = 1e-12
 
 
-def in_second_half(nodes: Tensor, seed: int) -> Tensor:
+def halvings(nodes: int, width: int) -> int:
+    """In how many ways nodes are halved: in several, as long as the sums for it are small.
+
+    Parameters
+    ----------
+    nodes : int
+        How many were learned, this session's included: a function of them all, so that it does not
+        matter how they were divided into sessions.
+    width : int
+        d.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> halvings(140, 1433), halvings(50_000, 64), halvings(50_000, 3000)
+    (4, 4, 1)
+    """
+    return MANY if min(nodes, width) <= FEW_SUMS else 1
+
+
+def in_second_half(nodes: Tensor, seed: int, halving: int = 0) -> Tensor:
     """Which of some nodes belong to the second half: a coin that each node carries with it.
 
     It depends on nothing but the id and the seed, so sessions may come in any order and batches.
@@ -30,6 +61,8 @@ def in_second_half(nodes: Tensor, seed: int) -> Tensor:
     ----------
     nodes : Tensor [n], int64
     seed : int
+    halving : int
+        Which of the ways of halving, below `MANY`.
 
     Returns
     -------
@@ -47,26 +80,27 @@ def in_second_half(nodes: Tensor, seed: int) -> Tensor:
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         bits = bits ^ (bits >> np.uint64(31))
-    coin: npt.NDArray[np.bool_] = (bits >> np.uint64(63)).astype(bool)
+    coin: npt.NDArray[np.bool_] = (bits >> np.uint64(63 - halving) & np.uint64(1)).astype(bool)
     return torch.from_numpy(coin)
 
 
-def choose_gamma(everything: Statistics, second: Statistics) -> tuple[float, float]:
+def choose_gamma(everything: Statistics, seconds: Sequence[Statistics]) -> tuple[float, float]:
     """The γ of the balanced head whose weights from either half agree best with the other half.
 
     Parameters
     ----------
     everything : Statistics
         Of all nodes.
-    second : Statistics
-        Of those in the second half.
+    seconds : sequence of Statistics
+        Of those in the second half, for each way of halving.
 
     Returns
     -------
     gamma : float
-        Of `DECADES`, or half-way between two of them. The largest where nothing tells them apart.
+        Of `DECADES`, or half a decade beside one. The largest where nothing tells them apart.
     agreement : float
-        Between 0 and 1: how well the halves agree at this γ.
+        At most 1: how well the halves agree at this γ, to nine digits, since beyond them rounding
+        would decide; 0 where there is nothing to compare.
 
     Examples
     --------
@@ -75,17 +109,21 @@ def choose_gamma(everything: Statistics, second: Statistics) -> tuple[float, flo
     >>> labels = np.array([0, 0, 1, 1])
     >>> every = Statistics.empty(2).plus([Z], labels)
     >>> second = Statistics.empty(2).plus([Z[1::2]], labels[1::2])
-    >>> gamma, agreement = choose_gamma(every, second)
+    >>> gamma, agreement = choose_gamma(every, [second])
     >>> 0 < gamma <= 10 ** 0.5, agreement > 0.9
     (True, True)
     """
-    first = everything.minus(second)
-    pairs = [(a, b) for a, b in ((first, second), (second, first)) if a.n.numel() and b.n.numel()]
-    directions = [_Direction(*pair) for pair in pairs]
+    directions: list[_Direction] = []
+    trace = float(everything.G.trace())
+    for second in seconds:
+        first = everything.minus(second)
+        # a half without nodes, or without features, says nothing
+        if min(float(first.G.trace()), float(second.G.trace())) > NOTHING * trace:
+            directions += [_Direction(first, second), _Direction(second, first)]
 
     def agreement(gamma: float) -> float:
         found = [d.agreement(gamma) for d in directions]
-        return float(torch.stack(found).mean()) if found else 0.0
+        return round(float(torch.stack(found).mean()), 9) if found else 0.0
 
     scores = {gamma: agreement(gamma) for gamma in DECADES}
     best = max(DECADES, key=lambda gamma: (scores[gamma], gamma))

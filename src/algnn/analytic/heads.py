@@ -129,7 +129,8 @@ def balanced(statistics: Statistics, gamma: float) -> Affine:
             [0., 1.]], dtype=torch.float64)
     """
     matrix, means = balanced_system(statistics)
-    weights = solve(matrix, means, gamma * float(matrix.trace()))
+    # features that are all zero have weights all the same: zeros
+    weights = solve(matrix, means, gamma * (float(matrix.trace()) or 1.0))
     return weights, weights.new_zeros(weights.size(1))
 
 

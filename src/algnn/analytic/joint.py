@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from algnn.analytic.model import ALGNN, Learned
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes
+from algnn.errors import CheckpointError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,8 @@ class JointRidge(ALGNN):
             nodes = torch.cat([learned.nodes, nodes])
             labels = np.concatenate([learned.labels, labels])
         after = self._with_session(graph, nodes, labels, self._untaught(base.features))
-        return LearnedJointly(**_fields(after), nodes=nodes, labels=labels)
+        solved = replace(after, solved=after.affine)
+        return LearnedJointly(**_fields(solved), nodes=nodes, labels=labels)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = super()._state()
@@ -85,6 +87,9 @@ class JointRidge(ALGNN):
             check_tensor(name, tensors[name], (count,), torch.int64)
             for name in ("kept.nodes", "kept.codes")
         )
+        counts = torch.bincount(codes.clamp_min(0), minlength=known.statistics.n.numel())
+        if int(nodes.min()) < 0 or int(codes.min()) < 0 or not counts.equal(known.statistics.n):
+            raise CheckpointError("kept.nodes and kept.codes do not fit the sums")
         labels = known.statistics.classes[codes.numpy()]
         return LearnedJointly(**_fields(known), nodes=nodes, labels=labels)
 

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from algnn import settings
 from algnn.analytic.bank import BANKS, Bank, projected_width
-from algnn.analytic.choice import choose_gamma, in_second_half
+from algnn.analytic.choice import MANY, choose_gamma, halvings, in_second_half
 from algnn.analytic.encoder import GCNEncoder, Widened
 from algnn.analytic.expansion import Expansion
 from algnn.analytic.heads import HEADS, Affine, factorise
@@ -31,6 +31,10 @@ from algnn.learner import Learner
 
 Features = Bank | Widened
 FLOAT = torch.float64
+EXPANSIONS = ("gcn", "plain")
+# what a checkpoint may ask for that is not in it: weights that follow from a seed, or from a width
+WIDEST_INPUTS = 2**20
+LARGEST_EXPANSION = 2**26
 
 # A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: the
 # update of R takes about 4nd² operations and a factorisation d³/3, at a lower rate on a GPU.
@@ -47,9 +51,9 @@ class Learned:
     features: Features
     span: Span
     # sums over coordinates in the span: of all nodes, and, where γ is chosen from them, of the
-    # second half
+    # second half for each way of halving them
     statistics: Statistics
-    second: Statistics | None
+    seconds: tuple[Statistics, ...]
     head: str
     gamma: float
     # What follows from the above, and is neither saved nor counted as retained: the weights; how
@@ -67,12 +71,18 @@ class Learned:
         return self.span.lift(weights), bias
 
     def with_room_for(self, count: int) -> Learned:
-        """The same, with sums over the features themselves once a span would not be worth it."""
-        if self.span.basis is None or self.span.has_room(count):
-            return self
-        second = None if self.second is None else self.span.whole(self.second)
-        whole = Span(self.span.width, None)
-        return replace(self, span=whole, statistics=self.span.whole(self.statistics), second=second)
+        """The same, ready for so many more nodes: over all features once a span is not worth it."""
+        nodes = int(self.statistics.n.sum()) + count
+        kept = self.seconds[: halvings(nodes, self.span.width)]
+        if self.span.basis is None or self.span.has_room(nodes):
+            return replace(self, seconds=kept)
+        whole = self.span.whole
+        return replace(
+            self,
+            span=Span(self.span.width, None),
+            statistics=whole(self.statistics),
+            seconds=tuple(map(whole, kept)),
+        )
 
     def plus(
         self,
@@ -88,15 +98,13 @@ class Learned:
             span = span.extended(torch.cat(list(features(nodes))))
             sums = sums.padded(span.rank)
         sums = sums.plus(map(span.coordinates, features(nodes)), labels)
-        second = room.second
-        if second is not None:
-            second = second.padded(span.rank)
-            chosen = in_second_half(nodes, seed)
-            if bool(chosen.any()):
-                coordinates = map(span.coordinates, features(nodes[chosen]))
-                second = second.plus(coordinates, labels[chosen.numpy()])
+        seconds = []
+        for halving, second in enumerate(room.seconds):
+            chosen = in_second_half(nodes, seed, halving)
+            more = map(span.coordinates, features(nodes[chosen]))
+            seconds.append(second.padded(span.rank).plus(more, labels[chosen.numpy()]))
         return replace(
-            room, span=span, statistics=sums, second=second, solved=None, small=0, R=None
+            room, span=span, statistics=sums, seconds=tuple(seconds), solved=None, small=0, R=None
         )
 
     def plus_few(self, Z: Tensor, labels: npt.NDArray[Any]) -> Learned:
@@ -154,7 +162,9 @@ class ALGNN(Learner):
     weights_ : Tensor [d, C], float64
         W, a column per class.
     statistics_ : Statistics
-        G, Q and n: all that is kept of the sessions.
+        G, Q and n of all sessions. What is kept is these, or as long as fewer nodes were learned
+        than features are wide the same over the directions that they span; and, where γ is chosen,
+        those of half of the nodes, halved in one way or in a few.
     n_features_in_ : int
         The width of `x` in the base session.
 
@@ -231,7 +241,7 @@ class ALGNN(Learner):
 
     @property
     def statistics_(self) -> Statistics:
-        """G, Q and n: all that is kept of the sessions."""
+        """G, Q and n of all sessions."""
         return self._known.span.whole(self._known.statistics)
 
     @property
@@ -254,9 +264,10 @@ class ALGNN(Learner):
         if self._learned is None:
             return 0
         known = self._known
-        second = 0 if known.second is None else known.second.nbytes()
+        # a half is kept over all classes, of which it may lack some
+        sums = [known.statistics, *(half._on(self.classes_) for half in known.seconds)]
         basis = 0 if known.span.basis is None else known.span.basis.nbytes
-        return known.statistics.nbytes() + second + basis
+        return sum(one.nbytes() for one in sums) + basis
 
     @property
     def _known(self) -> Learned:
@@ -274,7 +285,7 @@ class ALGNN(Learner):
         check_number("lr", self.lr, 0)
         check_number("dropout", self.dropout, 0, 1)
         check_number("weight_decay", self.weight_decay, 0)
-        if self.expansion not in ("gcn", "plain"):
+        if self.expansion not in EXPANSIONS:
             raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
         if self.head not in tuple(HEADS):
             raise InputError(f"head={self.head!r} is unknown: use one of {', '.join(HEADS)}")
@@ -304,12 +315,12 @@ class ALGNN(Learner):
             lambda some: self._features(graph, some, learned), nodes, labels, self.seed
         )
         if self._chooses:
-            if after.second is None:
+            if not after.seconds:
                 raise InputError(
-                    "gamma=0 needs the sums of two halves, which are kept only where it was 0 from"
-                    " the first session on: give a positive gamma"
+                    "gamma=0 needs the sums of two halves, which are kept only where gamma was 0"
+                    " and the head balanced from the first session on: give a positive gamma"
                 )
-            after = replace(after, gamma=choose_gamma(after.statistics, after.second)[0])
+            after = replace(after, gamma=choose_gamma(after.statistics, after.seconds)[0])
         # solve now: it is part of learning, and may fail
         check_trained(*after.affine)
         return after
@@ -321,7 +332,7 @@ class ALGNN(Learner):
 
     def _is_small(self, nodes: Tensor, learned: Learned) -> bool:
         later, G = learned.statistics.classes.size > 0, learned.statistics.G
-        dense = learned.span.basis is None and learned.second is None
+        dense = learned.span.basis is None and not learned.seconds
         few = FEW[G.device.type] * nodes.numel() <= G.size(0)
         return self.head == "ridge" and later and dense and few
 
@@ -342,8 +353,8 @@ class ALGNN(Learner):
             span, nothing = Span.empty(features.width, device), Statistics.empty(0, device)
         else:
             span, nothing = Span(features.width, None), Statistics.empty(features.width, device)
-        second = nothing if self._chooses else None
-        return Learned(features, span, nothing, second, self.head, self.gamma)
+        seconds = (nothing,) * MANY if self._chooses else ()
+        return Learned(features, span, nothing, seconds, self.head, self.gamma)
 
     def _trained(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Widened:
         """The paper's features: a GCN trained on the base session, its first layer expanded."""
@@ -379,9 +390,10 @@ class ALGNN(Learner):
                     yield bank(views[some[block].to(device)])
 
             nothing = Statistics.empty(0, device)
-            empty = Learned(bank, Span.empty(bank.width, device), nothing, nothing, "balanced", 1.0)
+            span = Span.empty(bank.width, device)
+            empty = Learned(bank, span, nothing, (nothing,) * MANY, "balanced", 1.0)
             after = empty.plus(features, nodes, labels, self.seed)
-            return choose_gamma(after.statistics, after.second or nothing)[1]
+            return choose_gamma(after.statistics, after.seconds)[1]
 
         return max(banks, key=agreement)
 
@@ -414,9 +426,9 @@ class ALGNN(Learner):
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         known = self._known
         tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
-        if known.second is not None:
-            second = known.second._on(known.statistics.classes)
-            tensors |= {f"second.{name}": t for name, t in second.tensors().items()}
+        for place, half in enumerate(known.seconds):
+            named = half._on(known.statistics.classes).tensors().items()
+            tensors |= {f"second{place}.{name}": t for name, t in named}
         if known.span.basis is not None:
             tensors["span.basis"] = known.span.basis
         facts: dict[str, Any] = {"head": known.head, "gamma": known.gamma}
@@ -431,25 +443,34 @@ class ALGNN(Learner):
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Learned:
         self._check_params()
-        classes = np.array(facts["classes"])
-        if classes.ndim != 1 or classes.size == 0 or classes.dtype.kind not in "iU":
-            raise CheckpointError("classes is not a list of ints or of strings")
+        classes = _restored_classes(facts["classes"])
         if facts["head"] not in HEADS:
             raise CheckpointError(f"head {facts['head']!r} is unknown")
+        if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
+            raise CheckpointError(f"gamma {facts['gamma']!r} is no number of at least 0")
+        # a value that is not finite would make one of every prediction; n has no such values
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise CheckpointError(f"{name} holds values that are not finite")
         device = resolve_device(self.device)
         features, width = self._restored_features(tensors, facts, device)
         span = Span(width, None)
         if "span.basis" in tensors:
             basis = tensors["span.basis"]
-            span = Span(width, check_tensor("span.basis", basis, (basis.size(0), width), FLOAT))
-            span = replace(span, basis=basis.to(device))
+            check_tensor("span.basis", basis, (basis.size(0), width), FLOAT)
+            off = basis @ basis.mT - torch.eye(basis.size(0), dtype=FLOAT)
+            if bool((off.abs() > 1e-8).any()):
+                raise CheckpointError("span.basis is not orthonormal")
+            span = Span(width, basis.to(device))
         statistics = _restored(tensors, "statistics", span.rank, classes, device)
-        second = None
-        if "second.G" in tensors:
-            second = _restored(tensors, "second", span.rank, classes, device)
-            second = second.only(classes[second.n.numpy() > 0])
+        places = [place for place in range(MANY) if f"second{place}.G" in tensors]
+        halves = [_restored(tensors, f"second{p}", span.rank, classes, device) for p in places]
+        for n, least in ((statistics.n, 1), *((half.n, 0) for half in halves)):
+            if bool((n < least).any()) or bool((n > statistics.n).any()):
+                raise CheckpointError("n holds counts that cannot be")
+        seconds = tuple(half.only(classes[half.n.numpy() > 0]) for half in halves)
         # only now, when the file has shown that it is as large as it says
-        return Learned(features(), span, statistics, second, facts["head"], float(facts["gamma"]))
+        return Learned(features(), span, statistics, seconds, facts["head"], float(facts["gamma"]))
 
     def _restored_features(
         self, tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device
@@ -457,14 +478,18 @@ class ALGNN(Learner):
         """How to make the features, and their width."""
         if "bank" in facts:
             bank = Bank(**facts["bank"])
-            for name in ("inputs", "projected", "seed"):
-                check_number(name, getattr(bank, name), 0, whole=True)
+            # weights are as long as this says, whatever the size of the file
+            check_number("inputs", bank.inputs, 1, WIDEST_INPUTS, whole=True)
+            check_number("projected", bank.projected, 0, WIDEST_INPUTS, whole=True)
+            check_number("seed", bank.seed, 0, whole=True)
             return lambda: bank, bank.width
         shape = facts["expansion"]
         d, h = shape["width"], shape["inputs"]
         weight = tensors["encoder.weight"]
         weight = check_tensor("encoder.weight", weight, (weight.size(0), h), torch.float32)
         bias = check_tensor("encoder.bias", tensors["encoder.bias"], (h,), torch.float32)
+        if weight.size(0) < 1 or h * d > LARGEST_EXPANSION or shape["kind"] not in EXPANSIONS:
+            raise CheckpointError("expansion is none that this version makes")
         encoder = GCNEncoder(weight.to(device), bias.to(device))
         return lambda: Widened(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
 
@@ -479,3 +504,13 @@ def _restored(
         for part, expected in shapes.items()
     )
     return Statistics.from_tensors(G, Q, n, classes)
+
+
+def _restored_classes(found: Any) -> npt.NDArray[Any]:
+    kinds = {type(c) for c in found} if isinstance(found, list) else set()
+    classes = np.array(found)
+    if kinds not in ({int}, {str}) or classes.dtype.kind not in "iU":
+        raise CheckpointError("classes is not a list of ints or of strings")
+    if not np.array_equal(np.unique(classes), classes):
+        raise CheckpointError("classes are not different and sorted")
+    return classes

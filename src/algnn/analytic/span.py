@@ -66,18 +66,20 @@ class Span:
         """How many coordinates there are: r, or d."""
         return self.width if self.basis is None else self.basis.size(0)
 
-    def has_room(self, count: int) -> bool:
-        """Whether it stays a subspace worth having with so many more nodes.
+    def has_room(self, nodes: int) -> bool:
+        """Whether it stays a subspace worth having.
 
         Parameters
         ----------
-        count : int
+        nodes : int
+            How many will have been learned. Not the rank, which may be less: nodes are counted the
+            same whatever sessions they come in.
 
         Returns
         -------
         bool
         """
-        return self.basis is not None and self.rank + count <= SHARE * self.width
+        return self.basis is not None and nodes <= SHARE * self.width
 
     def extended(self, Z: Tensor) -> Span:
         """With whatever directions of some features it lacks; `basis` goes first, as it was.

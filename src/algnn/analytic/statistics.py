@@ -212,7 +212,7 @@ class Statistics:
 
 
 def _uses_syrk(G: Tensor) -> bool:
-    return G.device.type == "cpu"
+    return G.device.type == "cpu" and G.numel() > 0
 
 
 def _add_gram(G: Tensor, Z: Tensor, *, lower: bool) -> None:

@@ -339,7 +339,7 @@ def done(run: Run, folder: str | os.PathLike[str]) -> Record | None:
     Returns
     -------
     Record or None
-        None too where the record is that of another version of the code.
+        None too where the record is that of another version of the code, or cannot be read.
 
     Examples
     --------
@@ -349,9 +349,10 @@ def done(run: Run, folder: str | os.PathLike[str]) -> Record | None:
     True
     """
     path = Path(folder) / file_name(run)
-    if not path.exists():
-        return None
-    record = read(path)
+    try:
+        record = read(path)
+    except AlgnnError:
+        return None  # what a dying disk left behind is no reason not to go on
     return record if same(record, run) else None
 
 
@@ -541,7 +542,10 @@ def _read_json(path: str | os.PathLike[str], wanted: int | str, noun: str) -> di
     except OSError as error:
         raise AlgnnError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise AlgnnError(f"{path} is not a whole {noun} of a run: {error}") from error
+        raise AlgnnError(
+            f"{path} is not a whole {noun} of a run ({error}): delete it; algnn bench then does the"
+            " run anew"
+        ) from error
     if not isinstance(found, dict) or "format" not in found:
         raise AlgnnError(f"{path} is not a {noun} of a run: it has no 'format'")
     if found["format"] != wanted:

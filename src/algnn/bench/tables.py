@@ -118,7 +118,7 @@ def _row(dataset: str, records: Sequence[Record], bare: Mapping[int, float]) -> 
         # the median: one run beside which the machine was busy does not count
         f"{median(learn):.2f}" if learn else "–",
         f"{median(selection):.2f}" if selection else "–",
-        f"{outcomes[0].retained_bytes[-1] / 1000:,.0f}",
+        f"{median(o.retained_bytes[-1] for o in outcomes) / 1000:,.0f}",
     )
     return _line(cells)
 

@@ -189,7 +189,7 @@ def _lead(study: Study) -> str:
 
 def _headlines(study: Study) -> Iterator[Headline]:
     names = {run.method for run in study.runs}
-    graphs = {run.dataset for run in study.runs}
+    graphs = study.datasets() or {run.dataset for run in study.runs}
     seeds = {run.seed for run in study.runs}
     yield Headline(
         f"{len(study.runs):,}",
