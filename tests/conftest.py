@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from functools import cache
 
@@ -10,6 +11,12 @@ import pytest
 import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
+
+# A shell starts what runs in the background with Ctrl-C ignored, and so would every process that a
+# test starts and interrupts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 # Thread pools that fight over few cores cost more than they bring.
 torch.set_num_threads(min(2, os.cpu_count() or 1))
