@@ -164,6 +164,6 @@ def _orthonormal(rows: Tensor) -> Tensor:
 
 
 def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and vectors of a small matrix, by the CPU: a GPU takes ten times as long."""
+    """Eigenvalues and vectors of a small matrix, by the CPU: it is no work for a GPU."""
     values, vectors = torch.linalg.eigh(matrix.cpu())
     return values.to(matrix.device), vectors.to(matrix.device)
