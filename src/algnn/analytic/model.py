@@ -39,8 +39,8 @@ LARGEST_EXPANSION = 2**26
 # A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: the
 # update of R takes about 4nd² operations and a factorisation d³/3, at a lower rate on a GPU.
 FEW = {"cpu": 8, "cuda": 4}
-# R itself costs one and a half to four factorisations, so it is made once so many small sessions have come in
-# a row that more are likely.
+# R itself costs one and a half to four factorisations, so it is made once so many small sessions
+# have come in a row that more are likely.
 PATIENCE = 4
 
 
