@@ -16,7 +16,7 @@ import algnn
 from algnn import settings
 from algnn.analytic.heads import HEADS, ridge
 from algnn.analytic.joint import JointRidge
-from algnn.analytic.model import PATIENCE
+from algnn.analytic.learned import PATIENCE
 from algnn.analytic.recursion import Recursion
 from algnn.analytic.statistics import Statistics
 
@@ -224,7 +224,7 @@ def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
 
     with monkeypatch.context() as patch:
         # the last step before the new state would be taken over
-        patch.setattr("algnn.analytic.model.check_trained", interrupted)
+        patch.setattr("algnn.analytic.learned.check_trained", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(small_graph, late, small_graph.y[late])
     assert np.array_equal(model.decision_function(small_graph), scores)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from algnn.graph.propagate import spmm
 
+EXPANSIONS = ("gcn", "plain")
+
 
 @dataclass(frozen=True)
 class Expansion:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.model import ALGNN, Learned
+from algnn.analytic.learned import Learned
+from algnn.analytic.model import ALGNN
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes
 from algnn.errors import CheckpointError

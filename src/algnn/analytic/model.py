@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,113 +13,20 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import settings
+from algnn.analytic import saved
 from algnn.analytic.bank import BANKS, Bank, projected_width
-from algnn.analytic.choice import MANY, choose_gamma, halvings, in_second_half
+from algnn.analytic.choice import MANY, choose_gamma
 from algnn.analytic.encoder import GCNEncoder, Widened
-from algnn.analytic.expansion import Expansion
-from algnn.analytic.heads import HEADS, Affine, factorise
-from algnn.analytic.recursion import refined, woodbury
+from algnn.analytic.expansion import EXPANSIONS, Expansion
+from algnn.analytic.heads import HEADS
+from algnn.analytic.learned import FEW, Features, Learned
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import Statistics
-from algnn.checkpoint import check_tensor
 from algnn.checks import check_base, check_number, check_trained, resolve_device
-from algnn.errors import CheckpointError, InputError
+from algnn.errors import InputError
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import blocks
 from algnn.learner import Learner
-
-Features = Bank | Widened
-FLOAT = torch.float64
-EXPANSIONS = ("gcn", "plain")
-# what a checkpoint may ask for that is not in it: weights that follow from a seed, or from a width
-WIDEST_INPUTS = 2**20
-LARGEST_EXPANSION = 2**26
-
-# A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: the
-# update of R takes about 4nd² operations and a factorisation d³/3, at a lower rate on a GPU.
-FEW = {"cpu": 8, "cuda": 4}
-# R itself costs one and a half to four factorisations, so it is made once so many small sessions
-# have come in a row that more are likely.
-PATIENCE = 4
-
-
-@dataclass(frozen=True)
-class Learned:
-    """All that an `ALGNN` knows."""
-
-    features: Features
-    span: Span
-    # sums over coordinates in the span: of all nodes, and, where γ is chosen from them, of the
-    # second half for each way of halving them
-    statistics: Statistics
-    seconds: tuple[Statistics, ...]
-    head: str
-    gamma: float
-    # What follows from the above, and is neither saved nor counted as retained: the weights; how
-    # many small sessions came in a row; and R, which is (G + γI)⁻¹ to some digits.
-    solved: Affine | None = None
-    small: int = 0
-    R: Tensor | None = None
-
-    @cached_property
-    def affine(self) -> Affine:
-        """W [d, C] and b [C], solved when first needed."""
-        if self.solved is not None:
-            return self.solved
-        weights, bias = HEADS[self.head](self.statistics, self.gamma)
-        return self.span.lift(weights), bias
-
-    def with_room_for(self, count: int) -> Learned:
-        """The same, ready for so many more nodes: over all features once a span is not worth it."""
-        nodes = int(self.statistics.n.sum()) + count
-        kept = self.seconds[: halvings(nodes, self.span.width)]
-        if self.span.basis is None or self.span.has_room(nodes):
-            return replace(self, seconds=kept)
-        whole = self.span.whole
-        return replace(
-            self,
-            span=Span(self.span.width, None),
-            statistics=whole(self.statistics),
-            seconds=tuple(map(whole, kept)),
-        )
-
-    def plus(
-        self,
-        features: Callable[[Tensor], Iterator[Tensor]],
-        nodes: Tensor,
-        labels: npt.NDArray[Any],
-        seed: int,
-    ) -> Learned:
-        """With the sums of one more session, not solved yet; `features` gives Z of some nodes."""
-        room = self.with_room_for(nodes.numel())
-        span, sums = room.span, room.statistics
-        if span.basis is not None:
-            span = span.extended(torch.cat(list(features(nodes))))
-            sums = sums.padded(span.rank)
-        sums = sums.plus(map(span.coordinates, features(nodes)), labels)
-        seconds = []
-        for halving, second in enumerate(room.seconds):
-            chosen = in_second_half(nodes, seed, halving)
-            more = map(span.coordinates, features(nodes[chosen]))
-            seconds.append(second.padded(span.rank).plus(more, labels[chosen.numpy()]))
-        return replace(
-            room, span=span, statistics=sums, seconds=tuple(seconds), solved=None, small=0, R=None
-        )
-
-    def plus_few(self, Z: Tensor, labels: npt.NDArray[Any]) -> Learned:
-        """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
-        statistics = self.statistics.plus([Z], labels)
-        R = W = None
-        if self.R is not None:
-            R = woodbury(self.R, Z)
-            W = refined(R, statistics.G, statistics.Q, self.gamma)
-        if W is None:
-            factor = factorise(statistics.G.clone(), self.gamma)
-            W = torch.cholesky_solve(statistics.Q, factor)
-            check_trained(W)
-            R = torch.cholesky_inverse(factor) if self.small + 1 >= PATIENCE else None
-        solved = W, W.new_zeros(W.size(1))
-        return replace(self, statistics=statistics, solved=solved, small=self.small + 1, R=R)
 
 
 class ALGNN(Learner):
@@ -424,93 +330,8 @@ class ALGNN(Learner):
         return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        known = self._known
-        tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
-        for place, half in enumerate(known.seconds):
-            named = half._on(known.statistics.classes).tensors().items()
-            tensors |= {f"second{place}.{name}": t for name, t in named}
-        if known.span.basis is not None:
-            tensors["span.basis"] = known.span.basis
-        facts: dict[str, Any] = {"head": known.head, "gamma": known.gamma}
-        if isinstance(known.features, Bank):
-            facts["bank"] = vars(known.features).copy()
-        else:
-            encoder, expansion = known.features.encoder, known.features.expansion
-            tensors |= {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}
-            names = ("kind", "inputs", "width", "seed")
-            facts["expansion"] = {name: getattr(expansion, name) for name in names}
-        return tensors, facts
+        return saved.state(self._known)
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Learned:
         self._check_params()
-        classes = _restored_classes(facts["classes"])
-        if facts["head"] not in HEADS:
-            raise CheckpointError(f"head {facts['head']!r} is unknown")
-        if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
-            raise CheckpointError(f"gamma {facts['gamma']!r} is no number of at least 0")
-        # a value that is not finite would make one of every prediction; n has no such values
-        for name, tensor in tensors.items():
-            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-                raise CheckpointError(f"{name} holds values that are not finite")
-        device = resolve_device(self.device)
-        features, width = self._restored_features(tensors, facts, device)
-        span = Span(width, None)
-        if "span.basis" in tensors:
-            basis = tensors["span.basis"]
-            check_tensor("span.basis", basis, (basis.size(0), width), FLOAT)
-            off = basis @ basis.mT - torch.eye(basis.size(0), dtype=FLOAT)
-            if bool((off.abs() > 1e-8).any()):
-                raise CheckpointError("span.basis is not orthonormal")
-            span = Span(width, basis.to(device))
-        statistics = _restored(tensors, "statistics", span.rank, classes, device)
-        places = [place for place in range(MANY) if f"second{place}.G" in tensors]
-        halves = [_restored(tensors, f"second{p}", span.rank, classes, device) for p in places]
-        for n, least in ((statistics.n, 1), *((half.n, 0) for half in halves)):
-            if bool((n < least).any()) or bool((n > statistics.n).any()):
-                raise CheckpointError("n holds counts that cannot be")
-        seconds = tuple(half.only(classes[half.n.numpy() > 0]) for half in halves)
-        # only now, when the file has shown that it is as large as it says
-        return Learned(features(), span, statistics, seconds, facts["head"], float(facts["gamma"]))
-
-    def _restored_features(
-        self, tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device
-    ) -> tuple[Callable[[], Features], int]:
-        """How to make the features, and their width."""
-        if "bank" in facts:
-            bank = Bank(**facts["bank"])
-            # weights are as long as this says, whatever the size of the file
-            check_number("inputs", bank.inputs, 1, WIDEST_INPUTS, whole=True)
-            check_number("projected", bank.projected, 0, WIDEST_INPUTS, whole=True)
-            check_number("seed", bank.seed, 0, whole=True)
-            return lambda: bank, bank.width
-        shape = facts["expansion"]
-        d, h = shape["width"], shape["inputs"]
-        weight = tensors["encoder.weight"]
-        weight = check_tensor("encoder.weight", weight, (weight.size(0), h), torch.float32)
-        bias = check_tensor("encoder.bias", tensors["encoder.bias"], (h,), torch.float32)
-        if weight.size(0) < 1 or h * d > LARGEST_EXPANSION or shape["kind"] not in EXPANSIONS:
-            raise CheckpointError("expansion is none that this version makes")
-        encoder = GCNEncoder(weight.to(device), bias.to(device))
-        return lambda: Widened(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
-
-
-def _restored(
-    tensors: dict[str, Tensor], name: str, d: int, classes: npt.NDArray[Any], device: torch.device
-) -> Statistics:
-    C = classes.size
-    shapes = {"G": ((d * (d + 1) // 2,), FLOAT), "Q": ((d, C), FLOAT), "n": ((C,), torch.int64)}
-    G, Q, n = (
-        check_tensor(f"{name}.{part}", tensors[f"{name}.{part}"], *expected).to(device)
-        for part, expected in shapes.items()
-    )
-    return Statistics.from_tensors(G, Q, n, classes)
-
-
-def _restored_classes(found: Any) -> npt.NDArray[Any]:
-    kinds = {type(c) for c in found} if isinstance(found, list) else set()
-    classes = np.array(found)
-    if kinds not in ({int}, {str}) or classes.dtype.kind not in "iU":
-        raise CheckpointError("classes is not a list of ints or of strings")
-    if not np.array_equal(np.unique(classes), classes):
-        raise CheckpointError("classes are not different and sorted")
-    return classes
+        return saved.restored(tensors, facts, resolve_device(self.device))
