@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from algnn.analytic.model import ALGNN
+    from algnn.analytic.privacy import PrivateALGNN
     from algnn.errors import (
         AlgnnError,
         CheckpointError,
@@ -31,6 +32,7 @@ __all__ = [
     "InputError",
     "Learner",
     "NotFittedError",
+    "PrivateALGNN",
     "Session",
     "load",
 ]
@@ -40,6 +42,7 @@ _HOMES = {
     "ALGNN": "algnn.analytic.model",
     "ClassStream": "algnn.graph.stream",
     "Learner": "algnn.learner",
+    "PrivateALGNN": "algnn.analytic.privacy",
     "Session": "algnn.graph.stream",
     "load": "algnn.graph.datasets",
 }

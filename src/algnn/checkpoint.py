@@ -16,6 +16,9 @@ from algnn.errors import CheckpointError
 from algnn.files import replacing
 
 VERSION = 1
+# what goes wrong where a value is of another kind than it should be
+MISFITS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
+LONGEST = 200
 
 
 def write(
@@ -72,7 +75,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], di
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, RuntimeError) as error:
         raise CheckpointError(
-            f"{path} is damaged or not a checkpoint ({_first_line(error)}): save the learner again"
+            f"{path} is damaged or not a checkpoint ({in_short(error)}): save the learner again"
         ) from error
     return tensors, header["facts"]
 
@@ -106,6 +109,29 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch
     return tensor
 
 
+def in_short(error: BaseException) -> str:
+    """What an error says, in a line: a stranger's file may put anything into it.
+
+    Parameters
+    ----------
+    error : BaseException
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> in_short(KeyError("unheard" * 100 + "\\n" * 100))
+    "'unheardunheard..."
+    >>> len(in_short(KeyError("unheard" * 100)))
+    200
+    """
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    shown = "".join(c if c.isprintable() else "?" for c in line[: 2 * LONGEST])
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+
+
 def _header(
     path: str | os.PathLike[str], metadata: dict[str, str] | None, kind: str
 ) -> dict[str, Any]:
@@ -113,19 +139,17 @@ def _header(
         header = json.loads((metadata or {})["algnn"])
         ours = header["format"] == "algnn" and isinstance(header["facts"], dict)
         version, found = header["version"], header["kind"]
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except MISFITS:
         ours = False
-    if not ours:
+    # a name, and a number that is not as long as the file
+    ours = ours and isinstance(found, str) and found.isidentifier() and len(found) <= LONGEST
+    if not ours or not isinstance(version, int) or abs(version) > 10**6:
         raise CheckpointError(f"{path} is a safetensors file but not one that algnn wrote")
     if version != VERSION:
         raise CheckpointError(
-            f"{path} has checkpoint version {version!r} and this algnn reads {VERSION}: use the"
+            f"{path} has checkpoint version {version} and this algnn reads {VERSION}: use the"
             " algnn that wrote it, or a newer one"
         )
     if found != kind:
         raise CheckpointError(f"{path} holds a {found}, not a {kind}: load it with {found}.load")
     return dict(header)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

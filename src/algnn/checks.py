@@ -246,7 +246,7 @@ def check_labels(
         if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
             raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
         array = array.astype(np.int64)
-    if seen is not None and (seen.dtype.kind == "U") != (array.dtype.kind == "U"):
+    if seen is not None and seen.size and (seen.dtype.kind == "U") != (array.dtype.kind == "U"):
         kinds = {True: "strings", False: "ints"}
         raise InputError(
             f"labels are {kinds[array.dtype.kind == 'U']} and the classes seen so far are"

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from algnn.checks import (
     check_width,
     resolve_device,
 )
-from algnn.errors import AlgnnError, CheckpointError, NotFittedError
+from algnn.errors import AlgnnError, CheckpointError, DeviceError, NotFittedError
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import normalised_adjacency
 
@@ -150,6 +151,49 @@ class Learner(ABC):
         labels: npt.NDArray[Any] = self.classes_[best.cpu().numpy()]
         return labels
 
+    def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
+        """The probability of each class for some nodes, out of those seen so far.
+
+        The most probable class is the one that `predict` gives. A node of a class that was never
+        seen has its probabilities among the seen ones too: `novelty` is what tells it.
+
+        Parameters
+        ----------
+        graph, nodes
+            As for `decision_function`.
+
+        Returns
+        -------
+        array [n, C]
+            A column per entry of `classes_`; rows add up to 1. A softmax of the scores: that they
+            are sure as often as they are right is promised by `ALGNN` alone.
+        """
+        scores = self._checked_scores(graph, nodes).to(torch.float64)
+        likely: npt.NDArray[np.float64] = (
+            torch.softmax(self._sharpness() * scores, dim=1).cpu().numpy()
+        )
+        return likely
+
+    def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
+        """How little some nodes look like any class seen so far.
+
+        Parameters
+        ----------
+        graph, nodes
+            As for `decision_function`.
+
+        Returns
+        -------
+        array [n]
+            From 0 to 1, to be compared among nodes: 1 − the largest probability, or what a learner
+            knows better (`ALGNN` does).
+        """
+        self._check_fitted()
+        self._check_graph(graph, self.n_features_in_)
+        chosen = check_nodes(nodes, graph.x.size(0))
+        new: npt.NDArray[np.float64] = self._novelty(graph, chosen).cpu().numpy()
+        return new
+
     def retained_bytes(self) -> int:
         """Bytes that must be kept between sessions beside the frozen encoder.
 
@@ -202,14 +246,16 @@ class Learner(ABC):
             learner = cls(**params)
             resolve_device(learner.device)
             learner._learned = learner._restore(tensors, facts)
-        except CheckpointError as error:
-            raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from error
-        except AlgnnError:
+        except DeviceError:
             raise
+        except AlgnnError as error:
+            why = checkpoint.in_short(error)
+            raise CheckpointError(f"{path} is not a whole checkpoint: {why}") from error
         except MemoryError as error:
             raise CheckpointError(f"{path} asks for more memory than there is") from error
-        except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{path} is not a {cls.__name__} checkpoint: {error}") from error
+        except checkpoint.MISFITS as error:
+            why = checkpoint.in_short(error)
+            raise CheckpointError(f"{path} is not a {cls.__name__} checkpoint: {why}") from error
         return learner
 
     def get_params(self) -> dict[str, Any]:
@@ -263,6 +309,15 @@ class Learner(ABC):
         self._check_fitted()
         self._check_graph(graph, self.n_features_in_)
         return self._scores(graph, check_nodes(nodes, graph.x.size(0)))
+
+    def _sharpness(self) -> float:
+        """β of ``predict_proba = softmax(β scores)``; a learner that can calibrate it does."""
+        return 1.0
+
+    def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
+        """Novelty [n] of checked nodes."""
+        scores = self._scores(graph, nodes).to(torch.float64)
+        return 1 - torch.softmax(self._sharpness() * scores, dim=1).amax(dim=1)
 
     def _check_fitted(self) -> None:
         if self._learned is None:

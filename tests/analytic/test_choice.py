@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algnn.analytic.choice import DECADES, MANY, choose_gamma, in_second_half
+from algnn.analytic.choice import GAMMAS, MANY, agreement, choose_gamma, in_second_half, some_of
 from algnn.analytic.statistics import Statistics
 
 
@@ -25,10 +25,11 @@ def pairs(classes, means):
     return zip(classes, means, strict=True)
 
 
-def by_hand(Z, labels, chosen, gamma):
+def by_hand(Z, labels, chosen, gamma, both=True):
     """The agreement of two halves written over their nodes instead of their sums."""
     total = 0.0
-    for fitted, other in ((~chosen, chosen), (chosen, ~chosen)):
+    ways = ((~chosen, chosen), (chosen, ~chosen)) if both else ((~chosen, chosen),)
+    for fitted, other in ways:
         classes = np.unique(labels[fitted])
         means = torch.stack([Z[fitted & (labels == c)].mean(0) for c in classes])
         within = torch.cat([Z[fitted & (labels == c)] - m for c, m in pairs(classes, means)])
@@ -46,7 +47,7 @@ def by_hand(Z, labels, chosen, gamma):
             if c == d
         )
         total += hit * abs(hit) / (float(size) * len(theirs) * (1 - 1 / len(classes)))
-    return total / 2
+    return total / len(ways)
 
 
 @settings(deadline=None, max_examples=30)
@@ -57,7 +58,7 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
     everything, second = sums(Z, labels, np.arange(len(labels))), sums(Z, labels, chosen)
     gamma, agreement = choose_gamma(everything, [second])
     assert abs(by_hand(Z, labels, chosen, gamma) - agreement) < 1e-8
-    for other in DECADES:
+    for other in GAMMAS:
         assert by_hand(Z, labels, chosen, other) <= agreement + 1e-8
 
 
@@ -95,3 +96,45 @@ def test_halves_are_halves_and_differ_between_seeds_and_ways(other):
     first, other = (in_second_half(torch.arange(10_000), *way) for way in ((0, 0), other))
     assert 4_800 < int(first.sum()) < 5_200
     assert 4_800 < int((first ^ other).sum()) < 5_200
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 999), st.integers(2, 40))
+def test_only_inner_products_of_features_count(seed, width):
+    """However wide features are, and however they are turned."""
+    Z, labels = problem(seed, [10, 12, 14], width, 1.0)
+    turned, _ = torch.linalg.qr(torch.randn(width + 5, width + 5).double())
+    wider = torch.cat([Z, Z.new_zeros(len(Z), 5)], 1) @ turned
+    nodes = torch.arange(len(labels))
+    found = agreement(Z, nodes, labels, seed)
+    assert abs(found - agreement(wider, nodes, labels, seed)) < 1e-6
+    # and the same as from sums over the features themselves
+    halves = [np.flatnonzero(in_second_half(nodes, seed, way).numpy()) for way in range(MANY)]
+    everything = sums(Z, labels, nodes.numpy())
+    expected = choose_gamma(everything, [sums(Z, labels, half) for half in halves])[1]
+    # but for the little room that twins are given
+    assert abs(found - expected) < 1e-3
+
+
+def test_large_sums_find_the_best_penalty_uphill():
+    """Wider than what is tried in full: the one found is better than those beside it."""
+    Z, labels = problem(1, [500, 500, 500], 600, 6.0)
+    chosen = np.arange(len(labels)) % 2 == 0
+    everything = sums(Z, labels, np.arange(len(labels)))
+    gamma, found = choose_gamma(everything, [sums(Z, labels, chosen)])
+    place = GAMMAS.index(gamma)
+    one_way = [
+        by_hand(Z, labels, chosen, GAMMAS[other], both=False)
+        for other in (place - 1, place, place + 1)
+        if 0 <= other < len(GAMMAS)
+    ]
+    assert abs(max(one_way) - found) < 1e-8
+
+
+def test_a_sample_is_the_same_in_any_order_and_in_both_halves():
+    nodes = torch.arange(1000)
+    found = nodes[some_of(nodes, 0, 100)]
+    shuffled = nodes[torch.randperm(1000, generator=torch.Generator().manual_seed(0))]
+    assert torch.equal(shuffled[some_of(shuffled, 0, 100)].sort().values, found.sort().values)
+    for halving in range(MANY):
+        assert 30 < int(in_second_half(found, 0, halving).sum()) < 70

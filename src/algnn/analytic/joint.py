@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.learned import Learned
+from algnn.analytic.learned import Features, Learned
 from algnn.analytic.model import ALGNN
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes
-from algnn.errors import CheckpointError
+from algnn.errors import CheckpointError, InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,8 @@ class JointRidge(ALGNN):
     ----------
     encoder, head, gamma, hidden, width, expansion, epochs, lr, dropout, weight_decay, seed, device
         As in `ALGNN`.
+    half_life : float
+        0: all nodes are kept, and each counts for one.
 
     Examples
     --------
@@ -63,17 +65,62 @@ class JointRidge(ALGNN):
         nodes: Tensor = self._learned.nodes
         return super().retained_bytes() + 2 * nodes.nbytes
 
-    def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned | None
+    def merge(self, other: ALGNN) -> Self:
+        """Refused: nodes of two graphs cannot be kept as nodes of one.
+
+        Parameters
+        ----------
+        other : ALGNN
+        """
+        raise InputError(
+            "JointRidge keeps the nodes of one graph and cannot be merged: merge ALGNN learners"
+        )
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if self.half_life:
+            raise InputError(
+                f"half_life={self.half_life!r} is not for JointRidge, in which each node counts for"
+                " one: use half_life=0"
+            )
+
+    def _is_small(self, nodes: Tensor, learned: Learned) -> bool:
+        return False
+
+    def _untaught(self, features: Features) -> LearnedJointly:
+        nothing = super()._untaught(features)
+        return LearnedJointly(**_fields(nothing), nodes=torch.arange(0), labels=np.arange(0))
+
+    def _with_nodes(
+        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
     ) -> Learned:
-        base = self._base(graph, nodes, labels) if learned is None else learned
-        if isinstance(learned, LearnedJointly):
+        """All nodes learned so far and some more, from their features in the graph as it is now."""
+        if isinstance(learned, LearnedJointly) and learned.taught:
             check_kept_nodes(learned.nodes, graph.x.size(0))
             nodes = torch.cat([learned.nodes, nodes])
             labels = np.concatenate([learned.labels, labels])
-        after = self._with_session(graph, nodes, labels, self._untaught(base.features))
-        solved = replace(after, solved=after.affine)
-        return LearnedJointly(**_fields(solved), nodes=nodes, labels=labels)
+        after = super()._with_nodes(graph, nodes, labels, self._untaught(learned.features))
+        kept = {"nodes": nodes, "labels": labels, "journal": learned.journal}
+        return LearnedJointly(**{**_fields(after), **kept})
+
+    def _without(
+        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
+    ) -> Learned:
+        """The nodes that are left, from their features in the graph as it is now."""
+        assert isinstance(learned, LearnedJointly)  # as `_untaught` made it
+        left = np.ones(learned.labels.size, dtype=bool)
+        for node, label in zip(nodes.tolist(), labels.tolist(), strict=True):
+            same = (learned.nodes.numpy() == node) & (learned.labels == label) & left
+            if not same.any():
+                raise InputError(
+                    f"nodes holds {node}, which was not learned as {label!r}: name only nodes that"
+                    " were learned, each with the label it was learned with"
+                )
+            left[same.argmax()] = False
+        empty = replace(self._untaught(learned.features), journal=learned.journal)
+        if not left.any():
+            return empty
+        return self._with_nodes(graph, learned.nodes[left], learned.labels[left], empty)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = super()._state()
@@ -88,8 +135,11 @@ class JointRidge(ALGNN):
             check_tensor(name, tensors[name], (count,), torch.int64)
             for name in ("kept.nodes", "kept.codes")
         )
-        counts = torch.bincount(codes.clamp_min(0), minlength=known.statistics.n.numel())
-        if int(nodes.min()) < 0 or int(codes.min()) < 0 or not counts.equal(known.statistics.n):
+        classes = known.statistics.n.numel()
+        # clamped: counting must take no more memory than there are classes
+        counts = torch.bincount(codes.clamp(0, classes), minlength=classes)
+        below = count and min(int(nodes.min()), int(codes.min())) < 0
+        if below or not counts.equal(known.statistics.n):
             raise CheckpointError("kept.nodes and kept.codes do not fit the sums")
         labels = known.statistics.classes[codes.numpy()]
         return LearnedJointly(**_fields(known), nodes=nodes, labels=labels)

@@ -1,12 +1,13 @@
-"""All that an `ALGNN` knows, and what becomes of it when nodes are added."""
+"""All that an `ALGNN` knows, and what becomes of it as nodes come and go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -15,12 +16,17 @@ from algnn.analytic.bank import Bank
 from algnn.analytic.choice import halvings, in_second_half
 from algnn.analytic.encoder import Widened
 from algnn.analytic.heads import HEADS, Affine, factorise
+from algnn.analytic.journal import Journal
+from algnn.analytic.record import Record
 from algnn.analytic.recursion import refined, woodbury
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import Statistics
 from algnn.checks import check_trained
+from algnn.errors import InputError
 
 Features = Bank | Widened
+# gives Z of some nodes, in blocks of rows
+Encode = Callable[[Tensor], Iterator[Tensor]]
 
 # A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: the
 # update of R takes about 4nd² operations and a factorisation d³/3, at a lower rate on a GPU.
@@ -28,6 +34,11 @@ FEW = {"cpu": 8, "cuda": 4}
 # R itself costs one and a half to four factorisations, so it is made once so many small sessions
 # have come in a row that more are likely.
 PATIENCE = 4
+# Features that differ from those that were learned by more than this are not the same features.
+# Those of another machine may differ by the rounding of float32, which is less.
+OTHER = 1e-5
+# what sums lose to rounding, at most
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,9 @@ class Learned:
     seconds: tuple[Statistics, ...]
     head: str
     gamma: float
+    # which nodes were learned, where that is kept; and all that was done
+    record: Record | None = None
+    journal: Journal = field(default_factory=Journal)
     # What follows from the above, and is neither saved nor counted as retained: the weights; how
     # many small sessions came in a row; and R, which is (G + γI)⁻¹ to some digits.
     solved: Affine | None = None
@@ -53,14 +67,18 @@ class Learned:
         """W [d, C] and b [C], solved when first needed."""
         if self.solved is not None:
             return self.solved
+        if not self.taught:
+            nothing = self.statistics.G.new_zeros(self.span.width, 0)
+            return nothing, nothing[0]
         weights, bias = HEADS[self.head](self.statistics, self.gamma)
         return self.span.lift(weights), bias
 
     def with_room_for(self, count: int) -> Learned:
         """The same, ready for so many more nodes: over all features once a span is not worth it."""
-        nodes = int(self.statistics.n.sum()) + count
-        kept = self.seconds[: halvings(nodes, self.span.width)]
-        if self.span.basis is None or self.span.has_room(nodes):
+        nodes = int(self.statistics.n.sum())
+        kept = self.seconds[: halvings(nodes + count, self.span.width)]
+        # nodes that count for little by now span as much as any
+        if self.span.basis is None or self.span.has_room(max(nodes, self.span.rank) + count):
             return replace(self, seconds=kept)
         whole = self.span.whole
         return replace(
@@ -72,12 +90,12 @@ class Learned:
 
     def plus(
         self,
-        features: Callable[[Tensor], Iterator[Tensor]],
+        features: Encode,
         nodes: Tensor,
         labels: npt.NDArray[Any],
         seed: int,
     ) -> Learned:
-        """With the sums of one more session, not solved yet; `features` gives Z of some nodes."""
+        """With the sums of one more session, not solved yet."""
         room = self.with_room_for(nodes.numel())
         span, sums = room.span, room.statistics
         if span.basis is not None:
@@ -89,12 +107,12 @@ class Learned:
             chosen = in_second_half(nodes, seed, halving)
             more = map(span.coordinates, features(nodes[chosen]))
             seconds.append(second.padded(span.rank).plus(more, labels[chosen.numpy()]))
-        return replace(
-            room, span=span, statistics=sums, seconds=tuple(seconds), solved=None, small=0, R=None
-        )
+        record = None if room.record is None else room.record.plus(nodes, labels)
+        return room._with(span, sums, tuple(seconds), record)
 
-    def plus_few(self, Z: Tensor, labels: npt.NDArray[Any]) -> Learned:
+    def plus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
         """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
+        record = None if self.record is None else self.record.plus(nodes, labels)
         statistics = self.statistics.plus([Z], labels)
         R = W = None
         if self.R is not None:
@@ -106,4 +124,183 @@ class Learned:
             check_trained(W)
             R = torch.cholesky_inverse(factor) if self.small + 1 >= PATIENCE else None
         solved = W, W.new_zeros(W.size(1))
-        return replace(self, statistics=statistics, solved=solved, small=self.small + 1, R=R)
+        return replace(
+            self, statistics=statistics, record=record, solved=solved, small=self.small + 1, R=R
+        )
+
+    def minus(
+        self, features: Encode, nodes: Tensor, labels: npt.NDArray[Any], seed: int
+    ) -> Learned:
+        """Without the sums of some nodes, not solved yet; `InputError` if they cannot be in them.
+
+        Ways of halving that were given up since many nodes were learned do not come back.
+        """
+        self._check_counts(labels)
+        record = None if self.record is None else self.record.minus(nodes, labels)
+        self._check_spanned(features, nodes)
+        span, before = self.span, self.statistics
+        nothing = Statistics.empty(span.rank, before.G.device)
+        gone = nothing.plus(map(span.coordinates, features(nodes)), labels)
+        left = [before.minus(gone)]
+        for halving, second in enumerate(self.seconds):
+            chosen = in_second_half(nodes, seed, halving)
+            less = map(span.coordinates, features(nodes[chosen]))
+            left.append(second.minus(nothing.plus(less, labels[chosen.numpy()])))
+        _check_left(before, gone, left[0])
+        if span.basis is not None:
+            span, turn = span.narrowed(left, before)
+            left = [sums.turned(turn) for sums in left]
+        return self._with(span, left[0], tuple(left[1:]), record)
+
+    def merged(self, other: Learned) -> Learned:
+        """With all that another learner with the same features knows, not solved yet."""
+        ours = self.with_room_for(int(other.statistics.n.sum()))
+        span, sums = ours.span, [ours.statistics, *ours.seconds]
+        # theirs may lack halves that were given up, and ours those that both together give up
+        theirs = [other.statistics, *other.seconds][: len(sums)]
+        if span.basis is None or other.span.basis is None:
+            span, whole = Span(span.width, None), ours.span.whole
+            sums = [whole(one) for one in sums]
+            theirs = [other.span.whole(one) for one in theirs]
+        else:
+            basis = other.span.basis.to(span.basis.device)
+            span = span.extended(basis)
+            sums = [one.padded(span.rank) for one in sums]
+            turn = span.coordinates(basis).to(other.span.basis.device)
+            theirs = [one.turned(turn) for one in theirs]
+        both = [one.merged(more) for one, more in zip(sums, theirs, strict=False)]
+        record = None
+        if self.record is not None and other.record is not None:
+            record = self.record.merged(other.record)
+        return self._with(span, both[0], tuple(both[1:]), record)
+
+    def decayed(self, factor: float) -> Learned:
+        """With all that is known counting for less.
+
+        What counts for less cannot be taken out again, so the record of it has no use any more.
+        """
+        sums = [one.scaled(factor) for one in (self.statistics, *self.seconds)]
+        classes = sums[0].classes
+        seconds = tuple(one.only(np.intersect1d(one.classes, classes)) for one in sums[1:])
+        return self._with(self.span, sums[0], seconds, None)
+
+    def noted(
+        self, what: str, nodes: Mapping[Any, float], *, kept: float = 1.0, other: str = ""
+    ) -> Learned:
+        """With what was done written into its log; `nodes` has a number for each class."""
+        journal = self.journal.plus(what, nodes, self.head, self.gamma, kept=kept, other=other)
+        return replace(self, journal=journal)
+
+    @property
+    def taught(self) -> bool:
+        """Whether any class is known."""
+        return self.statistics.classes.size > 0
+
+    @property
+    def decays(self) -> bool:
+        """Whether some nodes count for less than others."""
+        return self.statistics.n.is_floating_point()
+
+    def _with(
+        self,
+        span: Span,
+        statistics: Statistics,
+        seconds: tuple[Statistics, ...],
+        record: Record | None,
+    ) -> Learned:
+        """Other sums, and nothing that followed from the old ones."""
+        return replace(
+            self,
+            span=span,
+            statistics=statistics,
+            seconds=seconds,
+            record=record,
+            solved=None,
+            small=0,
+            R=None,
+        )
+
+    def _check_counts(self, labels: npt.NDArray[Any]) -> None:
+        """Raise `InputError` if there are fewer nodes of a class than these."""
+        known = per_class(self.statistics)
+        for label, count in counted(labels).items():
+            if count > known.get(label, 0):
+                raise InputError(
+                    f"labels gives {count} nodes the class {label!r}, of which"
+                    f" {known.get(label, 0)} were learned: name only nodes that were learned, each"
+                    " with the label it was learned with"
+                )
+
+    def _check_spanned(self, features: Encode, nodes: Tensor) -> None:
+        """Raise `InputError` if features stick out of the span of all that was learned."""
+        if self.span.basis is None:
+            return
+        start = 0
+        for Z in features(nodes):
+            rest = Z - self.span.coordinates(Z) @ self.span.basis
+            out = torch.linalg.vector_norm(rest, dim=1) > OTHER * torch.linalg.vector_norm(Z, dim=1)
+            if bool(out.any()):
+                raise _changed(f"node {int(nodes[start + int(out.int().argmax())])} has")
+            start += Z.size(0)
+
+
+def counted(labels: npt.NDArray[Any]) -> dict[Any, int]:
+    """How many of each class, by its label.
+
+    Parameters
+    ----------
+    labels : array [n]
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> counted(np.array(["b", "a", "b"]))
+    {'a': 1, 'b': 2}
+    """
+    classes, counts = np.unique(labels, return_counts=True)
+    return dict(zip(classes.tolist(), counts.tolist(), strict=True))
+
+
+def per_class(statistics: Statistics) -> dict[Any, float]:
+    """The nodes of each class, by its label.
+
+    Parameters
+    ----------
+    statistics : Statistics
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> per_class(Statistics.empty(1).plus([torch.ones(2, 1)], np.array([7, 7])))
+    {7: 2}
+    """
+    return dict(zip(statistics.classes.tolist(), statistics.n.tolist(), strict=True))
+
+
+def _check_left(before: Statistics, gone: Statistics, left: Statistics) -> None:
+    """Raise `InputError` if sums are left that no nodes can have."""
+    # a class without nodes has no sum
+    same = gone._on(before.classes)
+    empty = torch.from_numpy(~np.isin(before.classes, left.classes)).to(before.Q.device)
+    over = torch.linalg.vector_norm((before.Q - same.Q)[:, empty])
+    if float(over) > OTHER * float(torch.linalg.vector_norm(before.Q[:, empty])):
+        raise _changed("some nodes have")
+    # nor has a sum of squares a negative direction, but for rounding
+    matrix = left.G.clone()
+    rounding = OTHER * float(gone.G.trace()) + ROUNDING * float(before.G.trace())
+    matrix.diagonal().add_(rounding or 1.0)
+    if int(torch.linalg.cholesky_ex(matrix).info):
+        raise _changed("some nodes have")
+
+
+def _changed(who: str) -> InputError:
+    return InputError(
+        f"{who} other features in this graph than those that were learned, and forgetting them"
+        " would leave sums that no nodes can have: give the graph as it was when they were learned"
+    )

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 from torch_geometric.data import Data
 
 from algnn import settings
 from algnn.analytic import saved
-from algnn.analytic.bank import BANKS, Bank, projected_width
-from algnn.analytic.choice import MANY, choose_gamma
+from algnn.analytic.bank import FLOAT, VIEWS, Bank, candidates, plain_bank
+from algnn.analytic.calibration import held_out, sharpness
+from algnn.analytic.choice import MANY, agreement, choose_gamma, some_of
 from algnn.analytic.encoder import GCNEncoder, Widened
 from algnn.analytic.expansion import EXPANSIONS, Expansion
+from algnn.analytic.explanation import Explanation, column_of, contributions
 from algnn.analytic.heads import HEADS
-from algnn.analytic.learned import FEW, Features, Learned
+from algnn.analytic.journal import Event
+from algnn.analytic.learned import FEW, Features, Learned, counted, per_class
+from algnn.analytic.life import as_usual, check_forgettable, check_mergeable, check_reached
+from algnn.analytic.novelty import Familiar, spread_out
+from algnn.analytic.reach import affected, without_node
+from algnn.analytic.record import Record
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import Statistics
-from algnn.checks import check_base, check_number, check_trained, resolve_device
-from algnn.errors import InputError
+from algnn.analytic.summary import Summary, summarise
+from algnn.checks import (
+    Labels,
+    Nodes,
+    check_base,
+    check_labels,
+    check_nodes,
+    check_number,
+    check_trained,
+    resolve_device,
+)
+from algnn.errors import InputError, NotFittedError
 from algnn.graph.memo import Memo
-from algnn.graph.propagate import blocks
+from algnn.graph.propagate import Operator, blocks
 from algnn.learner import Learner
 
+# nodes of the base session by which banks are compared
+SAMPLE = 512
+# so many times fewer nodes than columns, and encoding them alone is cheaper than the whole graph
+FULL = 2
 
 class ALGNN(Learner):
     """Analytic learning on a graph: each session is one closed-form step, exact and without replay.
@@ -56,6 +79,8 @@ class ALGNN(Learner):
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
     epochs, lr, dropout, weight_decay
         Of the GCN's training on the base session (Adam, full batch).
+    half_life : float
+        After so many further sessions a node counts for half, so that old ones fade; 0 for never.
     seed : int
         Of all that is random.
     device : str
@@ -73,6 +98,8 @@ class ALGNN(Learner):
         those of half of the nodes, halved in one way or in a few.
     n_features_in_ : int
         The width of `x` in the base session.
+    events_ : tuple of Event
+        All that was learned, forgotten and merged, with times and counts.
 
     Examples
     --------
@@ -101,6 +128,7 @@ class ALGNN(Learner):
         lr: float = 1e-3,
         dropout: float = 0.5,
         weight_decay: float = 5e-4,
+        half_life: float = 0.0,
         seed: int = 0,
         device: str = "auto",
     ) -> None:
@@ -114,6 +142,7 @@ class ALGNN(Learner):
         self.lr = lr
         self.dropout = dropout
         self.weight_decay = weight_decay
+        self.half_life = half_life
         self.seed = seed
         self.device = device
 
@@ -160,8 +189,15 @@ class ALGNN(Learner):
         """The width of `x` in the base session."""
         return self._known.features.inputs
 
+    @property
+    def events_(self) -> tuple[Event, ...]:
+        """The log: all that was learned, forgotten and merged, the oldest first."""
+        return self._known.journal.events
+
     def retained_bytes(self) -> int:
-        """Bytes that must be kept between sessions beside the frozen encoder: those of the sums.
+        """Bytes that must be kept between sessions beside the frozen encoder.
+
+        Those of the sums, and eight for each node in the record of what was learned.
 
         Returns
         -------
@@ -173,12 +209,312 @@ class ALGNN(Learner):
         # a half is kept over all classes, of which it may lack some
         sums = [known.statistics, *(half._on(self.classes_) for half in known.seconds)]
         basis = 0 if known.span.basis is None else known.span.basis.nbytes
-        return sum(one.nbytes() for one in sums) + basis
+        record = 0 if known.record is None else known.record.hashes.nbytes
+        return sum(one.nbytes() for one in sums) + basis + record
+
+    def explain(self, graph: Data, node: int, label: int | str | None = None) -> Explanation:
+        """Which input features and which neighbours moved the score of a class for one node.
+
+        Exact: what features contributed sums to the score, and so does what neighbours did. It
+        takes the label-free encoder, ``encoder="hops"``. What the score would be without a feature
+        or a neighbour is another question (see `algnn.analytic.explanation`).
+
+        Parameters
+        ----------
+        graph : Data
+            The graph as it is now.
+        node : int
+        label : int or str, optional
+            The class; by default the one that `predict` gives.
+
+        Returns
+        -------
+        Explanation
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> why = model.explain(graph, 300)
+        >>> score = model.decision_function(graph, [300])[0, why.label]
+        >>> bool(abs(why.by_neighbour.sum() + why.bias - score) < 1e-5)
+        True
+        """
+        bank = self._known.features
+        if not isinstance(bank, Bank):
+            raise InputError(
+                f"encoder={self.encoder!r} is trained and not linear, so its scores are no sums"
+                " over features and neighbours: explain takes a learner with encoder='hops'"
+            )
+        scores = self._checked_scores(graph, [node])
+        column = int(scores.argmax()) if label is None else column_of(label, self.classes_)
+        W, b = self._known.affine
+        by_feature, neighbours, by_neighbour = (
+            part.cpu().numpy()
+            for part in contributions(
+                bank, self._transposed(graph), self._inputs(graph), int(node), W[:, column]
+            )
+        )
+        bias = float(b[column])
+        score = float(by_feature.sum()) + bias
+        name = self.classes_[column].item()
+        return Explanation(int(node), name, score, bias, by_feature, neighbours, by_neighbour)
+
+    # -- the life of a learner ----------------------------------------------------------------
+
+    def forget(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
+        """Forget some labels, exactly as if they had never been learned.
+
+        Afterwards weights, predictions and `statistics_` are, to rounding, those of a learner with
+        the same encoder that never saw these labels, γ chosen anew. A class forgotten to its last
+        node disappears from `classes_`. What was never learned is refused.
+
+        Two things stay. The encoder, once decided on in the base session, is not decided on anew,
+        also where labels of that session are forgotten; `fit` starts anew. And where γ is chosen
+        and so many nodes were learned that all but one way of halving them was given up, the others
+        do not come back: γ is then that of the one way that is left.
+
+        Parameters
+        ----------
+        graph : Data
+            The graph as it was when these nodes were learned: their features in it are what is
+            taken out again. Features that were learned on another kind of device differ in their
+            last digits (float32), and so will the result, by as much.
+        nodes : Tensor, array or list [n]
+            Ids or a mask. A node that was learned twice can be forgotten twice, in two calls.
+        labels : Tensor, array or list [n]
+            What these nodes were learned as.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> threes = (graph.y[:200] == 3).nonzero().squeeze(1)
+        >>> model.forget(graph, threes, graph.y[threes]).classes_
+        array([0, 1, 2, 4, 5, 6, 7, 8, 9])
+        >>> model.forget(graph, [300], [1])
+        Traceback (most recent call last):
+            ...
+        algnn.errors.InputError: nodes holds 300, which was not learned as 1 (1 of 1 were not)...
+        """
+        chosen, known = self._checked_learned(graph, nodes, labels, once=True)
+        with as_usual():
+            left = self._without(graph, chosen, known, self._known)
+            self._learned = self._settled(left).noted("forget", counted(known))
+        return self
+
+    def reach(self, graph: Data, node: int) -> npt.NDArray[np.int64]:
+        """The nodes whose features change when one leaves the graph.
+
+        Parameters
+        ----------
+        graph : Data
+        node : int
+
+        Returns
+        -------
+        array [m], int64
+            Sorted, `node` among them. Those that were learned are what `forget_node` must be told.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> bool((model.reach(graph, 5) == 5).any())
+        True
+        """
+        self._check_graph(graph, self.n_features_in_)
+        one = int(check_nodes([node], graph.x.size(0), session=True))
+        found = affected(self._known.features, graph.edge_index, graph.x.size(0), one)
+        changed: npt.NDArray[np.int64] = found.numpy()
+        return changed
+
+    def forget_node(self, graph: Data, node: int, nodes: Nodes = (), labels: Labels = ()) -> Data:
+        """Forget a node itself: its label if it was learned, its features and its edges.
+
+        Its neighbours look different without it, so the learned ones among those within `reach`
+        are taken out as they were and learned as they are now. Their labels are not kept, so they
+        must be given again. Afterwards the learner is, to rounding, one with the same encoder that
+        never saw the node. The encoder stays: one that was trained (``encoder="gcn"``) may have
+        been trained on the node; `fit` starts anew.
+
+        Parameters
+        ----------
+        graph : Data
+            The graph as it was when these nodes were learned.
+        node : int
+        nodes : Tensor, array or list [n]
+            All learned nodes among ``reach(graph, node)``, the node itself included if it was
+            learned; others are refused, and so is a request that leaves one of them out. One that
+            was learned twice is named twice. Not needed where none was learned.
+        labels : Tensor, array or list [n]
+            What these nodes were learned as.
+
+        Returns
+        -------
+        Data
+            The graph without the node, to be used from now on. Ids stay as they were: the node is
+            still there, with features of zero and without an edge. Labels and masks are untouched.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN(encoder="gcn", gamma=0.1).fit(graph, range(200), graph.y[:200])
+        >>> near = [node for node in model.reach(graph, 5) if node < 200]
+        >>> smaller = model.forget_node(graph, 5, near, graph.y[near])
+        >>> int(model.statistics_.n.sum()), float(smaller.x[5].sum())
+        (199, 0.0)
+        """
+        within = torch.from_numpy(self.reach(graph, node))
+        gone, known = int(node), self._known
+        chosen, given = self._checked_learned(graph, nodes, labels, once=False)
+        check_reached(known, within, chosen)
+        bare = without_node(graph, gone)
+        stays = chosen != gone
+        with as_usual():
+            after = known
+            if chosen.numel():
+                after = self._without(graph, chosen, given, known)
+            if bool(stays.any()):
+                after = self._with_nodes(bare, chosen[stays], given[stays.numpy()], after)
+            deed = counted(given[~stays.numpy()])
+            self._learned = self._settled(after).noted("forget node", deed)
+        return bare
+
+    def merge(self, other: ALGNN) -> Self:
+        """Learn all that another learner has learned, exactly as if one had learned both.
+
+        Parameters
+        ----------
+        other : ALGNN
+            One with the same encoder, to the last bit: a `blank` of this learner, or a copy, that
+            has learned elsewhere. It stays as it is. Its classes may be others or the same. A node
+            that both have learned counts twice; where each site numbers its own nodes, two nodes
+            may have the same id, and either may then be forgotten.
+
+        Returns
+        -------
+        self
+            With its own head and γ (chosen anew where it chooses).
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> here = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> there = here.blank().partial_fit(graph, range(200, 400), graph.y[200:400])
+        >>> int(here.merge(there).statistics_.n.sum())
+        400
+        """
+        self._check_params()
+        if type(other) is not type(self):
+            raise InputError(
+                f"other is a {type(other).__name__}: give an {type(self).__name__} with the same"
+                " encoder"
+            )
+        known, theirs = self._as_asked(self._known), other._known
+        check_mergeable(known, theirs, (self.seed, other.seed))
+        with as_usual():
+            after = known.merged(theirs)
+            self._learned = self._settled(after).noted(
+                "merge", per_class(theirs.statistics), other=theirs.journal.end
+            )
+        return self
+
+    def blank(self) -> Self:
+        """A learner with the same parameters and the same frozen encoder that has learned nothing.
+
+        What a site starts from whose learner shall be merged with others; every site needs the same
+        encoder, and this hands it over without a label, a sum or a log.
+
+        Returns
+        -------
+        ALGNN
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model.blank().classes_
+        array([], dtype=int64)
+        """
+        self._check_params()
+        fresh = type(self)(**self.get_params())
+        fresh._learned = fresh._untaught(self._known.features)
+        return fresh
+
+    def drop_record(self) -> Self:
+        """Forget which nodes were learned, not what was learned from them.
+
+        The record is what lets `forget` refuse nodes that were never learned, and what would let
+        someone with the file find out which nodes were, as what (see `algnn.analytic.record`).
+        Without it `forget` trusts its caller as far as counts and sums allow.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> before = model.retained_bytes()
+        >>> before - model.drop_record().retained_bytes()
+        1600
+        """
+        self._learned = replace(self._known, record=None).noted("drop record", {})
+        return self
+
+    def summary(self) -> Summary:
+        """What it has seen and when, how well its weights are determined, what it keeps.
+
+        It takes the eigenvalues of the matrix that is solved, about 30 times the work of solving.
+
+        Returns
+        -------
+        Summary
+            Its text is a table to read; `algnn.analytic.summary.Summary` says what is in it.
+        """
+        return summarise(self._known, self.retained_bytes())
+
+    def _checked_learned(
+        self, graph: Data, nodes: Nodes, labels: Labels, *, once: bool
+    ) -> tuple[Tensor, npt.NDArray[Any]]:
+        """Nodes and labels that may have been learned, as far as one can tell without sums."""
+        self._check_params()
+        known = self._known
+        self._check_graph(graph, self.n_features_in_)
+        chosen = check_nodes(nodes, graph.x.size(0), session=once)
+        # an empty list comes as floating point
+        none = chosen.numel() == 0 and len(labels) == 0
+        given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
+        check_forgettable(known)
+        return chosen, given
 
     @property
     def _known(self) -> Learned:
         self._check_fitted()
         known: Learned = self._learned
+        return known
+
+    @property
+    def _taught(self) -> Learned:
+        known = self._known
+        if not known.taught:
+            raise NotFittedError(
+                f"this {type(self).__name__} knows no class (it is blank, or has forgotten all):"
+                " call partial_fit first"
+            )
         return known
 
     def _check_params(self) -> None:
@@ -191,6 +527,7 @@ class ALGNN(Learner):
         check_number("lr", self.lr, 0)
         check_number("dropout", self.dropout, 0, 1)
         check_number("weight_decay", self.weight_decay, 0)
+        check_number("half_life", self.half_life, 0)
         if self.expansion not in EXPANSIONS:
             raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
         if self.head not in tuple(HEADS):
@@ -206,21 +543,45 @@ class ALGNN(Learner):
     ) -> Learned:
         if learned is None:
             learned = self._base(graph, nodes, labels)
-        if learned.head != self.head or (self.gamma and learned.gamma != self.gamma):
-            learned = replace(learned, head=self.head, gamma=self.gamma, R=None)
+        learned, kept = self._as_asked(learned), 1.0
+        if self.half_life and learned.taught:
+            kept = 2 ** (-1 / self.half_life)
+            learned = learned.decayed(kept)
         if self._is_small(nodes, learned):
             first, *others = self._features(graph, nodes, learned)
-            return learned.plus_few(torch.cat([first, *others]) if others else first, labels)
-        return self._with_session(graph, nodes, labels, learned)
+            Z = torch.cat([first, *others]) if others else first
+            after = learned.plus_few(Z, nodes, labels)
+        else:
+            after = self._settled(self._with_nodes(graph, nodes, labels, learned))
+        return after.noted("learn", counted(labels), kept=kept)
 
-    def _with_session(
+    def _as_asked(self, learned: Learned) -> Learned:
+        """With the head and γ that the parameters ask for by now."""
+        if learned.head != self.head or (self.gamma and learned.gamma != self.gamma):
+            return replace(learned, head=self.head, gamma=self.gamma, solved=None, R=None)
+        return learned
+
+    def _with_nodes(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
     ) -> Learned:
-        """Add to the sums, choose γ if that is asked for, and solve."""
-        after = learned.plus(
-            lambda some: self._features(graph, some, learned), nodes, labels, self.seed
-        )
-        if self._chooses:
+        """With the sums of some more nodes, not solved yet."""
+        features = self._session_features(graph, nodes, learned)
+        return learned.plus(features, nodes, labels, self.seed)
+
+    def _without(
+        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
+    ) -> Learned:
+        """Without the sums of some nodes, not solved yet."""
+        features = self._session_features(graph, nodes, learned)
+        left = self._as_asked(learned).minus(features, nodes, labels, self.seed)
+        if left.taught:
+            return left
+        # of nothing, not even the rounding stays
+        return replace(self._untaught(left.features), record=left.record, journal=left.journal)
+
+    def _settled(self, after: Learned) -> Learned:
+        """With γ chosen, if that is asked for, and solved."""
+        if self._chooses and after.taught:
             if not after.seconds:
                 raise InputError(
                     "gamma=0 needs the sums of two halves, which are kept only where gamma was 0"
@@ -229,7 +590,7 @@ class ALGNN(Learner):
             after = replace(after, gamma=choose_gamma(after.statistics, after.seconds)[0])
         # solve now: it is part of learning, and may fail
         check_trained(*after.affine)
-        return after
+        return replace(after, solved=after.affine)
 
     @property
     def _chooses(self) -> bool:
@@ -260,7 +621,8 @@ class ALGNN(Learner):
         else:
             span, nothing = Span(features.width, None), Statistics.empty(features.width, device)
         seconds = (nothing,) * MANY if self._chooses else ()
-        return Learned(features, span, nothing, seconds, self.head, self.gamma)
+        record = Record(saved.fingerprint(features))
+        return Learned(features, span, nothing, seconds, self.head, self.gamma, record)
 
     def _trained(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Widened:
         """The paper's features: a GCN trained on the base session, its first layer expanded."""
@@ -282,52 +644,125 @@ class ALGNN(Learner):
         return Widened(encoder, Expansion(self.expansion, self.hidden, self.width, self.seed))
 
     def _bank(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Bank:
-        """The bank of views whose halves agree best on the base session."""
-        inputs = graph.x.size(1)
-        projected = projected_width(inputs, graph.x.size(0))
-        banks = [Bank(name, inputs, projected, self.seed) for name in BANKS]
+        """The bank whose views make halves of the base session agree best on its classes."""
+        x = self._inputs(graph)
+        plain = plain_bank(*reversed(x.shape), negative=bool((x < 0).any()), seed=self.seed)
+        places = some_of(nodes, self.seed, SAMPLE)
+        some, classes = nodes[places], labels[places.numpy()]
+        where = some.to(x.device)
+        views = {
+            view: normalize(plain.view_rows(view, self._transposed(graph), x, where).to(FLOAT))
+            for view in VIEWS
+        }
+        found = {
+            bank: torch.cat([views[view] for view in bank.views], dim=1).to(torch.float32)
+            for bank in candidates(plain, nodes.numel())
+        }
+        best = max(found, key=lambda bank: agreement(bank(found[bank]), some, classes, self.seed))
+        if some.numel() == nodes.numel():
+            self._first = best, nodes, found[best]
+        return best
 
-        def agreement(bank: Bank) -> float:
-            views = bank.prepare(self._adjacency(graph), self._inputs(graph))
-            device = views.device
-
-            def features(some: Tensor) -> Iterator[Tensor]:
-                for block in blocks(some.numel(), 8 * bank.width, device):
-                    yield bank(views[some[block].to(device)])
-
-            nothing = Statistics.empty(0, device)
-            span = Span.empty(bank.width, device)
-            empty = Learned(bank, span, nothing, (nothing,) * MANY, "balanced", 1.0)
-            after = empty.plus(features, nodes, labels, self.seed)
-            return choose_gamma(after.statistics, after.seconds)[1]
-
-        return max(banks, key=agreement)
+    # the views of a small base session, which were needed to decide on the bank
+    _first: tuple[Bank, Tensor, Tensor] | None = None
 
     def _features(self, graph: Data, nodes: Tensor, learned: Learned) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
+        prepared, places = self._encoding(graph, nodes, learned.features)
+        for block in blocks(places.numel(), 8 * learned.features.width, prepared.device):
+            yield learned.features(prepared[places[block]])
 
-        def prepare() -> Tensor:
-            return learned.features.prepare(self._adjacency(graph), self._inputs(graph))
-
+    def _encoding(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Tensor, Tensor]:
+        """What features are made of, for all nodes or for these, and where these are in it."""
+        key = (graph.x, graph.edge_index)
         # features are frozen, so a graph needs encoding once for as long as it stays the same
-        prepared = self._prepared(learned).get((graph.x, graph.edge_index), prepare)
-        chosen = nodes.to(prepared.device)
-        for block in blocks(chosen.numel(), 8 * learned.features.width, chosen.device):
-            yield learned.features(prepared[chosen[block]])
+        memo = self._prepared(features)
+        prepared = memo.peek(key)
+        if prepared is None:
+            few = FULL * nodes.numel() < features.width
+            if isinstance(features, Bank) and few:
+                # a few nodes cost less by themselves than the whole graph does
+                rows = features.rows(self._transposed(graph), self._inputs(graph), nodes)
+                return rows, torch.arange(nodes.numel(), device=rows.device)
+            prepared = memo.get(
+                key, lambda: features.prepare(self._adjacency(graph), self._inputs(graph))
+            )
+        return prepared, nodes.to(prepared.device)
 
-    def _prepared(self, learned: Learned) -> Memo[Tensor]:
+    def _session_features(
+        self, graph: Data, nodes: Tensor, learned: Learned
+    ) -> Callable[[Tensor], Iterator[Tensor]]:
+        """Z of any of a session's nodes, encoded once."""
+        features, first = learned.features, self._first
+        self._first = None
+        if first is not None and first[0] is features and first[1] is nodes:
+            prepared, places = first[2], torch.arange(nodes.numel(), device=first[2].device)
+        else:
+            prepared, places = self._encoding(graph, nodes, features)
+        order = torch.argsort(nodes)
+        ranked = nodes[order]
+
+        def of(some: Tensor) -> Iterator[Tensor]:
+            found = places[order[torch.searchsorted(ranked, some)].to(places.device)]
+            for block in blocks(found.numel(), 8 * features.width, prepared.device):
+                yield features(prepared[found[block]])
+
+        return of
+
+    def _transposed(self, graph: Data) -> Tensor:
+        """Âᵀ in float64, built once for as long as the edges stay the same."""
+
+        def build() -> Tensor:
+            return Operator(self._adjacency(graph)).T.matrix.to(FLOAT)
+
+        return self._last_transposed.get((graph.edge_index, graph.x), build)
+
+    @cached_property
+    def _last_transposed(self) -> Memo[Tensor]:
+        return Memo()
+
+    def _prepared(self, features: Features) -> Memo[Tensor]:
         """What is remembered of graphs under the features of now, and of no others."""
-        if self._encoded is None or self._encoded[0] is not learned.features:
-            self._encoded = learned.features, Memo()
+        if self._encoded is None or self._encoded[0] is not features:
+            self._encoded = features, Memo()
         return self._encoded[1]
 
     _encoded: tuple[Features, Memo[Tensor]] | None = None
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
-        known = self._known
+        known = self._taught
         W, b = known.affine
         scores = [torch.addmm(b, Z, W) for Z in self._features(graph, nodes, known)]
         return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
+
+    def _sharpness(self) -> float:
+        known = self._taught
+        if self._sharp is None or self._sharp[0] is not known:
+            self._sharp = known, sharpness(held_out(known.head, known.gamma, known.statistics))
+        return self._sharp[1]
+
+    _sharp: tuple[Learned, float] | None = None
+
+    def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
+        known = self._taught
+        span, familiar = self._familiar(graph, known)
+        coordinates = map(span.coordinates, self._features(graph, nodes, known))
+        return torch.cat([*map(familiar.novelty, coordinates), familiar.centre[:0]])
+
+    def _familiar(self, graph: Data, learned: Learned) -> tuple[Span, Familiar]:
+        """What the seen classes and the graph look like, in directions that hold both."""
+
+        def build() -> tuple[Span, Familiar]:
+            sample = torch.cat(list(self._features(graph, spread_out(graph.x.size(0)), learned)))
+            span = learned.span.extended(sample)
+            sums = learned.statistics.padded(span.rank)
+            return span, Familiar.of(sums, span.coordinates(sample))
+
+        if self._found is None or self._found[0] is not learned:
+            self._found = learned, Memo()
+        return self._found[1].get((graph.x, graph.edge_index), build)
+
+    _found: tuple[Learned, Memo[tuple[Span, Familiar]]] | None = None
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return saved.state(self._known)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -15,9 +18,11 @@ from algnn.analytic.choice import MANY
 from algnn.analytic.encoder import GCNEncoder, Widened
 from algnn.analytic.expansion import EXPANSIONS, Expansion
 from algnn.analytic.heads import HEADS
-from algnn.analytic.learned import Features, Learned
+from algnn.analytic.journal import Journal
+from algnn.analytic.learned import Features, Learned, per_class
+from algnn.analytic.record import Record
 from algnn.analytic.span import Span
-from algnn.analytic.statistics import Statistics
+from algnn.analytic.statistics import GONE, Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_number
 from algnn.errors import CheckpointError
@@ -26,6 +31,8 @@ FLOAT = torch.float64
 # what a checkpoint may ask for that is not in it: weights that follow from a seed, or from a width
 WIDEST_INPUTS = 2**20
 LARGEST_EXPANSION = 2**26
+MOST_UNITS = 2**14
+LARGEST_WEIGHTS = 2**20
 
 
 def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -46,15 +53,46 @@ def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors |= {f"second{place}.{name}": t for name, t in named}
     if known.span.basis is not None:
         tensors["span.basis"] = known.span.basis
-    facts: dict[str, Any] = {"head": known.head, "gamma": known.gamma}
-    if isinstance(known.features, Bank):
-        facts["bank"] = vars(known.features).copy()
-    else:
-        encoder, expansion = known.features.encoder, known.features.expansion
-        tensors |= {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}
-        names = ("kind", "inputs", "width", "seed")
-        facts["expansion"] = {name: getattr(expansion, name) for name in names}
-    return tensors, facts
+    if known.record is not None:
+        tensors["record.hashes"] = torch.from_numpy(known.record.ordered)
+    encoder, facts = _features_state(known.features)
+    facts |= {"head": known.head, "gamma": known.gamma, "log": known.journal.to_json()}
+    return tensors | encoder, facts
+
+
+def fingerprint(features: Features) -> str:
+    """SHA-256 of all that decides how nodes are encoded.
+
+    Parameters
+    ----------
+    features : Bank or Widened
+
+    Returns
+    -------
+    str
+        The same for features that are the same to the last bit, wherever they are.
+
+    Examples
+    --------
+    >>> fingerprint(Bank("raw", inputs=3)) == fingerprint(Bank("raw", inputs=4))
+    False
+    """
+    tensors, facts = _features_state(features)
+    total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of the encoder alone."""
+    if isinstance(features, Bank):
+        return {}, {"bank": {field.name: getattr(features, field.name) for field in fields(Bank)}}
+    encoder, expansion = features.encoder, features.expansion
+    names = ("kind", "inputs", "width", "seed")
+    facts = {"expansion": {name: getattr(expansion, name) for name in names}}
+    return {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}, facts
 
 
 def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device) -> Learned:
@@ -71,7 +109,9 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
     -------
     Learned
     """
-    classes = _restored_classes(facts["classes"])
+    # a learner that was never taught, or has forgotten everything, has none
+    unknown = facts["classes"] == []
+    classes = np.empty(0, np.int64) if unknown else _restored_classes(facts["classes"])
     if facts["head"] not in HEADS:
         raise CheckpointError(f"head {facts['head']!r} is unknown")
     if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
@@ -85,6 +125,9 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
     if "span.basis" in tensors:
         basis = tensors["span.basis"]
         check_tensor("span.basis", basis, (basis.size(0), width), FLOAT)
+        # a basis without rows takes no bytes, and shows no width that weights could have
+        if not basis.size(0) and width * max(1, classes.size) > LARGEST_WEIGHTS:
+            raise CheckpointError("span.basis has no rows, and a width that is not to be believed")
         off = basis @ basis.mT - torch.eye(basis.size(0), dtype=FLOAT)
         if bool((off.abs() > 1e-8).any()):
             raise CheckpointError("span.basis is not orthonormal")
@@ -92,12 +135,35 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
     statistics = _restored(tensors, "statistics", span.rank, classes, device)
     places = [place for place in range(MANY) if f"second{place}.G" in tensors]
     halves = [_restored(tensors, f"second{p}", span.rank, classes, device) for p in places]
-    for n, least in ((statistics.n, 1), *((half.n, 0) for half in halves)):
+    fewest = GONE if statistics.n.is_floating_point() else 1.0
+    for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
         if bool((n < least).any()) or bool((n > statistics.n).any()):
             raise CheckpointError("n holds counts that cannot be")
     seconds = tuple(half.only(classes[half.n.numpy() > 0]) for half in halves)
+    journal = _restored_journal(facts, statistics)
     # only now, when the file has shown that it is as large as it says
-    return Learned(features(), span, statistics, seconds, facts["head"], float(facts["gamma"]))
+    made = features()
+    record = _restored_record(tensors, made, int(statistics.n.sum()))
+    gamma = float(facts["gamma"])
+    return Learned(made, span, statistics, seconds, facts["head"], gamma, record, journal)
+
+
+def _restored_journal(facts: dict[str, Any], statistics: Statistics) -> Journal:
+    nodes = per_class(statistics)
+    if "log" not in facts:
+        # written before there were logs: what is there was found, and the log says so
+        return Journal().plus("found", nodes, facts["head"], float(facts["gamma"]))
+    journal = Journal.from_json(facts["log"])
+    if not journal.adds_up(nodes):
+        raise CheckpointError("the log does not add up to the nodes that were learned")
+    return journal
+
+
+def _restored_record(tensors: dict[str, Tensor], features: Features, count: int) -> Record | None:
+    if "record.hashes" not in tensors:
+        return None
+    hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64)
+    return Record(fingerprint(features), hashes.numpy())
 
 
 def _restored_features(
@@ -109,7 +175,10 @@ def _restored_features(
         # weights are as long as this says, whatever the size of the file
         check_number("inputs", bank.inputs, 1, WIDEST_INPUTS, whole=True)
         check_number("projected", bank.projected, 0, WIDEST_INPUTS, whole=True)
-        check_number("seed", bank.seed, 0, whole=True)
+        check_number("expanded", bank.expanded, 0, MOST_UNITS, whole=True)
+        check_number("seed", bank.seed, 0, 2**63, whole=True)
+        if bank.breadth * bank.expanded > LARGEST_EXPANSION or not isinstance(bank.root, bool):
+            raise CheckpointError("bank is none that this version makes")
         return lambda: bank, bank.width
     shape = facts["expansion"]
     d, h = shape["width"], shape["inputs"]
@@ -126,7 +195,9 @@ def _restored(
     tensors: dict[str, Tensor], name: str, d: int, classes: npt.NDArray[Any], device: torch.device
 ) -> Statistics:
     C = classes.size
-    shapes = {"G": ((d * (d + 1) // 2,), FLOAT), "Q": ((d, C), FLOAT), "n": ((C,), torch.int64)}
+    # where old sessions count for less, n is no longer whole
+    kind = FLOAT if tensors[f"{name}.n"].dtype == FLOAT else torch.int64
+    shapes = {"G": ((d * (d + 1) // 2,), FLOAT), "Q": ((d, C), FLOAT), "n": ((C,), kind)}
     G, Q, n = (
         check_tensor(f"{name}.{part}", tensors[f"{name}.{part}"], *expected).to(device)
         for part, expected in shapes.items()

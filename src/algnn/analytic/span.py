@@ -7,6 +7,7 @@ sums over the features themselves, in r² numbers instead of d².
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,9 @@ SHARE = 0.41
 ROUNDING = 1e-13
 HALF_DIGITS = 1e-12
 LOOKS = 3
+# The same for sums from which nodes were taken: what is below this in G, relative to what G was,
+# and below ROUNDING in all other sums, is what subtracting has left over.
+LEFT_OVER = 1e-14
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,53 @@ class Span:
             new = (mix[:, found] / sizes[found].sqrt()).mT @ rest
             V = torch.cat([V, _orthonormal(_without(new, V))])
         return Span(self.width, V)
+
+    def narrowed(self, sums: Sequence[Statistics], before: Statistics) -> tuple[Span, Tensor]:
+        """The directions that sums still need once nodes were taken from them, and no others.
+
+        A basis of the nodes as they were would go on showing the directions of those that are gone.
+        So it is made anew from what is left: eigenvectors of G, and whatever else the other sums
+        hold, to which a direction too weak to be seen in G may still matter.
+
+        Parameters
+        ----------
+        sums : sequence of Statistics
+            Over coordinates in this span; those of all nodes first.
+        before : Statistics
+            Those of all nodes before some were taken away, which say what rounding is.
+
+        Returns
+        -------
+        span : Span
+        turn : Tensor [r, k]
+            For `Statistics.turned`: what takes old coordinates to new ones.
+
+        Examples
+        --------
+        >>> import numpy as np, torch
+        >>> Z, labels = torch.eye(2, 5).double(), np.array([0, 1])
+        >>> span = Span.empty(5).extended(Z)
+        >>> both = Statistics.empty(2).plus([span.coordinates(Z)], labels)
+        >>> second = Statistics.empty(2).plus([span.coordinates(Z[1:])], labels[1:])
+        >>> span.narrowed([both.minus(second)], both)[0].basis.abs()
+        tensor([[1., 0., 0., 0., 0.]], dtype=torch.float64)
+        """
+        if self.basis is None:
+            raise ValueError("the whole space has no basis to narrow")
+        trace, size = float(before.G.trace()), float(torch.linalg.vector_norm(before.Q))
+        values, vectors = _eigh(sums[0].G)
+        seen = values > LEFT_OVER * trace
+        turn, unseen = vectors[:, seen].flip(1), vectors[:, ~seen]
+        held = [one.Q / (size or 1.0) for one in sums]
+        held += [half.G @ turn / (trace or 1.0) for half in sums[1:]]
+        mix, sizes, _ = torch.linalg.svd(
+            (unseen.mT @ torch.cat(held, dim=1)).cpu(), full_matrices=False
+        )
+        more = mix[:, sizes > ROUNDING].to(turn.device)
+        turn = torch.cat([turn, unseen @ more], dim=1)
+        # at most as many as there are nodes: the strongest come first, and what is beyond is noise
+        turn = turn[:, : int(sums[0].n.sum())]
+        return Span(self.width, _orthonormal(turn.mT @ self.basis)), turn
 
     def whole(self, statistics: Statistics) -> Statistics:
         """Sums over coordinates as the sums over features that they stand for.

@@ -12,6 +12,10 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
+# A class is gone once its nodes count for less than this: after some 300 half-lives without one.
+GONE = 2.0**-300
+# What is left of a weight after a subtraction counts as rounding below this share of it.
+ROUNDING = 1e-9
 # From this many rows on, half of the Gram's arithmetic saved (a symmetric rank-n update) is worth
 # the extra pass that mirrors the triangle afterwards.
 SYRK_ROWS = 256
@@ -30,7 +34,7 @@ class Statistics:
         Σ ZᵀZ, symmetric.
     Q : Tensor [d, C]
         Σ ZᵀY, a column per class.
-    n : Tensor [C], int64
+    n : Tensor [C], int64, or float64 where old sessions count for less
         Nodes per class; on the CPU, wherever G and Q are.
     classes : array [C]
         The classes, sorted.
@@ -136,7 +140,68 @@ class Statistics:
         """
         same = other._on(self.classes)
         left = Statistics(self.G - other.G, self.Q - same.Q, self.n - same.n, self.classes)
-        return left.only(self.classes[left.n.numpy() > 0])
+        least = self.n * ROUNDING if self.n.is_floating_point() else torch.zeros_like(self.n)
+        return left.only(self.classes[(left.n > least).numpy()])
+
+    def merged(self, other: Statistics) -> Statistics:
+        """These sums and others together.
+
+        Parameters
+        ----------
+        other : Statistics
+            Of the same features, anywhere; the classes may be others or the same.
+
+        Returns
+        -------
+        Statistics
+        """
+        if not (self.classes.size and other.classes.size):
+            # the classes of nothing have no kind
+            classes = self.classes if self.classes.size else other.classes
+        else:
+            classes = np.union1d(self.classes, other.classes)
+        ours, theirs = self._on(classes), other._on(classes)
+        G, Q = (t.to(self.G.device) for t in (theirs.G, theirs.Q))
+        return Statistics(ours.G + G, ours.Q + Q, ours.n + theirs.n, classes)
+
+    def scaled(self, factor: float) -> Statistics:
+        """The same sums, with each node counting for less; classes that count for nothing are gone.
+
+        Parameters
+        ----------
+        factor : float
+            From 0 to 1.
+
+        Returns
+        -------
+        Statistics
+
+        Examples
+        --------
+        >>> import numpy as np, torch
+        >>> sums = Statistics.empty(1).plus([torch.tensor([[2.0]])], np.array([7]))
+        >>> sums.scaled(0.5).G.item(), sums.scaled(0.5).n.item()
+        (2.0, 0.5)
+        """
+        n = self.n.to(torch.float64) * factor
+        less = Statistics(self.G * factor, self.Q * factor, n, self.classes)
+        return less.only(self.classes[(n >= GONE).numpy()])
+
+    def turned(self, turn: Tensor) -> Statistics:
+        """The same sums over other coordinates of the same nodes.
+
+        Parameters
+        ----------
+        turn : Tensor [d, k]
+            What takes a row of features to a row of the new ones.
+
+        Returns
+        -------
+        Statistics
+        """
+        G = turn.mT @ self.G @ turn
+        # symmetric to the last bit, as sums are
+        return Statistics((G + G.mT) / 2, turn.mT @ self.Q, self.n, self.classes)
 
     def only(self, classes: npt.NDArray[Any]) -> Statistics:
         """The columns of some classes. G keeps the terms of all of them.

@@ -1,4 +1,6 @@
-"""Figures of a run as pure functions of what was counted; all are percentages from 0 to 100.
+"""Figures of a run as pure functions of what was counted.
+
+Accuracies are percentages from 0 to 100; calibration error and AUROC are shares from 0 to 1.
 
 What is counted after session t is, for each class c, how many of its ``total[c]`` test nodes were
 classified correctly: ``correct[t, c]``. Columns are classes in their order of appearance.
@@ -15,11 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
+from scipy.stats import rankdata
 
 from algnn.errors import InputError
 
 Counts = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.float64]
+
+BINS = 15
 
 
 def accuracy_matrix(
@@ -161,6 +166,93 @@ def micro(correct_last: npt.ArrayLike, total: npt.ArrayLike) -> float:
     """
     correct, of = _checked_last(correct_last, total)
     return float(100.0 * correct.sum() / of.sum())
+
+
+def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
+    """How sure and how right answers are, in bins of equal width by how sure they are.
+
+    Parameters
+    ----------
+    probabilities : array [n, C]
+        Rows add up to 1.
+    columns : array of int [n]
+        The column of each node's true class.
+
+    Returns
+    -------
+    array [15, 3]
+        Of the nodes whose largest probability lies in (b/15, (b+1)/15]: how many, the sum of that
+        probability, and for how many the most probable class is the true one.
+
+    Examples
+    --------
+    >>> bins = reliability([[0.9, 0.1], [0.08, 0.92]], [0, 0])
+    >>> bins[13]
+    array([2.  , 1.82, 1.  ])
+    """
+    given, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(columns)
+    if given.ndim != 2 or truth.shape != given.shape[:1] or not given.shape[1]:
+        raise InputError(
+            f"probabilities {given.shape} and columns {truth.shape} do not fit: give a row of"
+            " probabilities and one true column per node"
+        )
+    if not ((given >= 0) & (given <= 1)).all() or (abs(given.sum(1) - 1) > 1e-6).any():
+        raise InputError("probabilities must lie between 0 and 1 and add up to 1 for every node")
+    sure, right = given.max(1), given.argmax(1) == truth
+    bins = np.clip(np.ceil(sure * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    parts = (np.ones_like(sure), sure, right.astype(np.float64))
+    return np.stack([np.bincount(bins, part, BINS) for part in parts], axis=1)
+
+
+def calibration_error(bins: npt.ArrayLike) -> float:
+    """Expected calibration error: by how much answers are surer than right, or less sure.
+
+    Parameters
+    ----------
+    bins : array [b, 3]
+        As `reliability` gives them, of at least one node.
+
+    Returns
+    -------
+    float
+        From 0 to 1, lower is better: Σ_b |n_b| / n · |mean probability − accuracy|.
+
+    Examples
+    --------
+    >>> round(calibration_error(reliability([[0.9, 0.1], [0.08, 0.92]], [0, 0])), 9)
+    0.41
+    """
+    counted = np.asarray(bins, dtype=np.float64)
+    if counted.ndim != 2 or counted.shape[1] != 3 or not counted[:, 0].sum() > 0:
+        raise InputError("bins must hold count, probability and right answers of at least one node")
+    return float(abs(counted[:, 1] - counted[:, 2]).sum() / counted[:, 0].sum())
+
+
+def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
+    """How well a score tells two kinds apart: the area under the ROC curve.
+
+    Parameters
+    ----------
+    high, low : array [n], array [m]
+        Scores of the kind that should score high, and of the other; at least one each.
+
+    Returns
+    -------
+    float
+        From 0 to 1, higher is better: how often one of `high` scores above one of `low`, equal
+        scores counting half; 0.5 is chance.
+
+    Examples
+    --------
+    >>> auroc([3.0, 2.0], [1.0, 2.0])
+    0.875
+    """
+    above, below = (np.asarray(values, dtype=np.float64).ravel() for values in (high, low))
+    if not above.size or not below.size or np.isnan(above).any() or np.isnan(below).any():
+        raise InputError("high and low must each hold at least one score, and none that is NaN")
+    ranks = rankdata(np.concatenate([above, below]))[: above.size].sum()
+    wins = ranks - above.size * (above.size + 1) / 2
+    return float(wins / (above.size * below.size))
 
 
 @dataclass(frozen=True)

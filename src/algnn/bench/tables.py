@@ -91,7 +91,9 @@ def refresh(document: Path, records: Path) -> str:
 
 def _own(records: list[Record], method: str, dataset: str) -> list[Record]:
     usual = settings(method, dataset)
-    return [record for record in records if record.settings == usual] or records
+    # a setting that did not exist yet was off
+    off = {name: value for name, value in usual.items() if not value}
+    return [record for record in records if off | record.settings == usual] or records
 
 
 def _alone(record: Record) -> bool:

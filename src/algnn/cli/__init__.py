@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from algnn.cli import benching, listing, reporting, running, showing
+from algnn.cli import benching, listing, living, reporting, running, showing
 from algnn.errors import AlgnnError
 
 
@@ -107,5 +107,5 @@ def _root(
         print(context.get_help(), end="")
 
 
-for part in (showing, running, benching, reporting, listing):
+for part in (showing, living, running, benching, reporting, listing):
     app.add_typer(part.commands)

@@ -21,7 +21,7 @@ from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
 
 from algnn.errors import DatasetError, InputError
 from algnn.graph.download import Root, Source, fetch, locate, process
-from algnn.graph.npz import MASKS, class_names, read_arrays, read_npz
+from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
 from algnn.graph.structural import HOPS, WIDTH, description, structural_features
@@ -152,6 +152,37 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
         return load_entry(found, root, seed)
     graph = read_npz(found)
     return _finish(graph, found.stem, found.name, "as in the file", seed)
+
+
+def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
+    """A graph as a learner sees it: features and edges. A user's file need hold no labels.
+
+    Parameters
+    ----------
+    name, root
+        As for `load`; of an ``.npz``, see `read_inputs`.
+
+    Returns
+    -------
+    Data
+        `x` [N, d] float32, which is structural where the file has none, and `edge_index` [2, E].
+
+    Raises
+    ------
+    DatasetError
+        As for `load`.
+
+    Examples
+    --------
+    >>> sorted(load_inputs("digits").keys())
+    ['edge_index', 'x']
+    """
+    found = _find(name)
+    graph = load(name, root) if isinstance(found, Entry) else read_inputs(found)
+    x, edge_index = graph.x, graph.edge_index
+    if x is None:
+        x = structural_features(edge_index, graph.num_nodes)
+    return Data(x=x, edge_index=edge_index)
 
 
 def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:

@@ -62,6 +62,22 @@ class Memo(Generic[Value]):
         self._entry = (key, value)
         return value
 
+    def peek(self, tensors: tuple[Tensor, ...]) -> Value | None:
+        """The remembered value if there is one for these tensors as they are.
+
+        Parameters
+        ----------
+        tensors : tuple of Tensor
+
+        Returns
+        -------
+        value or None
+        """
+        entry = self._entry
+        if entry is None or any(t.is_inference() for t in tensors):
+            return None
+        return entry[1] if _matches(entry[0], tensors) else None
+
     def clear(self) -> None:
         """Forget the value."""
         self._entry = None

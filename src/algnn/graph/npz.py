@@ -76,6 +76,46 @@ def read_npz(path: str | os.PathLike[str]) -> Data:
         raise DatasetError(f"{os.fspath(path)}: {error}") from error.__cause__
 
 
+def read_inputs(path: str | os.PathLike[str]) -> Data:
+    """What a learner looks at in a file: its edges, and its features where it has any.
+
+    Parameters
+    ----------
+    path : str or path
+        A file with ``edge_index`` [2, E] and ``x`` [N, d]; without `x`, the number of nodes comes
+        from ``y`` [N] or ``num_nodes``. Labels need not be there, and are not looked at.
+
+    Returns
+    -------
+    Data
+        `edge_index` [2, E] int64, `num_nodes`, and `x` [N, d] float32 where the file has it.
+
+    Raises
+    ------
+    DatasetError
+        The file is not whole, or an array is missing or malformed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(folder + "/pair.npz", edge_index=[[0, 1], [1, 0]], num_nodes=3)
+    ...     read_inputs(folder + "/pair.npz").num_nodes
+    3
+    """
+    try:
+        arrays = read_arrays(path, ("edge_index", "x", "y", "num_nodes"))
+        if "edge_index" not in arrays:
+            raise DatasetError("edge_index is missing: it is needed")
+        nodes = _num_nodes(arrays)
+        graph = Data(edge_index=_edges(arrays["edge_index"], nodes), num_nodes=nodes)
+        if "x" in arrays:
+            graph.x = _features(arrays["x"], nodes)
+        return graph
+    except DatasetError as error:
+        raise DatasetError(f"{os.fspath(path)}: {error}") from error.__cause__
+
+
 def save_npz(graph: Data, path: str | os.PathLike[str]) -> None:
     """Write a graph as the ``.npz`` that `load` reads: whole, or not at all.
 
@@ -220,6 +260,16 @@ def class_names(arrays: Arrays, y: Tensor) -> list[str] | None:
     return [str(name) for name in names]
 
 
+def _num_nodes(arrays: Arrays) -> int:
+    for key in ("x", "y"):
+        if key in arrays and arrays[key].ndim and len(arrays[key]):
+            return len(arrays[key])
+    count = arrays.get("num_nodes", np.zeros(0))
+    if count.ndim or count.dtype.kind not in "iu" or not 0 < count < 2**31:
+        raise DatasetError("has neither x nor y: num_nodes must then say how many nodes there are")
+    return int(count)
+
+
 def _edges(edges: npt.NDArray[Any], nodes: int) -> Tensor:
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         raise DatasetError(
@@ -227,8 +277,8 @@ def _edges(edges: npt.NDArray[Any], nodes: int) -> Tensor:
         )
     if edges.size and (edges.min() < 0 or edges.max() >= nodes):
         raise DatasetError(
-            f"edge_index names nodes {edges.min()} to {edges.max()}: y has {nodes} entries, so ids"
-            f" are 0 to {nodes - 1}"
+            f"edge_index names nodes {edges.min()} to {edges.max()}: there are {nodes} nodes, so"
+            f" ids are 0 to {nodes - 1}"
         )
     return torch.from_numpy(edges.astype(np.int64))
 

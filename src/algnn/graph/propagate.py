@@ -45,7 +45,7 @@ def normalised_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
     # sort by (target, source), then build the rows: one sort, no intermediate COO tensor
     order = torch.argsort(target * num_nodes + source)
     counts = torch.bincount(target, minlength=num_nodes)
-    return _csr(_row_starts(counts), source[order], weight[order], (num_nodes, num_nodes))
+    return csr(_row_starts(counts), source[order], weight[order], (num_nodes, num_nodes))
 
 
 def spmm(sparse: Tensor, dense: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ def receptive_field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
     """
     mix = take_rows(adjacency, nodes)
     reached, columns = torch.unique(mix.col_indices(), return_inverse=True)
-    compact = _csr(mix.crow_indices(), columns, mix.values(), (nodes.numel(), reached.numel()))
+    compact = csr(mix.crow_indices(), columns, mix.values(), (nodes.numel(), reached.numel()))
     inputs = x.new_empty(reached.numel(), x.size(1))
     for block in blocks(reached.numel(), x.size(1) * x.element_size(), x.device):
         inputs[block] = spmm(take_rows(adjacency, reached[block]), x)
@@ -194,7 +194,7 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     shift = torch.repeat_interleave(starts[rows] - new_starts[:-1], counts)
     entries = torch.arange(shift.numel(), device=shift.device) + shift
     shape = (rows.numel(), matrix.size(1))
-    return _csr(new_starts, matrix.col_indices()[entries], matrix.values()[entries], shape)
+    return csr(new_starts, matrix.col_indices()[entries], matrix.values()[entries], shape)
 
 
 def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Iterator[slice]:
@@ -228,14 +228,33 @@ def _transpose(matrix: Tensor) -> Tensor:
     row_of = torch.repeat_interleave(torch.arange(rows, device=counts.device), counts)
     order = torch.argsort(matrix.col_indices(), stable=True)
     starts = _row_starts(torch.bincount(matrix.col_indices(), minlength=columns))
-    return _csr(starts, row_of[order], matrix.values()[order], (columns, rows))
+    return csr(starts, row_of[order], matrix.values()[order], (columns, rows))
 
 
 def _row_starts(counts: Tensor) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def _csr(starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+def csr(starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A sparse matrix from its parts, which are taken to be sound.
+
+    Parameters
+    ----------
+    starts : Tensor [m + 1]
+        Where each row starts.
+    columns, values : Tensor [E]
+    shape : (m, n)
+
+    Returns
+    -------
+    Tensor [m, n], sparse CSR
+
+    Examples
+    --------
+    >>> import torch
+    >>> csr(torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([5.0]), (1, 2)).to_dense()
+    tensor([[0., 5.]])
+    """
     with warnings.catch_warnings():
         # torch says once per process that CSR tensors are young; nothing for our users to act on
         warnings.simplefilter("ignore", UserWarning)

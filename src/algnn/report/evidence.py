@@ -412,11 +412,15 @@ def example(**changes: Any) -> Record:
 
 
 def _configuration(record: Record) -> str:
-    """All that a run is asked for but its seed; 1 and 1.0 are the same setting."""
+    """All that a run is asked for but its seed; 1 and 1.0 are the same setting.
+
+    So are one that is off (0, false or none) and one that did not exist yet.
+    """
     parts = {name: getattr(record, name) for name in store.CONFIGURATION}
     parts["settings"] = {
         name: float(value) if type(value) is int else value
         for name, value in record.settings.items()
+        if value
     }
     parts["sha256"] = record.provenance.get("sha256")
     return json.dumps(parts, sort_keys=True)
@@ -443,10 +447,12 @@ def _settings_changed(record: Record, own: Mapping[Any, Any]) -> dict[str, Any]:
         usual = json.loads(json.dumps(methods.settings(record.method, record.dataset)))
     else:
         usual = json.loads(own[record.method, record.dataset])
+    # a setting that did not exist yet was off, and where it is off today nothing has changed
+    given = {name: value for name, value in usual.items() if not value} | record.settings
     return {
-        name: record.settings.get(name, UNKNOWN)
-        for name in sorted(usual.keys() | record.settings.keys())
-        if name not in usual or name not in record.settings or record.settings[name] != usual[name]
+        name: given.get(name, UNKNOWN)
+        for name in sorted(usual.keys() | given.keys())
+        if name not in usual or name not in given or given[name] != usual[name]
     }
 
 

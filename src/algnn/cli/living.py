@@ -1,0 +1,371 @@
+"""A model through its life: `algnn fit | learn | forget | predict | explain | merge | …`.
+
+A model is a file. A command that changes it holds its lock, reads it, and puts the new one in its
+place in a single step: whoever reads it meanwhile sees one or the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from algnn.cli.arguments import say
+from algnn.cli.locking import locked
+from algnn.errors import InputError
+from algnn.files import replacing
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from algnn import ALGNN
+
+ENDING = ".safetensors"
+
+# what a model holds: nodes of each class, and bytes
+Holdings = tuple[dict[Any, float], int]
+
+commands = typer.Typer()
+
+Model = Annotated[Path, typer.Argument(help=f"The model, a {ENDING} file.")]
+Graph = Annotated[str, typer.Argument(help="An .npz file, or a dataset's name.")]
+Labels = Annotated[
+    Path, typer.Argument(help="CSV or Parquet with the columns node (from 0) and label.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would change, and write nothing.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda; by default as it was.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")]
+
+
+@commands.command()
+def fit(
+    model: Model,
+    graph: Graph,
+    labels: Labels,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    force: Force = False,
+    dry_run: DryRun = False,
+    data: DataRoot = None,
+) -> None:
+    """Make a model from the first labelled nodes of a graph."""
+    path = _writable(model)
+    from algnn import ALGNN
+    from algnn.labels import read_labels
+    from algnn.methods import parse
+
+    learner = ALGNN(**{**parse(ALGNN, changes or []), "seed": seed, "device": device})
+    with _changing(path, dry_run):
+        _check_free(path, force)
+        now = _load_graph(graph, data)
+        nodes, classes = read_labels(labels, now.x.size(0))
+        learner.fit(now, nodes, classes)
+        _finish(path, learner, ({}, 0), dry_run)
+
+
+@commands.command()
+def learn(
+    model: Model,
+    graph: Graph,
+    labels: Labels,
+    device: Device = None,
+    dry_run: DryRun = False,
+    data: DataRoot = None,
+) -> None:
+    """Teach a model more labelled nodes, of new classes or of known ones."""
+    _change(model, graph, labels, device, dry_run, data, lambda m, *some: m.partial_fit(*some))
+
+
+@commands.command()
+def forget(
+    model: Model,
+    graph: Graph,
+    labels: Labels,
+    node: Annotated[
+        int | None,
+        typer.Option(
+            help="Forget this node altogether, features and edges too; LABELS are then all that"
+            " were learned, of which those within its reach are learned anew."
+        ),
+    ] = None,
+    graph_out: Annotated[
+        Path | None, typer.Option(help="With --node: the .npz for the graph without it.")
+    ] = None,
+    device: Device = None,
+    dry_run: DryRun = False,
+    data: DataRoot = None,
+) -> None:
+    """Take labelled nodes out of a model, exactly as if it had never seen their labels."""
+    if (node is None) != (graph_out is None):
+        raise InputError("--node and --graph-out go together: without a node the graph changes too")
+    if node is None or graph_out is None:
+        _change(model, graph, labels, device, dry_run, data, lambda m, *some: m.forget(*some))
+        return
+    out, again = _free_graph(graph_out), 0
+
+    def without_node(learner: ALGNN, now: Data, nodes: Any, classes: Any) -> None:
+        import numpy as np
+
+        nonlocal again
+        near = np.isin(nodes, learner.reach(now, node))
+        smaller = learner.forget_node(now, node, nodes[near], classes[near])
+        again = int((near & (nodes != node)).sum())
+        if not dry_run:
+            # before the model: if this is all that gets done, the command can be given again
+            _save_graph(out, smaller)
+
+    _change(model, graph, labels, device, dry_run, data, without_node)
+    told = f"{out} would hold" if dry_run else f"{out} holds"
+    say(
+        Console(highlight=False),
+        f"{told} the graph without node {node}; {_count(again, 'labelled node')} that could see it"
+        " learned anew",
+    )
+
+
+@commands.command()
+def predict(
+    model: Model,
+    graph: Graph,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="CSV or Parquet; stdout by default.")
+    ] = None,
+    nodes: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet with a column node; all by default.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Add the probability of every class.")
+    ] = False,
+    device: Device = None,
+    data: DataRoot = None,
+) -> None:
+    """Write each node's label, how probable it is, and how new the node looks."""
+    _check_table(out)
+    import numpy as np
+
+    from algnn.labels import read_nodes, write_table
+
+    learner = _load_model(model, device)
+    now = _load_graph(graph, data)
+    count = now.x.size(0)
+    chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
+    probabilities = learner.predict_proba(now, chosen)
+    columns = {
+        "node": chosen,
+        "label": learner.predict(now, chosen),
+        "probability": probabilities.max(axis=1),
+        "novelty": learner.novelty(now, chosen),
+    }
+    if everything:
+        names = (f"p_{name}" for name in learner.classes_)
+        columns.update(zip(names, probabilities.T, strict=True))
+    write_table(out, columns)
+    if out is not None:
+        say(Console(highlight=False), f"{out}: {_count(chosen.size, 'node')}")
+
+
+@commands.command()
+def explain(
+    model: Model,
+    graph: Graph,
+    node: Annotated[int, typer.Argument(help="The node's id, from 0.")],
+    label: Annotated[
+        str | None, typer.Option(help="The class; by default the one that is predicted.")
+    ] = None,
+    device: Device = None,
+    data: DataRoot = None,
+) -> None:
+    """Say which features and which neighbours moved a node's score."""
+    learner = _load_model(model, device)
+    now = _load_graph(graph, data)
+    named = {str(name): name for name in learner.classes_.tolist()}
+    why = learner.explain(now, node, None if label is None else named.get(label, label))
+    say(Console(highlight=False), str(why))
+
+
+@commands.command()
+def merge(
+    models: Annotated[list[Path], typer.Argument(help=f"Two or more {ENDING} files.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help=f"The new model, a {ENDING} file.")],
+    force: Force = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Join models of the same encoder, exactly as if one had seen all that they have."""
+    path = _writable(out)
+    if len(models) < 2:
+        raise InputError("merge needs at least two models: algnn merge A B -o C")
+    with _changing(path, dry_run):
+        _check_free(path, force)
+        first, *others = (_load_model(model, None) for model in models)
+        before = _holdings(first)
+        for other in others:
+            first.merge(other)
+        _finish(path, first, before, dry_run)
+
+
+@commands.command()
+def blank(
+    model: Model,
+    out: Annotated[Path, typer.Option("-o", "--out", help=f"The new model, a {ENDING} file.")],
+    force: Force = False,
+) -> None:
+    """Copy a model's encoder and nothing that it has learned: what several sites start from."""
+    path = _writable(out)
+    with _changing(path, dry_run=False):
+        _check_free(path, force)
+        _load_model(model, None).blank().save(path)
+    say(Console(highlight=False), f"{out} holds the encoder of {model}, and no class")
+
+
+@commands.command()
+def inspect(
+    model: Model,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what a model knows and all that was ever done to it."""
+    found = _load_model(model, None).summary()
+    if as_json:
+        print(json.dumps(dataclasses.asdict(found)))
+    else:
+        say(Console(highlight=False), str(found))
+
+
+# -- what the commands share ----------------------------------------------------------------------
+
+
+def _change(
+    model: Path,
+    graph: str,
+    labels: Path,
+    device: str | None,
+    dry_run: bool,
+    data: Path | None,
+    step: Callable[[ALGNN, Any, Any, Any], object],
+) -> None:
+    """Read a model, let it learn or forget some labelled nodes, and write it."""
+    path = _writable(model)
+    from algnn.labels import read_labels
+
+    with _changing(path, dry_run):
+        learner = _load_model(path, device)
+        before = _holdings(learner)
+        now = _load_graph(graph, data)
+        nodes, classes = read_labels(labels, now.x.size(0), learner.classes_)
+        step(learner, now, nodes, classes)
+        _finish(path, learner, before, dry_run)
+
+
+@contextmanager
+def _changing(path: Path, dry_run: bool) -> Iterator[None]:
+    """Nobody else changes the model meanwhile; where nothing is written, nobody is kept waiting."""
+    if dry_run:
+        yield
+        return
+    from algnn.bench.plan import make_folder
+
+    make_folder(path.parent)
+    with locked(path):
+        yield
+
+
+def _writable(path: Path) -> Path:
+    """The path of a model that is to be written, if it looks like one: a link's is its target's."""
+    if path.suffix != ENDING or path.is_dir():
+        raise InputError(f"{path} is no name for a model: give a file that ends in {ENDING}")
+    return path.resolve() if path.is_symlink() else path
+
+
+def _check_free(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(f"{path} exists: give another name, or --force to replace it")
+
+
+def _check_table(path: Path | None) -> None:
+    """Before any work: whether the predictions can be written there."""
+    if path is None:
+        return
+    from algnn.bench.plan import make_folder
+    from algnn.labels import PARQUET, parquet
+
+    if path.suffix.lower() not in (".csv", *PARQUET) or path.is_dir():
+        raise InputError(f"--out {path} is no name for a table: end it in .csv or .parquet")
+    if path.suffix.lower() in PARQUET:
+        parquet(path)
+    make_folder(path.parent)
+
+
+def _load_model(path: Path, device: str | None) -> ALGNN:
+    from algnn import ALGNN
+
+    return ALGNN.load(path, device)
+
+
+def _load_graph(name: str, data: Path | None) -> Data:
+    from algnn.graph.datasets import load_inputs
+
+    return load_inputs(name, data)
+
+
+def _free_graph(path: Path) -> Path:
+    if path.suffix != ".npz" or path.exists():
+        raise InputError(f"--graph-out {path} must be a new file that ends in .npz")
+    return path
+
+
+def _save_graph(path: Path, graph: Data) -> None:
+    import numpy as np
+
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, x=graph.x.numpy(), edge_index=graph.edge_index.numpy())
+
+
+def _holdings(learner: ALGNN) -> Holdings:
+    from algnn.analytic.learned import per_class
+
+    return per_class(learner._known.statistics), learner.retained_bytes()
+
+
+def _finish(path: Path, learner: ALGNN, before: Holdings, dry_run: bool) -> None:
+    """Write the model, unless this is a rehearsal, and say what has changed."""
+    if not dry_run:
+        learner.save(path)
+    (old, old_bytes), (new, new_bytes) = before, _holdings(learner)
+    table = Table("class", "before", "after", "", box=None)
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for name in sorted({*old, *new}):
+        was, is_now = old.get(name, 0), new.get(name, 0)
+        if was != is_now:
+            remark = "new" if not was else "gone" if not is_now else ""
+            # where old sessions count for less, nodes are counted in fractions
+            table.add_row(Text(str(name)), f"{was:,.6g}", f"{is_now:,.6g}", remark)
+    console = Console(highlight=False)
+    if table.rows:
+        console.print(table)
+    would = "would hold" if dry_run else "holds"
+    held = f"{_count(len(new), 'class')}, {_count(sum(new.values()), 'node')}"
+    was_bytes = f" ({old_bytes:,} before)" if old_bytes else ""
+    say(console, f"{path.name} {would} {held}, {new_bytes:,} bytes{was_bytes}")
+    if dry_run:
+        say(console, "nothing was written (--dry-run)")
+
+
+def _count(number: float, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+    return f"{shown} {noun if number == 1 else plural}"

@@ -1,0 +1,253 @@
+"""Tables that people hand over and get back: `node,label` in, predictions out; CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from algnn.errors import InputError
+from algnn.files import replacing
+
+Column = npt.NDArray[Any]
+# where a row stands, for messages, and its cells as text
+Row = tuple[str, list[str]]
+
+NUMBER = re.compile("-?[0-9]+")
+PLAIN = re.compile("0|-?[1-9][0-9]*")  # as numbers are written: 007 is a name
+PARQUET = (".parquet", ".pq")
+MOST_DIGITS = 18  # a number of so many fits into 64 bits
+
+
+def read_labels(
+    path: str | os.PathLike[str], num_nodes: int, seen: npt.NDArray[Any] | None = None
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    r"""The nodes and labels of a table with the columns `node` and `label`.
+
+    Labels are ints where all of them are written as whole numbers, and strings otherwise; beside
+    classes that were seen before, they are of the same kind as those. Other columns are not looked
+    at, so a table of predictions can be corrected by hand and learned.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV file in UTF-8 with a header, or a ``.parquet`` file.
+    num_nodes : int
+        How many nodes the graph has; ids count from 0.
+    seen : array, optional
+        The classes that the model knows.
+
+    Returns
+    -------
+    nodes : array [n], int64
+    labels : array [n]
+        int64 or strings.
+
+    Raises
+    ------
+    InputError
+        The table cannot be read, or a row names no node, one that was named before, or no label;
+        the message says in which line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "labels.csv"
+    >>> _ = path.write_text("node,label\n4,fraud\n0,fine\n")
+    >>> read_labels(path, num_nodes=5)
+    (array([4, 0]), array(['fraud', 'fine'], dtype='<U5'))
+    >>> read_labels(path, num_nodes=3)
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: ...labels.csv, line 2: node 4 is not in the graph, whose ids are 0 … 2
+    """
+    rows = _rows(path, ("node", "label"))
+    nodes = _ids(path, rows, num_nodes)
+    texts = [cells[1] for _, cells in rows]
+    for place, cells in rows:
+        if not cells[1]:
+            raise InputError(f"{path}, {place}: label is empty: give every node its class")
+    as_ints = all(PLAIN.fullmatch(t) and len(t.lstrip("-")) <= MOST_DIGITS for t in texts)
+    if seen is not None and seen.dtype.kind == "U":
+        as_ints = False
+    return nodes, np.array(list(map(int, texts)) if as_ints else texts)
+
+
+def read_nodes(path: str | os.PathLike[str], num_nodes: int) -> npt.NDArray[np.int64]:
+    r"""The nodes of a table with a column `node`.
+
+    Parameters
+    ----------
+    path, num_nodes
+        As for `read_labels`.
+
+    Returns
+    -------
+    array [n], int64
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "nodes.csv"
+    >>> _ = path.write_text("node\n4\n0\n")
+    >>> read_nodes(path, num_nodes=5)
+    array([4, 0])
+    """
+    return _ids(path, _rows(path, ("node",)), num_nodes)
+
+
+def write_table(path: str | os.PathLike[str] | None, columns: dict[str, Column]) -> None:
+    """Write columns side by side: whole, or not at all.
+
+    Parameters
+    ----------
+    path : str or path, or None
+        A CSV file, or Parquet where the name ends in ``.parquet``; None for CSV on stdout.
+    columns : dict of array [n]
+        Name → values. In CSV floating point is written with six digits.
+
+    Examples
+    --------
+    >>> write_table(None, {"node": np.array([4, 0]), "label": np.array(["a", "b, c"])})
+    node,label
+    4,a
+    0,"b, c"
+    """
+    if path is None:
+        _write_csv(sys.stdout, columns)
+    elif Path(path).suffix.lower() in PARQUET:
+        pandas = parquet(path)
+        with replacing(path) as temporary:
+            pandas.DataFrame(columns).to_parquet(temporary, engine="pyarrow", index=False)
+    else:
+        with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
+            _write_csv(out, columns)
+
+
+def parquet(path: str | os.PathLike[str]) -> Any:
+    """pandas, ready for Parquet; or an `InputError` that says what is missing.
+
+    Parameters
+    ----------
+    path : str or path
+        The file that asks for it.
+
+    Returns
+    -------
+    module
+    """
+    try:
+        import pandas
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{path}: Parquet needs pandas and pyarrow ({error}): install algnn[parquet], or use a"
+            " .csv file"
+        ) from error
+    return pandas
+
+
+def _rows(path: str | os.PathLike[str], names: Sequence[str]) -> list[Row]:
+    """The cells of some columns, row by row, without spaces around them."""
+    read = _parquet_rows if Path(path).suffix.lower() in PARQUET else _csv_rows
+    try:
+        rows = list(read(path, names))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not rows:
+        raise InputError(f"{path} names no node: give at least one row below the header")
+    return rows
+
+
+def _csv_rows(path: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Row]:
+    # Excel starts UTF-8 with a mark of its own
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        try:
+            header = [name.strip() for name in next(reader, [])]
+            pick = _picker(path, header, names)
+            for cells in reader:
+                if not any(cell.strip() for cell in cells):
+                    continue
+                if len(cells) != len(header):
+                    raise InputError(
+                        f"{path}, line {reader.line_num}: has {len(cells)} cells and the header"
+                        f" {len(header)}: put a label that holds a comma between quotes"
+                    )
+                yield f"line {reader.line_num}", pick([cell.strip() for cell in cells])
+        except csv.Error as error:
+            raise InputError(f"{path}, line {reader.line_num}: is not CSV ({error})") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not text in UTF-8: save it as CSV in UTF-8") from error
+
+
+def _parquet_rows(path: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Row]:
+    pandas = parquet(path)
+    try:
+        with Path(path).open("rb") as file:
+            frame = pandas.read_parquet(file, engine="pyarrow")
+    except OSError as error:
+        # pyarrow's own complaints are of this kind too, and carry no number
+        if error.errno is not None:
+            raise
+        raise InputError(f"{path} is not a whole Parquet file: write it again") from error
+    except Exception as error:  # pyarrow raises many kinds over damaged bytes
+        raise InputError(f"{path} is not a whole Parquet file: write it again") from error
+    pick = _picker(path, [str(name) for name in frame.columns], names)
+    for place, values in enumerate(frame.itertuples(index=False, name=None), 1):
+        cells = pick(list(values))
+        yield f"row {place}", ["" if pandas.isna(cell) else str(cell).strip() for cell in cells]
+
+
+def _picker(
+    path: str | os.PathLike[str], header: list[str], names: Sequence[str]
+) -> Callable[[list[Any]], list[Any]]:
+    """What takes some columns out of a row."""
+    if any(header.count(name) != 1 for name in names):
+        raise InputError(
+            f"{path}: its header is {','.join(header)[:80]!r}: it must hold {' and '.join(names)},"
+            " once each, with commas between columns"
+        )
+    places = [header.index(name) for name in names]
+    return lambda cells: [cells[place] for place in places]
+
+
+def _ids(
+    path: str | os.PathLike[str], rows: Sequence[Row], num_nodes: int
+) -> npt.NDArray[np.int64]:
+    first: dict[int, str] = {}
+    for place, (text, *_) in rows:
+        if not NUMBER.fullmatch(text):
+            raise InputError(f"{path}, {place}: node is {text!r}: give a whole number")
+        # no number of that many digits is an id, and reading it could take for ever
+        node = int(text) if len(text) <= MOST_DIGITS else -1
+        if not 0 <= node < num_nodes:
+            raise InputError(
+                f"{path}, {place}: node {text[:20]} is not in the graph, whose ids are"
+                f" 0 … {num_nodes - 1}"
+            )
+        if node in first:
+            raise InputError(
+                f"{path}, {place}: node {node} was named before, in {first[node]}: name each once"
+            )
+        first[node] = place
+    return np.fromiter(first, dtype=np.int64)
+
+
+def _write_csv(out: IO[str], columns: dict[str, Column]) -> None:
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*map(_texts, columns.values()), strict=True))
+
+
+def _texts(column: Column) -> list[Any]:
+    return [f"{v:.6g}" for v in column] if column.dtype.kind == "f" else column.tolist()

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algnn.errors import InputError
+from algnn.labels import read_labels, read_nodes, write_table
+
+
+def table(folder: Path, text: str | bytes, name: str = "labels.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+# -- what is read ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "labels"),
+    [
+        ("node,label\n2,7\n0,-3\n", [2, 0], [7, -3]),
+        ("node,label\n2,7\n0,fine\n", [2, 0], ["7", "fine"]),
+        # numbers that are names: one would lose its zeros, the other does not fit
+        ("node,label\n2,007\n0,8\n", [2, 0], ["007", "8"]),
+        (f"node,label\n1,{10**20}\n", [1], [str(10**20)]),
+        # any order of columns, and more of them: a table of predictions is one of labels
+        ("label,probability,node\na,0.5,04\n", [4], ["a"]),
+        # what spreadsheets write
+        ("\ufeffnode,label\r\n3,caf\u00e9\r\n\r\n", [3], ["caf\u00e9"]),
+        ('node,label\n 3 , "a, b"\n'.replace(' "', '"'), [3], ["a, b"]),
+        ("node, label \n1,two words\n,\n", [1], ["two words"]),
+    ],
+)
+def test_reading(text: str, nodes: list[int], labels: list[Any], tmp_path: Path) -> None:
+    found, classes = read_labels(table(tmp_path, text), num_nodes=5)
+    assert found.dtype == np.int64
+    assert (found.tolist(), classes.tolist()) == (nodes, labels)
+    assert classes.dtype.kind == ("U" if isinstance(labels[0], str) else "i")
+
+
+def test_labels_are_of_the_kind_that_the_model_knows(tmp_path: Path) -> None:
+    path = table(tmp_path, "node,label\n2,7\n")
+    assert read_labels(path, 5, np.array(["7", "x"]))[1].tolist() == ["7"]
+    assert read_labels(path, 5, np.array([1, 2]))[1].tolist() == [7]
+
+
+def test_nodes_alone(tmp_path: Path) -> None:
+    path = table(tmp_path, "node,remark\n4,look\n2,\n")
+    assert read_nodes(path, 5).tolist() == [4, 2]
+
+
+# -- what is refused, and where -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("node,label\n0,a\n7,b\n", "line 3: node 7 is not in the graph, whose ids are 0 … 4"),
+        ("node,label\n-1,a\n", "line 2: node -1 is not in the graph"),
+        (f"node,label\n{'9' * 5000},a\n", "line 2: node 9{20} is not in the graph"),
+        ("node,label\n0,a\n\n1,b\n0,c\n", "line 5: node 0 was named before, in line 2"),
+        ("node,label\n0,a\n00,c\n", "line 3: node 0 was named before"),
+        ("node,label\n0.0,a\n", "line 2: node is '0.0': give a whole number"),
+        ("node,label\none,a\n", "line 2: node is 'one'"),
+        ("node,label\n٣,a\n", "line 2: node is '٣'"),
+        ("node,label\n0,\n", "line 2: label is empty"),
+        ("node,label\n0,a\n1,b,c\n", "line 3: has 3 cells and the header 2: .* quotes"),
+        ("node,label\n0\n", "line 2: has 1 cells"),
+        ("node;label\n0;a\n", "its header is 'node;label': it must hold node and label"),
+        ("0,a\n1,b\n", "its header is '0,a'"),
+        ("node,label,label\n0,a,b\n", "once each"),
+        ("node,label\n", "names no node"),
+        ("", "its header is ''"),
+        (b"node,label\n0,caf\xe9\n", "is not text in UTF-8"),
+        (b"\x89PNG\r\n\x1a\n", "is not text in UTF-8"),
+        (f"node,label\n0,{'a' * 200_000}\n", "line 2: is not CSV"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(
+    text: str | bytes, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read_labels(table(tmp_path, text), num_nodes=5)
+    assert str(tmp_path / "labels.csv") in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such file"):
+        read_labels(tmp_path / "absent.csv", 5)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_labels(tmp_path, 5)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_break_it(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
+    path = table(tmp_path_factory.getbasetemp(), b"node,label\n" + noise)
+    try:
+        nodes, labels = read_labels(path, 9)
+    except InputError:
+        return
+    assert 1 <= len(nodes) == len(labels) == len(set(nodes.tolist()))
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+COLUMNS = {
+    "node": np.array([3, 0]),
+    "label": np.array(["a, b", 'the "c"']),
+    "probability": np.array([0.123456789, 1.0]),
+}
+
+
+def test_csv_goes_there_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "out.csv"
+    write_table(path, COLUMNS)
+    assert path.read_text() == ('node,label,probability\n3,"a, b",0.123457\n0,"the ""c""",1\n')
+    nodes, labels = read_labels(path, 4)
+    assert (nodes.tolist(), labels.tolist()) == ([3, 0], COLUMNS["label"].tolist())
+    assert [file.name for file in path.parent.iterdir()] == ["out.csv"]
+
+
+def test_a_table_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    path = table(tmp_path, "old", "out.csv")
+    with pytest.raises(ValueError, match="zip"):
+        write_table(path, {**COLUMNS, "short": np.zeros(1)})
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_parquet_goes_there_and_back(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    import pandas as pd
+
+    path = tmp_path / "out.parquet"
+    write_table(path, COLUMNS)
+    nodes, labels = read_labels(path, 4)
+    assert (nodes.tolist(), labels.tolist()) == ([3, 0], COLUMNS["label"].tolist())
+    assert pd.read_parquet(path)["probability"].tolist() == [0.123456789, 1.0]
+    write_table(path, {"node": np.array([3, 0]), "label": np.array([7, 8])})
+    assert read_labels(path, 4)[1].tolist() == [7, 8]
+
+    pd.DataFrame({"node": [3, 0], "label": ["a", None]}).to_parquet(path)
+    with pytest.raises(InputError, match="row 2: label is empty"):
+        read_labels(path, 4)
+    pd.DataFrame({"node": [3, 9], "label": ["a", "b"]}).to_parquet(path)
+    with pytest.raises(InputError, match="row 2: node 9 is not in the graph"):
+        read_labels(path, 4)
+    whole = path.read_bytes()
+    for damaged in (b"", b"PAR1", whole[:-20], whole[10:]):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match="is not a whole Parquet file"):
+            read_labels(path, 4)
+    with pytest.raises(InputError, match="there is no such file"):
+        read_labels(tmp_path / "absent.parquet", 4)
+
+
+def test_without_pyarrow_parquet_is_refused_by_name(tmp_path: Path) -> None:
+    """In a process that cannot import it, whatever is installed here."""
+    code = """
+import sys
+sys.modules["pyarrow"] = None
+import numpy as np
+from algnn.errors import InputError
+from algnn.labels import read_labels, write_table
+for call in (lambda: read_labels("a.parquet", 3), lambda: write_table("b.pq", {"n": np.ones(1)})):
+    try:
+        call()
+    except InputError as error:
+        print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["a.parquet", "b.pq"]
+    assert all("install algnn[parquet], or use a .csv file" in line for line in lines)
+    assert list(tmp_path.iterdir()) == []
