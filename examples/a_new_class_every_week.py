@@ -10,11 +10,11 @@ from torch_geometric.utils import subgraph
 
 import algnn
 
-KNOWN, WEEKS, LOOKS = 5, 5, 15
+KNOWN, WEEKS, LOOKS = 5, 5, 10
 
 # Who arrives when: at first, half of the digits 0 to 4. In each later week, half of a digit never
 # seen before, and a tenth of every digit seen so far.
-digits = algnn.load("digits")
+digits = algnn.load("digits").subgraph(torch.arange(900))
 rng = np.random.default_rng(0)
 of = [rng.permutation(np.flatnonzero(digits.y.numpy() == digit)) for digit in range(10)]
 arrivals = [np.concatenate([ids[: ids.size // 2] for ids in of[:KNOWN]])]
@@ -51,7 +51,7 @@ for week in range(1, WEEKS + 1):
     strangest = nodes[np.argsort(-model.novelty(graph, nodes))[:LOOKS]]
     new = int((y[strangest] == digit).sum())
     by_chance = LOOKS * float((y[nodes] == digit).mean())
-    assert new > 1.2 * by_chance
+    assert new > 1.5 * by_chance
 
     # they are labelled, and as many others: what is strangest of a class is not what it is like
     others = rng.choice(np.setdiff1d(nodes, strangest), LOOKS, replace=False)
@@ -64,12 +64,13 @@ for week in range(1, WEEKS + 1):
         f"Week {week}: {nodes.size} more nodes. Of the {LOOKS} strangest {new} are of a new class"
         f" ({by_chance:.1f} by chance). Once it is learned, {right:.0%} of the rest are right."
     )
-    assert right > 0.85
+    assert right > 0.8
 
 early = np.arange(1, ends[0], 2)
 print(f"Of the very first nodes, {accuracy(model, graph, early):.0%} are still right.")
 assert accuracy(model, graph, early) > 0.9
 
-why = model.explain(graph, int(nodes[0]))
-print(f"Why, for one of them: {why}")
+newest = nodes[model.predict(graph, nodes) == digit][0]
+why = model.explain(graph, int(newest))
+print(f"Why, for one of the last: {why}")
 assert abs(why.by_feature.sum() + why.bias - why.score) < 1e-9

@@ -174,8 +174,8 @@ def examine(folder: Path, path: Path, cases: int, seed: int) -> dict[str, int]:
     from algnn.baselines.ergnn import ERGNN
 
     torch.set_num_threads(1)
-    kinds = {"default": algnn.ALGNN, "paper": algnn.ALGNN, "joint": JointRidge}
-    kinds |= {"private": PrivateALGNN, "replay": ERGNN}
+    kinds = dict.fromkeys(("default", "decaying", "paper"), algnn.ALGNN)
+    kinds |= {"joint": JointRidge, "private": PrivateALGNN, "replay": ERGNN}
     originals = {name: (folder / f"{name}.safetensors").read_bytes() for name in kinds}
     graph = small_graph()
     for name, kind in kinds.items():
@@ -226,6 +226,7 @@ def folder(tmp_path):
     sizes = {"hidden": 3, "width": 5, "epochs": 2, "device": "cpu"}
     learners = {
         "default": algnn.ALGNN(device="cpu"),
+        "decaying": algnn.ALGNN(half_life=2.0, device="cpu"),
         "paper": algnn.ALGNN(**paper, **sizes),
         "joint": JointRidge(**paper, **sizes),
         "private": PrivateALGNN(epsilon=5.0, width=4, device="cpu"),

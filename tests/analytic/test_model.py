@@ -19,6 +19,7 @@ from algnn.analytic.joint import JointRidge
 from algnn.analytic.learned import PATIENCE
 from algnn.analytic.recursion import Recursion
 from algnn.analytic.statistics import Statistics
+from algnn.errors import InputError
 
 GRAPHS = ["digits", "cora", "citeseer", "computers"]
 WIDTH = 256
@@ -447,3 +448,37 @@ def test_learns_and_answers_in_inference_mode(small_graph):
         model = paper(width=32, hidden=8, epochs=2, device="cpu")
         model.fit(small_graph, mask, small_graph.y[mask])
         assert len(model.predict(small_graph)) == small_graph.num_nodes
+
+
+@pytest.mark.parametrize(
+    ("head", "gamma"), [("ridge", 0.1), ("slda", 0.1), ("ncm", 0.0), ("balanced", 0.02)]
+)
+def test_another_head_needs_no_data(small_graph, head, gamma):
+    mask = small_graph.train_mask
+    model = algnn.ALGNN(device="cpu").fit(small_graph, mask, small_graph.y[mask])
+    chosen = model.decision_function(small_graph)
+    fresh = algnn.ALGNN(head=head, gamma=gamma, device="cpu").fit(small_graph, mask, small_graph.y[mask])
+    assert model.set_head(head, gamma) is model
+    assert model._learned.features == fresh._learned.features
+    np.testing.assert_allclose(
+        model.decision_function(small_graph), fresh.decision_function(small_graph), rtol=1e-8
+    )
+    assert model.events_[-1].what == "head"
+    # and back again, γ chosen anew
+    model.set_head("balanced")
+    np.testing.assert_allclose(model.decision_function(small_graph), chosen, rtol=1e-8)
+
+
+def test_a_head_that_cannot_be_had_changes_nothing(small_graph):
+    mask = small_graph.train_mask
+    model = algnn.ALGNN(device="cpu").fit(small_graph, mask, small_graph.y[mask])
+    scores = model.decision_function(small_graph)
+    for head, gamma in (("ridge", 0.0), ("forest", 1.0), ("balanced", -1.0)):
+        with pytest.raises(InputError):
+            model.set_head(head, gamma)
+        assert (model.head, model.gamma) == ("balanced", 0.0)
+        assert np.array_equal(model.decision_function(small_graph), scores)
+    fixed = algnn.ALGNN(gamma=0.1, device="cpu").fit(small_graph, mask, small_graph.y[mask])
+    with pytest.raises(InputError, match="gamma=0 needs the sums of two halves"):
+        fixed.set_head("balanced")
+    assert fixed.gamma == 0.1

@@ -164,12 +164,15 @@ class Bank:
             return self.entries(x[nodes]).to(torch.float32)
         found = [x.new_empty(0, self.projected or self.inputs)]
         for block in blocks(nodes.numel(), 8 * x.size(0), x.device):
-            seen = self.seen(view, transposed, nodes[block])
-            # most of a large graph is out of sight of a node
-            near = seen.ne(0).any(dim=1).nonzero().squeeze(1)
+            seen, rows = self.seen(view, transposed, nodes[block]), x
+            near = seen.ne(0).any(dim=1)
+            if 2 * int(near.sum()) < x.size(0):
+                # most of a large graph is out of sight of a few nodes
+                seen, rows = seen[near], x[near]
             total = x.new_zeros(seen.size(1), self.projected or self.inputs, dtype=FLOAT)
-            for part in blocks(near.numel(), 8 * x.size(1), x.device):
-                total.addmm_(seen[near[part]].mT, self.entries(x[near[part]]))
+            # blocks that stay in a processor's cache while they are widened to float64
+            for part in blocks(rows.size(0), 16 * 8 * x.size(1), x.device):
+                total.addmm_(seen[part].mT, self.entries(rows[part]))
             found.append(total.to(torch.float32))
         return torch.cat(found)
 
@@ -292,31 +295,31 @@ def polynomial(view: str, matrix: Tensor, x: Tensor) -> Tensor:
     return current
 
 
-def plain_bank(inputs: int, num_nodes: int, *, negative: bool, seed: int) -> Bank:
+def plain_bank(x: Tensor, seed: int) -> Bank:
     """What is decided about a bank before a label is seen: all but its views and their expansion.
 
     Parameters
     ----------
-    inputs, num_nodes : int
-        Of X.
-    negative : bool
-        Whether X has an entry below zero.
+    x : Tensor [N, inputs]
     seed : int
 
     Returns
     -------
     Bank
-        Projected where X is wide and long, with roots where it is never negative.
+        Projected where X is wide and long, with roots where it is never negative (and not of zeros
+        and ones only, which are their own roots).
 
     Examples
     --------
-    >>> plain_bank(8710, 19793, negative=False, seed=0)
-    Bank(name='pagerank', inputs=8710, projected=1024, root=True, expanded=0, seed=0)
-    >>> plain_bank(3703, 3327, negative=False, seed=0).projected
-    0
+    >>> plain_bank(torch.tensor([[0.0, 4.0]]), seed=0)
+    Bank(name='pagerank', inputs=2, projected=0, root=True, expanded=0, seed=0)
+    >>> plain_bank(torch.zeros(LARGE + 1, WIDEST + 1), seed=0).projected
+    1024
     """
+    num_nodes, inputs = x.shape
     projected = WIDEST if inputs > WIDEST and num_nodes > LARGE else 0
-    return Bank("pagerank", inputs, projected, not negative, seed=seed)
+    root = not bool((x < 0).any()) and not bool(((x == 0) | (x == 1)).all())
+    return Bank("pagerank", inputs, projected, root, seed=seed)
 
 
 def candidates(bank: Bank, nodes: int) -> Iterator[Bank]:

@@ -103,7 +103,11 @@ class Scores:
         return doubts
 
     def log_loss(self, beta: float) -> float:
-        """The mean of −log p(true class) under softmax(β s)."""
+        """The mean of −log p(true class) under softmax(β s), over these nodes and a mistaken one.
+
+        However sure the sums make one, the next node may be the first to be wrong: one more is
+        counted, which scores like the mean of a class and is of another.
+        """
         C, doubts, share = len(self.mean), self.doubts(), self.n / self.n.sum()
         size = doubts.sum(1, keepdims=True)
         anyone = (1 - np.eye(C)) / max(C - 1, 1)
@@ -121,7 +125,10 @@ class Scores:
         for u in QUANTILES:
             mine, theirs = own - u * unit, logits + u * unit
             total += np.logaddexp(rest, np.logaddexp(mine, theirs)) - mine
-        return float((share[:, None] * rivals * total).sum() / len(QUANTILES))
+        right = (share[:, None] * rivals * total).sum() / len(QUANTILES)
+        wrong = (share[:, None] * anyone * (np.logaddexp(own, np.logaddexp(rest, logits)) - logits)).sum()
+        N = self.n.sum()
+        return float((N * right + wrong) / (N + 1))
 
 
 def held_out(head: str, gamma: float, statistics: Statistics) -> Scores:

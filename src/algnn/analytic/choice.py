@@ -23,7 +23,7 @@ from torch import Tensor
 from algnn.analytic.statistics import Statistics
 
 # γ is one of these: half decades, of the trace of B
-GAMMAS = tuple(10.0 ** (k / 2) for k in range(-14, 0))
+GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
 # where the best one is looked for first
 AROUND = (4, 5, 6)
 COARSE = (1, 4, 7, 10, 13)

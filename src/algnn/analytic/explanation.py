@@ -108,7 +108,7 @@ class Explanation:
             for place, value in top:
                 itself = " (itself)" if name == "neighbour" and place == self.node else ""
                 rows.append((f"{name} {place}{itself}", value))
-            rest = np.count_nonzero(everything) - len(top)
+            rest = int(np.count_nonzero(everything)) - len(top)
             if rest:
                 left = everything.sum() - sum(value for _, value in top)
                 rows.append((f"{rest:,} other {name}{'s' * (rest > 1)}", left))

@@ -19,6 +19,17 @@ def check_forgettable(known: Learned) -> None:
     Parameters
     ----------
     known : Learned
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = algnn.ALGNN(head="ncm", half_life=2).fit(graph, range(50), graph.y[:50])
+    >>> check_forgettable(model._learned)
+    >>> check_forgettable(model.partial_fit(graph, [60], graph.y[60:61])._learned)
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: half_life has made old sessions count for less, and what a node...
     """
     if known.decays:
         raise InputError(
@@ -37,6 +48,16 @@ def check_reached(known: Learned, within: Tensor, chosen: Tensor) -> None:
         The nodes whose features change.
     chosen : Tensor [n], int64
         Those that are said to have been learned.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = algnn.ALGNN(head="ncm").fit(graph, range(50), graph.y[:50])
+    >>> check_reached(model._learned, torch.tensor([7, 8, 60]), torch.tensor([7]))
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: nodes lacks 1 of 2 learned nodes whose features change (the first...
     """
     outside = chosen[~torch.isin(chosen, within)]
     if outside.numel():
@@ -65,6 +86,13 @@ def check_mergeable(ours: Learned, theirs: Learned, seeds: tuple[int, int]) -> N
     ours, theirs : Learned
     seeds : tuple of int
         Those by which each halves its nodes.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = algnn.ALGNN(head="ncm").fit(graph, range(50), graph.y[:50])
+    >>> check_mergeable(model._learned, model.blank()._learned, (0, 0))
     """
     widths = ours.span.width, theirs.span.width
     if widths[0] != widths[1]:
@@ -100,6 +128,13 @@ def check_mergeable(ours: Learned, theirs: Learned, seeds: tuple[int, int]) -> N
 
 @contextmanager
 def as_usual() -> Iterator[None]:
-    """Tensors that can be used anywhere, whatever the caller has switched off."""
+    """Tensors that can be used anywhere, whatever the caller has switched off.
+
+    Examples
+    --------
+    >>> with torch.inference_mode(), as_usual():
+    ...     torch.ones(1).is_inference()
+    False
+    """
     with torch.inference_mode(False), torch.enable_grad():
         yield

@@ -261,6 +261,40 @@ class ALGNN(Learner):
         name = self.classes_[column].item()
         return Explanation(int(node), name, score, bias, by_feature, neighbours, by_neighbour)
 
+    def set_head(self, head: str, gamma: float = 0.0) -> Self:
+        """Score by another head, or another γ, from now on: it takes no data, only the sums.
+
+        Parameters
+        ----------
+        head : {"balanced", "ridge", "ncm", "slda"}
+        gamma : float
+            γ; 0 to choose it from the sums, which the balanced head can do where it has from the
+            first session on.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model.set_head("ridge", gamma=0.1).head
+        'ridge'
+        """
+        known, before = self._known, (self.head, self.gamma)
+        self.head, self.gamma = head, gamma
+        try:
+            self._check_params()
+            with as_usual():
+                after = self._settled(self._as_asked(known)) if known.taught else known
+                self._learned = after.noted("head", {})
+        except BaseException:
+            self.head, self.gamma = before
+            raise
+        return self
+
     # -- the life of a learner ----------------------------------------------------------------
 
     def forget(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
@@ -484,6 +518,15 @@ class ALGNN(Learner):
         -------
         Summary
             Its text is a table to read; `algnn.analytic.summary.Summary` says what is in it.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> print(model.summary())
+        10 classes, 200 nodes; labels are ints, x has 64 columns
+        ...
         """
         return summarise(self._known, self.retained_bytes())
 
@@ -587,7 +630,8 @@ class ALGNN(Learner):
                     "gamma=0 needs the sums of two halves, which are kept only where gamma was 0"
                     " and the head balanced from the first session on: give a positive gamma"
                 )
-            after = replace(after, gamma=choose_gamma(after.statistics, after.seconds)[0])
+            gamma, _ = choose_gamma(after.statistics, after.seconds)
+            after = replace(after, gamma=gamma, solved=None)
         # solve now: it is part of learning, and may fail
         check_trained(*after.affine)
         return replace(after, solved=after.affine)
@@ -646,22 +690,28 @@ class ALGNN(Learner):
     def _bank(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Bank:
         """The bank whose views make halves of the base session agree best on its classes."""
         x = self._inputs(graph)
-        plain = plain_bank(*reversed(x.shape), negative=bool((x < 0).any()), seed=self.seed)
+        offered = list(self._candidates(x, nodes.numel()))
         places = some_of(nodes, self.seed, SAMPLE)
         some, classes = nodes[places], labels[places.numpy()]
         where = some.to(x.device)
         views = {
-            view: normalize(plain.view_rows(view, self._transposed(graph), x, where).to(FLOAT))
+            view: normalize(offered[0].view_rows(view, self._transposed(graph), x, where).to(FLOAT))
             for view in VIEWS
+            if any(view in bank.views for bank in offered)
         }
         found = {
             bank: torch.cat([views[view] for view in bank.views], dim=1).to(torch.float32)
-            for bank in candidates(plain, nodes.numel())
+            for bank in offered
         }
         best = max(found, key=lambda bank: agreement(bank(found[bank]), some, classes, self.seed))
         if some.numel() == nodes.numel():
             self._first = best, nodes, found[best]
         return best
+
+    def _candidates(self, x: Tensor, nodes: int) -> Iterator[Bank]:
+        """The banks that a base session of so many nodes chooses from: views of one X."""
+        plain = plain_bank(x, self.seed)
+        return candidates(plain, nodes)
 
     # the views of a small base session, which were needed to decide on the bank
     _first: tuple[Bank, Tensor, Tensor] | None = None
@@ -682,7 +732,8 @@ class ALGNN(Learner):
             few = FULL * nodes.numel() < features.width
             if isinstance(features, Bank) and few:
                 # a few nodes cost less by themselves than the whole graph does
-                rows = features.rows(self._transposed(graph), self._inputs(graph), nodes)
+                x = self._inputs(graph)
+                rows = features.rows(self._transposed(graph), x, nodes.to(x.device))
                 return rows, torch.arange(nodes.numel(), device=rows.device)
             prepared = memo.get(
                 key, lambda: features.prepare(self._adjacency(graph), self._inputs(graph))

@@ -33,6 +33,8 @@ WIDEST_INPUTS = 2**20
 LARGEST_EXPANSION = 2**26
 MOST_UNITS = 2**14
 LARGEST_WEIGHTS = 2**20
+# of a sum; features in float32 are below 1e39, and their squares below 1e78
+LARGEST_VALUE = 1e100
 
 
 def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -116,10 +118,11 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
         raise CheckpointError(f"head {facts['head']!r} is unknown")
     if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
         raise CheckpointError(f"gamma {facts['gamma']!r} is no number of at least 0")
-    # a value that is not finite would make one of every prediction; n has no such values
+    # a value that is not finite would make one of every prediction, and so would the square of one
+    # that is barely so; n has no such values
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise CheckpointError(f"{name} holds values that are not finite")
+        if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_VALUE).all()):
+            raise CheckpointError(f"{name} holds values that are not finite, or too large")
     features, width = _restored_features(tensors, facts, device)
     span = Span(width, None)
     if "span.basis" in tensors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +124,14 @@ def summarise(known: Learned, retained_bytes: int) -> Summary:
     Returns
     -------
     Summary
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = algnn.ALGNN(head="ncm").fit(graph, range(50), graph.y[:50])
+    >>> summarise(model._learned, 0).labels
+    'int'
     """
     condition, degrees = _determined(known)
     inputs, classes = known.features.inputs, known.statistics.classes
@@ -155,7 +164,8 @@ def _determined(known: Learned) -> tuple[float | None, float | None]:
     values = torch.linalg.eigvalsh(matrix).clamp_min(0)
     # outside of the span there is nothing but the penalty
     least = 0.0 if known.span.basis is not None else float(values[0])
-    condition = (float(values[-1:].sum()) + penalty) / (least + penalty)
+    lowest = least + penalty
+    condition = (float(values[-1:].sum()) + penalty) / lowest if lowest else math.inf
     return condition, float((values / (values + penalty)).sum())
 
 

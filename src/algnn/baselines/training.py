@@ -322,7 +322,8 @@ class GradientLearner(Learner):
             parts[part][rest] = tensor.to(resolve_device(self.device))
         self._check_weights(parts["weights"], arrival.size)
         self._check_memory(parts["memory"], parts["weights"], arrival.size)
-        return Known(parts["weights"], arrival, int(facts["sessions"]), parts["memory"])
+        check_number("sessions", facts["sessions"], 1, 2**63, whole=True)
+        return Known(parts["weights"], arrival, facts["sessions"], parts["memory"])
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless nodes and codes, where there are any, belong together."""

@@ -215,7 +215,7 @@ def calibration_error(bins: npt.ArrayLike) -> float:
     Returns
     -------
     float
-        From 0 to 1, lower is better: Σ_b |n_b| / n · |mean probability − accuracy|.
+        From 0 to 1, lower is better: the mean over nodes of |mean probability − accuracy| in their bin.
 
     Examples
     --------

@@ -1,5 +1,5 @@
-"""Any learner over any stream: what it gets right after each session, how long it takes, and what
-it keeps.
+"""Any learner over any stream: what it gets right after each session, how sure it is of it, how long
+it takes, and what it keeps.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
+from torch_geometric.data import Data
 
 from algnn.bench import metrics
 from algnn.errors import InputError
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
+
+# novelty is asked of at most so many nodes of either kind, some evenly among them
+ASKED = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +46,22 @@ class Outcome:
     selection_seconds : tuple of float [T+1] or ()
         The part of `learn_seconds` that went into choosing or condensing nodes, for learners that
         do so.
+    calibration_errors : tuple of float [T+1] or ()
+        Expected calibration error over the test nodes of seen classes after each session; empty
+        where it was not measured.
+    novelty_aurocs : tuple of float [T] or ()
+        How well novelty tells test nodes of the next session's classes from those of seen classes,
+        after each session but the last.
+    reliability : array [15, 3] or None
+        Count, summed probability and right answers by how sure they are, after the last session,
+        as `metrics.reliability` gives them.
 
     Examples
     --------
     >>> outcome = Outcome(((0, 1), (2,)), np.array([[9, 9, 0], [8, 8, 5]]), np.array([10, 10, 10]),
     ...                   (0.5, 0.1), (0.01, 0.01), (800, 880))
-    >>> outcome.ap, outcome.af, outcome.macro
-    (65.0, 10.0, 70.0)
+    >>> outcome.ap, outcome.af, outcome.macro, outcome.ece
+    (65.0, 10.0, 70.0, None)
     """
 
     sessions: tuple[tuple[int, ...], ...]
@@ -58,6 +71,9 @@ class Outcome:
     predict_seconds: tuple[float, ...]
     retained_bytes: tuple[int, ...]
     selection_seconds: tuple[float, ...] = ()
+    calibration_errors: tuple[float, ...] = ()
+    novelty_aurocs: tuple[float, ...] = ()
+    reliability: metrics.Matrix | None = None
 
     @property
     def matrix(self) -> metrics.Matrix:
@@ -89,6 +105,16 @@ class Outcome:
         """Average performance after each session, [T+1]."""
         return metrics.stagewise(self.matrix)
 
+    @property
+    def ece(self) -> float | None:
+        """Expected calibration error after the last session, where it was measured."""
+        return self.calibration_errors[-1] if self.calibration_errors else None
+
+    @property
+    def auroc(self) -> float | None:
+        """AUROC of novelty, mean over sessions, where it was measured."""
+        return float(np.mean(self.novelty_aurocs)) if self.novelty_aurocs else None
+
 
 def run(
     learner: Learner,
@@ -116,6 +142,10 @@ def run(
     A prediction that is not one of the classes seen so far is wrong like any other. The clocks
     stand still while data is prepared and answers are counted, and wait for the GPU's queue.
 
+    Probabilities and novelty are asked of a twin that knows the same, off the clocks, so that
+    nothing it works out about the graph saves the learner time. Novelty is asked on the graph of
+    the next session, in which the nodes of its classes exist, of at most 4096 nodes of either kind.
+
     Examples
     --------
     >>> import algnn
@@ -128,6 +158,7 @@ def run(
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
     correct, total = [], _count(torch.cat([labels for _, labels in tests]).numpy(), column)
     learning, predicting, retained = [], [], []
+    onlooker = _Onlooker(stream, tests) if isinstance(learner, Learner) else None
     for session in stream:
         nodes, labels = (
             torch.cat(parts) for parts in zip(*tests[: session.index + 1], strict=True)
@@ -141,11 +172,52 @@ def run(
         retained.append(int(learner.retained_bytes()))
         truth = labels.numpy()
         correct.append(_count(truth[_check_answers(answers, truth) == truth], column))
+        if onlooker is not None:
+            onlooker.look(learner, session.graph, nodes, truth)
         if on_session is not None:
             on_session(session.index)
     # a user's own learner need not clock its selection
     clocks = learning, predicting, retained, getattr(learner, "selection_seconds_", ())
-    return Outcome(tuple(stream.classes), np.stack(correct), total, *map(tuple, clocks))
+    seen = onlooker.found if onlooker is not None else ()
+    return Outcome(tuple(stream.classes), np.stack(correct), total, *map(tuple, clocks), *seen)
+
+
+class _Onlooker:
+    """Asks a learner's twin how sure it is and what is new to it."""
+
+    def __init__(self, stream: ClassStream, tests: Sequence[tuple[Tensor, Tensor]]) -> None:
+        self.stream = stream
+        self.tests = [nodes for nodes, _ in tests]
+        self.bins: list[metrics.Matrix] = []
+        self.aurocs: list[float] = []
+        self.twin: Learner | None = None
+
+    def look(
+        self, learner: Learner, graph: Data, nodes: Tensor, truth: npt.NDArray[np.int64]
+    ) -> None:
+        """After a session, with the test nodes of seen classes."""
+        if self.twin is None:
+            self.twin = type(learner)(**learner.get_params())
+        # all that a learner has learned is in one attribute, and is replaced, never changed
+        self.twin._learned = learner._learned
+        classes = np.asarray(learner.classes_)
+        columns = np.searchsorted(classes, truth).clip(max=classes.size - 1)
+        columns = np.where(classes[columns] == truth, columns, -1)
+        self.bins.append(metrics.reliability(self.twin.predict_proba(graph, nodes), columns))
+        coming = len(self.bins)
+        if coming < len(self.tests):
+            later = self.stream.graph(coming)
+            new, old = (
+                self.twin.novelty(later, some[:: -(-len(some) // ASKED)])
+                for some in (self.tests[coming], nodes)
+            )
+            self.aurocs.append(metrics.auroc(new, old))
+
+    @property
+    def found(self) -> tuple[tuple[float, ...], tuple[float, ...], metrics.Matrix]:
+        """Calibration errors, AUROCs, and the last session's bins."""
+        errors = tuple(map(metrics.calibration_error, self.bins))
+        return errors, tuple(self.aurocs), self.bins[-1]
 
 
 def examination(stream: ClassStream) -> list[tuple[Tensor, Tensor]]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from algnn.bench.environment import code_version, machine, now, versions
+from algnn.bench.metrics import BINS, Matrix
 from algnn.bench.protocol import Outcome
 from algnn.errors import AlgnnError
 from algnn.files import replacing
@@ -476,7 +477,19 @@ def _as_json(record: Record) -> dict[str, Any]:
         "selection_seconds": outcome.selection_seconds,
         "predict_seconds": outcome.predict_seconds,
         "retained_bytes": outcome.retained_bytes,
+        "ece": outcome.ece,
+        "novelty_auroc": outcome.auroc,
+        "calibration_errors": outcome.calibration_errors,
+        "novelty_aurocs": outcome.novelty_aurocs,
+        "reliability": _columns(outcome),
     }
+
+
+def _columns(outcome: Outcome) -> list[list[float]] | None:
+    """The reliability bins column by column, in as few digits as a picture needs."""
+    if outcome.reliability is None:
+        return None
+    return [[round(value, 3) for value in column] for column in outcome.reliability.T.tolist()]
 
 
 def rows(outcome: Outcome) -> list[list[float | None]]:
@@ -513,12 +526,27 @@ def _from_json(found: Mapping[str, Any]) -> Record:
         tuple(int(b) for b in found["retained_bytes"]),
         # not in the first records
         tuple(float(s) for s in found.get("selection_seconds", ())),
+        tuple(float(e) for e in found.get("calibration_errors", ())),
+        tuple(float(a) for a in found.get("novelty_aurocs", ())),
+        _bins(found.get("reliability")),
     )
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
     for name in ("learn_seconds", "predict_seconds", "retained_bytes"):
         if len(getattr(outcome, name)) != count:
             raise TypeError(f"{name} has not one entry for each of {count} sessions")
+    for name, wanted in (("calibration_errors", count), ("novelty_aurocs", count - 1)):
+        if len(getattr(outcome, name)) not in (0, wanted):
+            raise TypeError(f"{name} has neither no entry nor {wanted}")
     return Record(outcome=outcome, **_facts(found, FACTS))
+
+
+def _bins(found: Any) -> Matrix | None:
+    if found is None:
+        return None
+    bins = np.array(found, dtype=np.float64)
+    if bins.shape != (3, BINS) or not (bins >= 0).all():
+        raise TypeError(f"reliability is not three rows of {BINS} figures")
+    return bins.T
 
 
 def _facts(found: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def forget(
         smaller = learner.forget_node(now, node, nodes[near], classes[near])
         again = int((near & (nodes != node)).sum())
         if not dry_run:
-            # before the model: if this is all that gets done, the command can be given again
+            # before the model: if this is all that gets done, no model has lost anything
             _save_graph(out, smaller)
 
     _change(model, graph, labels, device, dry_run, data, without_node)

@@ -1,0 +1,166 @@
+"""What the life of a learner costs, as ratios measured in one run.
+
+    python benchmarks/life.py measure     # docs/life/costs.json
+    python benchmarks/life.py document    # docs/life/costs.md from it
+
+Learning one class is held against Bare's training on the same session and against a floor: what
+cannot be left out is widening n nodes (2·n·h·d operations), the rank-n update of G (n·d²) and one
+Cholesky factorisation (d³/3), at the rate that this machine's matrix product in float64 reaches in
+the same run. Everything else is held against what it must cost at least: forgetting against
+learning, a merge against reading the files, one node against all.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+import algnn
+from algnn.bench.environment import machine
+from algnn.methods import make
+
+HERE = Path(__file__).parent.parent / "docs" / "life"
+REPEATS = 5
+
+
+def best_of(action, before=lambda: None, repeats=REPEATS):
+    """Seconds of the fastest of some calls; `before` is not on the clock."""
+    times = []
+    for _ in range(repeats):
+        before()
+        start = perf_counter()
+        action()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def keeping(model):
+    """A way to put a learner back to what it knows now; what it remembers of the graph stays."""
+    known = model._learned
+
+    def back():
+        model._learned = known
+
+    return back
+
+
+def one_class(width=2048, count=20):
+    """A new class of 20 nodes on Cora, features and solution included."""
+    stream = algnn.ClassStream(algnn.load("cora"), seed=42)
+    first, session = stream[0], stream[1]
+    nodes, labels = session.nodes[:count], session.labels[:count]
+    model = algnn.ALGNN.paper("cora", width=width, seed=42, device="cpu")
+    bare = make("bare", "cora", seed=42, device="cpu")
+    square = torch.randn(width, width, dtype=torch.float64)
+    rate = 2 * width**3 / best_of(lambda: square @ square)
+    n = nodes.numel()
+    floor = (2 * n * model.hidden * width + n * width**2 + width**3 / 3) / rate
+    seconds = {}
+    for name, learner in (("learn", model), ("bare", bare)):
+        learner.fit(first.graph, first.nodes, first.labels)
+        back = keeping(learner)
+        seconds[name] = best_of(
+            lambda it=learner: it.partial_fit(session.graph, nodes, labels), back
+        )
+    return {
+        "bare over learning": seconds["bare"] / seconds["learn"],
+        "learning over its floor": seconds["learn"] / floor,
+    }
+
+
+def forgetting():
+    """20 nodes of Cora forgotten, against the same 20 learned."""
+    found = {}
+    stream = algnn.ClassStream(algnn.load("cora"), seed=42)
+    first, session = stream[0], stream[1]
+    nodes, labels = session.nodes, session.labels
+    for name, model in (
+        ("default", algnn.ALGNN(seed=42, device="cpu")),
+        ("paper's settings", algnn.ALGNN.paper("cora", seed=42, device="cpu")),
+    ):
+        model.fit(first.graph, first.nodes, first.labels)
+        back = keeping(model)
+        learn = best_of(lambda it=model: it.partial_fit(session.graph, nodes, labels), back)
+        model.partial_fit(session.graph, nodes, labels)
+        back = keeping(model)
+        forget = best_of(lambda it=model: it.forget(session.graph, nodes, labels), back)
+        found[f"forgetting over learning, {name}"] = forget / learn
+    return found
+
+
+def merging():
+    """Two learners of the paper's width on Cora, from files."""
+    stream = algnn.ClassStream(algnn.load("cora"), seed=42)
+    first, session = stream[0], stream[1]
+    here = algnn.ALGNN.paper("cora", seed=42, device="cpu")
+    here.fit(first.graph, first.nodes, first.labels)
+    there = here.blank().partial_fit(session.graph, session.nodes, session.labels)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [f"{folder}/{name}.safetensors" for name in ("here", "there")]
+        here.save(paths[0])
+        there.save(paths[1])
+        read = best_of(lambda: [algnn.ALGNN.load(path) for path in paths])
+
+        def merge():
+            ours, theirs = (algnn.ALGNN.load(path) for path in paths)
+            ours.merge(theirs)
+
+        both = best_of(merge)
+    G = here.statistics_.G
+    add = best_of(lambda: G + G)
+    solve = best_of(lambda: torch.linalg.cholesky(G + torch.eye(len(G)).double()))
+    return {
+        "merging two files over reading them": both / read,
+        "merging two files over reading, one addition and one factorisation": both
+        / (read + add + solve),
+    }
+
+
+def one_node():
+    """One node of arxiv-graph classified, against all of them; the edges are known."""
+    graph = algnn.load("arxiv-graph")
+    session = algnn.ClassStream(graph, seed=42)[0]
+    model = algnn.ALGNN(seed=42, device="cpu")
+    model.fit(session.graph, session.nodes, session.labels)
+
+    def unseen():
+        model._encoded = None
+
+    node = int(session.nodes[0])
+    alone = best_of(lambda: model.predict(graph, [node]), unseen)
+    everything = best_of(lambda: model.predict(graph), unseen, repeats=2)
+    return {"one node of arxiv-graph over all of them, percent": 100 * alone / everything}
+
+
+def measure():
+    found = {}
+    for part in (one_class, forgetting, merging, one_node):
+        found |= part()
+        print(json.dumps(found, indent=1), flush=True)
+    record = {
+        "command": "python benchmarks/life.py measure",
+        "machine": machine(1),
+        "seed": 42,
+        "ratios": {name: round(value, 3) for name, value in found.items()},
+    }
+    HERE.mkdir(exist_ok=True)
+    (HERE / "costs.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+def document():
+    record = json.loads((HERE / "costs.json").read_text())
+    place = ", ".join(f"{name} {value}" for name, value in record["machine"].items() if value)
+    rows = "".join(f"| {name} | {value:g} |\n" for name, value in record["ratios"].items())
+    (HERE / "costs.md").write_text(
+        "# What the life of a learner costs\n\n"
+        f"Ratios measured in one run on the CPU by `{record['command']}`"
+        f" (seed {record['seed']}; {place}); the script says how.\n\n"
+        f"| what | ratio |\n|---|---|\n{rows}"
+    )
+
+
+if __name__ == "__main__":
+    {"measure": measure, "document": document}[sys.argv[1]]()
