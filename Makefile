@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := src tests benchmarks
+SOURCES := src tests benchmarks examples
 
 .PHONY: setup demo test lint docs clean
 

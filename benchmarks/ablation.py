@@ -162,12 +162,22 @@ VARIANTS: tuple[type[ALGNN], ...] = (
 
 def methods() -> str:
     """The default and its variants, as --methods of `algnn bench` takes them."""
-    return ",".join(["algnn", *(f"ablation:{variant.__name__}" for variant in VARIANTS)])
+    return ",".join(["algnn", *map(name, VARIANTS)])
+
+
+def name(variant: type[ALGNN]) -> str:
+    """What records call a variant."""
+    return f"ablation:{variant.__name__}"
 
 
 def main(what: str = "") -> None:
     if what == "methods":
         print(methods())
+    elif what:
+        # apart: a record's code is known by this file, and must not change with a document's words
+        from ablation_page import write
+
+        write(what, [(name(variant), str(variant.__doc__)) for variant in VARIANTS])
     else:
         sys.exit(__doc__)
 

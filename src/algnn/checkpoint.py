@@ -110,7 +110,7 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch
 
 
 def in_short(error: BaseException) -> str:
-    """What an error says, in a line: a stranger's file may put anything into it.
+    r"""What an error says, in a line: a stranger's file may put anything into it.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def in_short(error: BaseException) -> str:
 
     Examples
     --------
-    >>> in_short(KeyError("unheard" * 100 + "\\n" * 100))
+    >>> in_short(KeyError("unheard" * 100 + "\n" * 100))
     "'unheardunheard..."
     >>> len(in_short(KeyError("unheard" * 100)))
     200

@@ -81,10 +81,10 @@ def test_units_stand_beside_the_views():
 
 
 def test_what_is_decided_without_labels():
-    assert plain_bank(5000, 10, negative=True, seed=0) == Bank("pagerank", 5000)
-    assert plain_bank(5000, 10**6, negative=False, seed=1) == Bank(
-        "pagerank", 5000, 1024, True, 0, 1
-    )
+    assert plain_bank(torch.full((10, 5000), -1.0), 0) == Bank("pagerank", 5000)
+    assert plain_bank(torch.eye(10), 0) == Bank("pagerank", 10)
+    large = plain_bank(torch.full((5000, 1025), 2.0), 1)
+    assert large == Bank("pagerank", 1025, 1024, True, 0, 1)
     # wide features, and those of fewer nodes than columns, are not expanded
     assert not any(bank.expanded for bank in candidates(Bank("raw", NARROW + 1), 10**6))
     assert not any(bank.expanded for bank in candidates(Bank("raw", 100), 99))

@@ -457,7 +457,9 @@ def test_another_head_needs_no_data(small_graph, head, gamma):
     mask = small_graph.train_mask
     model = algnn.ALGNN(device="cpu").fit(small_graph, mask, small_graph.y[mask])
     chosen = model.decision_function(small_graph)
-    fresh = algnn.ALGNN(head=head, gamma=gamma, device="cpu").fit(small_graph, mask, small_graph.y[mask])
+    fresh = algnn.ALGNN(head=head, gamma=gamma, device="cpu").fit(
+        small_graph, mask, small_graph.y[mask]
+    )
     assert model.set_head(head, gamma) is model
     assert model._learned.features == fresh._learned.features
     np.testing.assert_allclose(

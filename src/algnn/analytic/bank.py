@@ -106,6 +106,19 @@ class Bank:
         """d: of the views, and of the units beside them."""
         return self.breadth + self.expanded
 
+    def is_few(self, nodes: int, num_nodes: int) -> bool:
+        """Whether `rows` of so many nodes are cheaper than `prepare` of all.
+
+        Parameters
+        ----------
+        nodes, num_nodes : int
+
+        Returns
+        -------
+        bool
+        """
+        return 2 * nodes < min(self.breadth, num_nodes)
+
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """The views of every node.
 

@@ -126,7 +126,9 @@ class Scores:
             mine, theirs = own - u * unit, logits + u * unit
             total += np.logaddexp(rest, np.logaddexp(mine, theirs)) - mine
         right = (share[:, None] * rivals * total).sum() / len(QUANTILES)
-        wrong = (share[:, None] * anyone * (np.logaddexp(own, np.logaddexp(rest, logits)) - logits)).sum()
+        wrong = (
+            share[:, None] * anyone * (np.logaddexp(own, np.logaddexp(rest, logits)) - logits)
+        ).sum()
         N = self.n.sum()
         return float((N * right + wrong) / (N + 1))
 

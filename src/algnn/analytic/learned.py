@@ -99,13 +99,18 @@ class Learned:
         room = self.with_room_for(nodes.numel())
         span, sums = room.span, room.statistics
         if span.basis is not None:
-            span = span.extended(torch.cat(list(features(nodes))))
-            sums = sums.padded(span.rank)
-        sums = sums.plus(map(span.coordinates, features(nodes)), labels)
+            # of few nodes, as long as there is a basis: once for all sums
+            Z = torch.cat(list(features(nodes)))
+            span = span.extended(Z)
+            sums, rows = sums.padded(span.rank), span.coordinates(Z)
+            sums = sums.plus([rows], labels)
+        else:
+            sums = sums.plus(features(nodes), labels)
         seconds = []
         for halving, second in enumerate(room.seconds):
             chosen = in_second_half(nodes, seed, halving)
-            more = map(span.coordinates, features(nodes[chosen]))
+            whole = span.basis is None
+            more = features(nodes[chosen]) if whole else [rows[chosen.to(rows.device)]]
             seconds.append(second.padded(span.rank).plus(more, labels[chosen.numpy()]))
         record = None if room.record is None else room.record.plus(nodes, labels)
         return room._with(span, sums, tuple(seconds), record)

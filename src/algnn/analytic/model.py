@@ -49,8 +49,7 @@ from algnn.learner import Learner
 
 # nodes of the base session by which banks are compared
 SAMPLE = 512
-# so many times fewer nodes than columns, and encoding them alone is cheaper than the whole graph
-FULL = 2
+
 
 class ALGNN(Learner):
     """Analytic learning on a graph: each session is one closed-form step, exact and without replay.
@@ -729,15 +728,12 @@ class ALGNN(Learner):
         memo = self._prepared(features)
         prepared = memo.peek(key)
         if prepared is None:
-            few = FULL * nodes.numel() < features.width
-            if isinstance(features, Bank) and few:
+            x = self._inputs(graph)
+            if isinstance(features, Bank) and features.is_few(nodes.numel(), x.size(0)):
                 # a few nodes cost less by themselves than the whole graph does
-                x = self._inputs(graph)
                 rows = features.rows(self._transposed(graph), x, nodes.to(x.device))
                 return rows, torch.arange(nodes.numel(), device=rows.device)
-            prepared = memo.get(
-                key, lambda: features.prepare(self._adjacency(graph), self._inputs(graph))
-            )
+            prepared = memo.get(key, lambda: features.prepare(self._adjacency(graph), x))
         return prepared, nodes.to(prepared.device)
 
     def _session_features(

@@ -1,0 +1,291 @@
+"""docs/ablation.md, from the records of the variants in ablation.py."""
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+from algnn.bench.metrics import Summary, summarise
+from algnn.bench.records import write_atomically
+from algnn.errors import InputError
+from algnn.report.evidence import Result, Study, in_order, read
+
+PAGE = Path(__file__).parent.parent / "docs" / "ablation.md"
+DEFAULT = "algnn"
+GRAPHS = ("digits", "cora", "citeseer", "pubmed", "computers", "corafull-graph", "arxiv-graph")
+STEP = 1
+# a difference smaller than this is not seen in a table of points with one digit
+SEEN = 0.05
+
+# What was tried and is not in the library, so no record shows it: Markdown, or nothing. It must say
+# of every figure what it was measured on.
+TRIED = """\
+"""
+
+HEAD = """\
+<!-- made from records by `python benchmarks/ablation.py`: change those, not this -->
+
+# What each choice brings
+
+`ALGNN()` decides a few things by itself: which views of a neighbourhood to take, whether to take
+roots of the features, whether to put random units beside the views, how large γ is, and that every
+class counts the same. Each row below is the default with *one* of these taken away or made
+otherwise, a class of a few lines in `benchmarks/ablation.py`, over the same streams ({step} class a
+session) with the same seeds. A choice earns its place where the rows without it are worse, and no
+row has to be worse everywhere: a choice that only ever copied the best fixed setting would not be
+needed on that graph.
+"""
+
+HOW = """\
+Rows that fix the views do not look at labels to choose them. The rows with another head have the
+default's features and its γ, in units of the trace: the penalty is γ tr(G), which for classes of one
+size gives ridge regression the same weights as the balanced head, but for their scale. The trained
+encoder is the paper's (256 units, 50 epochs, expanded to 2048) with the default's head and choice of
+γ. `OneHalving` still chooses its views from several halvings. Wide features are also projected on
+large graphs; none of these graphs has both, so there is no row for it.
+"""
+
+Variants = Sequence[tuple[str, str]]
+
+
+def write(folder: str, variants: Variants, page: Path = PAGE) -> None:
+    """Write the document, whole or not at all.
+
+    Parameters
+    ----------
+    folder : str
+        Of records.
+    variants : sequence of (str, str)
+        What records call each variant, and a sentence on it.
+    page : Path
+    """
+    write_atomically(page, document(read([folder]), folder, variants).encode())
+
+
+def document(study: Study, folder: str, variants: Variants) -> str:
+    """The document.
+
+    Parameters
+    ----------
+    study : Study
+    folder : str
+        Where its records are.
+    variants : sequence of (str, str)
+        As for `write`.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    found = Found(study, variants)
+    parts = [
+        HEAD.format(step="one" if STEP == 1 else STEP),
+        "## Average performance\n",
+        f"AP in percent, {_spread(found)}. The best of each column is bold, and so is whatever"
+        " equals it.\n",
+        found.table(_ap, bold=True),
+        "## Difference to the default\n",
+        "AP less the default's with the same seed, in points: below zero, the choice helps.\n",
+        found.differences(),
+        HOW,
+        "## What each row tells\n",
+        "".join(found.verdict(name, what) for name, what in variants if name in found.rows),
+        "## Forgetting, and accuracy over nodes\n",
+        "AF / micro accuracy, means over the seeds. AP counts sessions alike, micro counts nodes"
+        " alike: balancing pays with the second for the first.\n",
+        found.table(lambda runs: f"{_mean(r.af for r in runs):.1f} / {_micro(runs):.1f}"),
+        "## Time\n",
+        _times(found),
+        *(["## Tried and not kept\n", TRIED] if TRIED.strip() else []),
+        "## Where the figures come from\n",
+        provenance(found, folder),
+    ]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+class Found:
+    """The runs of the default and its variants, by row and column."""
+
+    def __init__(self, study: Study, variants: Variants) -> None:
+        self.failures = study.failures
+        self.what = {DEFAULT: "`ALGNN()`, the default"} | {
+            name: f"`{_short(name)}`: {what.partition('. ')[0].splitlines()[0].rstrip('.')}"
+            for name, what in variants
+        }
+        self.graphs = in_order(study.datasets(step=STEP), GRAPHS)
+        # runs of two machines are not averaged: each graph has that with the most of them
+        self.cells = {
+            (name, graph): study.cell(study.place_of(graph, STEP), graph, STEP, name)
+            for name in self.what
+            for graph in self.graphs
+        }
+        self.rows = [name for name in self.what if any(self.of(name, g) for g in self.graphs)]
+        if DEFAULT not in self.rows:
+            raise InputError(
+                f"the records hold no run of {DEFAULT}, which all others are held against: run"
+                " algnn bench with the methods that `python benchmarks/ablation.py methods` prints"
+            )
+
+    def of(self, name: str, graph: str) -> list[Result]:
+        return self.cells[name, graph]
+
+    @property
+    def runs(self) -> list[Result]:
+        return [run for runs in self.cells.values() for run in runs]
+
+    def table(self, text: Callable[[list[Result]], str], bold: bool = False) -> str:
+        """A row per variant, a column per graph."""
+        rows = []
+        for name in self.rows:
+            cells = [text(runs) if (runs := self.of(name, g)) else "–" for g in self.graphs]
+            if bold:
+                cells = [
+                    f"**{cell}**" if self._is_best(name, graph) else cell
+                    for cell, graph in zip(cells, self.graphs, strict=True)
+                ]
+            rows.append([self.what[name], *cells])
+        return _markdown(["", *self.graphs], rows)
+
+    def _is_best(self, name: str, graph: str) -> bool:
+        shown = {
+            row: round(_mean(r.ap for r in runs), 1)
+            for row in self.rows
+            if (runs := self.of(row, graph))
+        }
+        return name in shown and shown[name] == max(shown.values())
+
+    def difference(self, name: str, graph: str) -> Summary | None:
+        """AP less the default's, over the seeds that both have."""
+        default = {run.seed: run.ap for run in self.of(DEFAULT, graph)}
+        pairs = [r.ap - default[r.seed] for r in self.of(name, graph) if r.seed in default]
+        return summarise(pairs) if pairs else None
+
+    def differences(self) -> str:
+        """The differences of every variant, and their mean over the graphs it ran on."""
+        rows = []
+        for name in self.rows[1:]:
+            found = [self.difference(name, graph) for graph in self.graphs]
+            there = [one.mean for one in found if one]
+            cells = [_signed(one) if one else "–" for one in found]
+            rows.append([self.what[name], *cells, _signed(_alone(there)) if there else "–"])
+        return _markdown(["", *self.graphs, "mean"], rows)
+
+    def verdict(self, name: str, what: str) -> str:
+        """A sentence on a row: where the default is ahead of it, and where it is not."""
+        places: dict[str, list[str]] = {"ahead": [], "behind": [], "equal": []}
+        for graph in self.graphs:
+            found = self.difference(name, graph)
+            if found is None:
+                continue
+            clear = abs(found.mean) >= max(SEEN, found.ci95 or 0.0)
+            kind = "equal" if not clear else "ahead" if found.mean < 0 else "behind"
+            size = f" by {abs(found.mean):.1f}" if clear else ""
+            places[kind].append(f"{graph}{size}")
+        words = {
+            "ahead": "the default is ahead on",
+            "behind": "it is behind on",
+            "equal": "nothing that the seeds can tell on",
+        }
+        told = "; ".join(
+            f"{words[kind]} {_listed(where)}" for kind, where in places.items() if where
+        )
+        return f"- **{_short(name)}.** {' '.join(what.split())} {told[:1].upper()}{told[1:]}.\n"
+
+
+def provenance(found: Found, folder: str) -> str:
+    """The commands, seeds, machines and versions, told from the records."""
+    runs = found.runs
+    seeds = sorted({run.seed for run in runs})
+    devices = sorted({run.record.device for run in runs})
+    jobs = sorted({str(run.record.machine.get("jobs") or 1) for run in runs})
+    lines = ["    export PYTHONPATH=benchmarks\n"]
+    for device in devices:
+        graphs = [g for g in found.graphs if found.of(DEFAULT, g)[0].record.device == device]
+        lines.append(
+            f"    algnn bench --datasets {','.join(graphs)} --seeds {','.join(map(str, seeds))} \\\n"
+            '        --methods "$(python benchmarks/ablation.py methods)" --step 1 \\\n'
+            f"        --device {device} --jobs {jobs[-1]} --records {shlex.quote(folder)}\n"
+        )
+    lines.append(f"    python benchmarks/ablation.py {shlex.quote(folder)}\n")
+    torch = sorted({str(run.record.versions.get("torch")) for run in runs})
+    code = sorted({run.code.partition("+")[0] for run in runs})
+    lines.append(
+        f"\n{len(runs)} runs on {_listed(sorted({run.place for run in runs}))}; torch"
+        f" {_listed(torch)}; code {_listed(code)}; {_listed(jobs)} at a time.\n"
+    )
+    if len(code) > 1:
+        lines.append("\n**Not all of them ran the same version of the code.**\n")
+    lines += [_shortfall(found, seeds)]
+    return "".join(lines)
+
+
+def _shortfall(found: Found, seeds: Sequence[int]) -> str:
+    """Cells without all of the seeds, and runs that failed."""
+    short = [
+        f"{_short(name)} on {graph} ({len(found.of(name, graph))} of {len(seeds)} seeds)"
+        for name in found.what
+        for graph in found.graphs
+        if len(found.of(name, graph)) < len(seeds)
+    ]
+    failed = sorted({f"{_short(f.method)} on {f.dataset}: {f.reason}" for f in found.failures})
+    text = f"\nNot complete: {_listed(short)}.\n" if short else ""
+    return text + (f"\nFailed: {'; '.join(failed)}.\n" if failed else "")
+
+
+def _times(found: Found) -> str:
+    if not all(run.alone for run in found.runs):
+        return "Runs shared the machine, so their clocks say nothing here: see `docs/results.md`.\n"
+    return (
+        "Seconds in `fit` and `partial_fit`, all sessions of a stream together, the median over the"
+        " seeds; one run at a time. With views that are not chosen there is still one comparison.\n"
+        "\n" + found.table(lambda runs: f"{median(run.learn for run in runs):.2f}")
+    )
+
+
+def _spread(found: Found) -> str:
+    counts = sorted({len(runs) for runs in found.cells.values() if runs})
+    if counts == [1]:
+        return "of one seed"
+    return f"mean ± 95% interval over {' to '.join(map(str, (counts[0], counts[-1])[: len(counts)]))} seeds"
+
+
+def _ap(runs: list[Result]) -> str:
+    return _with_interval(summarise(run.ap for run in runs))
+
+
+def _micro(runs: list[Result]) -> float:
+    return _mean(run.record.outcome.micro for run in runs)
+
+
+def _mean(values: Iterable[float]) -> float:
+    return summarise(values).mean
+
+
+def _alone(values: Sequence[float]) -> Summary:
+    """A mean over graphs, which are no sample of anything: without an interval."""
+    return Summary(_mean(values), None, None)
+
+
+def _with_interval(summary: Summary) -> str:
+    return f"{summary.mean:.1f}" + ("" if summary.ci95 is None else f" ± {summary.ci95:.1f}")
+
+
+def _signed(summary: Summary) -> str:
+    text = _with_interval(Summary(abs(summary.mean), summary.std, summary.ci95))
+    sign = "" if round(abs(summary.mean), 1) == 0 else "−" if summary.mean < 0 else "+"
+    return sign + text
+
+
+def _short(name: str) -> str:
+    return name.rpartition(":")[2]
+
+
+def _listed(words: Sequence[str]) -> str:
+    """As in a, b and c."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
