@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
+import numpy as np
+
 from algnn.bench.metrics import Summary, summarise
 from algnn.bench.records import write_atomically
 from algnn.errors import InputError
@@ -16,6 +18,7 @@ GRAPHS = ("digits", "cora", "citeseer", "pubmed", "computers", "corafull-graph",
 STEP = 1
 # a difference smaller than this is not seen in a table of points with one digit
 SEEN = 0.05
+NAMED = 6  # of cells that lack seeds, so many are named
 
 # What was tried and is not in the library, so no record shows it: Markdown, or nothing. It must say
 # of every figure what it was measured on.
@@ -31,18 +34,26 @@ HEAD = """\
 roots of the features, whether to put random units beside the views, how large γ is, and that every
 class counts the same. Each row below is the default with *one* of these taken away or made
 otherwise, a class of a few lines in `benchmarks/ablation.py`, over the same streams ({step} class a
-session) with the same seeds. A choice earns its place where the rows without it are worse, and no
-row has to be worse everywhere: a choice that only ever copied the best fixed setting would not be
-needed on that graph.
+session) with the same seeds. A choice earns its place where the row without it is worse.
 """
 
 HOW = """\
-Rows that fix the views do not look at labels to choose them. The rows with another head have the
-default's features and its γ, in units of the trace: the penalty is γ tr(G), which for classes of one
-size gives ridge regression the same weights as the balanced head, but for their scale. The trained
-encoder is the paper's (256 units, 50 epochs, expanded to 2048) with the default's head and choice of
-γ. `OneHalving` still chooses its views from several halvings. Wide features are also projected on
-large graphs; none of these graphs has both, so there is no row for it.
+Rows that fix the views choose nothing by labels. Rows with another head have the default's features
+and its γ, in units of the trace: their penalty is γ tr(G), with which ridge regression has the
+balanced head's weights, but for their scale, if classes have one size. The trained encoder is the
+paper's (256 units, 50 epochs, expanded to 2048) with the default's head and choice of γ.
+`OneHalving` still chooses its views from several halvings. Features that are wide are projected on
+graphs that are large; none of these graphs has both, so there is no row for it.
+"""
+
+CARE = """\
+A difference is told where its interval leaves out zero and it is at least {seen} points. That says
+that the seeds agree, no more: graph, stream and test nodes are always the same ones, and where
+little or nothing is random, seeds agree on anything. How far AP itself would move with other test
+nodes is the last line of the table above. Two rows share their test nodes, so their difference
+mostly moves less than that; records do not say how much. Read a difference well below that line as
+a hint. “The very same” means equal counts in every run. Of so many differences a few are told by
+chance. All of this is test accuracy: it shows how much a choice matters, and is no way to make it.
 """
 
 Variants = Sequence[tuple[str, str]]
@@ -84,16 +95,17 @@ def document(study: Study, folder: str, variants: Variants) -> str:
         "## Average performance\n",
         f"AP in percent, {_spread(found)}. The best of each column is bold, and so is whatever"
         " equals it.\n",
-        found.table(_ap, bold=True),
+        found.table(_ap, first=True),
         "## Difference to the default\n",
         "AP less the default's with the same seed, in points: below zero, the choice helps.\n",
         found.differences(),
         HOW,
         "## What each row tells\n",
+        CARE.format(seen=SEEN),
         "".join(found.verdict(name, what) for name, what in variants if name in found.rows),
         "## Forgetting, and accuracy over nodes\n",
-        "AF / micro accuracy, means over the seeds. AP counts sessions alike, micro counts nodes"
-        " alike: balancing pays with the second for the first.\n",
+        "AF / micro accuracy in percent, means over the seeds. AP counts every session the same,"
+        " micro every node.\n",
         found.table(lambda runs: f"{_mean(r.af for r in runs):.1f} / {_micro(runs):.1f}"),
         "## Time\n",
         _times(found),
@@ -128,23 +140,25 @@ class Found:
             )
 
     def of(self, name: str, graph: str) -> list[Result]:
+        """Runs that differ in their seed only."""
         return self.cells[name, graph]
 
     @property
     def runs(self) -> list[Result]:
+        """All of them."""
         return [run for runs in self.cells.values() for run in runs]
 
-    def table(self, text: Callable[[list[Result]], str], bold: bool = False) -> str:
-        """A row per variant, a column per graph."""
+    def table(self, text: Callable[[list[Result]], str], first: bool = False) -> str:
+        """A row per variant, a column per graph; the first says what each is, and which is best."""
         rows = []
         for name in self.rows:
             cells = [text(runs) if (runs := self.of(name, g)) else "–" for g in self.graphs]
-            if bold:
+            if first:
                 cells = [
                     f"**{cell}**" if self._is_best(name, graph) else cell
                     for cell, graph in zip(cells, self.graphs, strict=True)
                 ]
-            rows.append([self.what[name], *cells])
+            rows.append([self.what[name] if first else _code(name), *cells])
         return _markdown(["", *self.graphs], rows)
 
     def _is_best(self, name: str, graph: str) -> bool:
@@ -161,6 +175,14 @@ class Found:
         pairs = [r.ap - default[r.seed] for r in self.of(name, graph) if r.seed in default]
         return summarise(pairs) if pairs else None
 
+    def _is_same(self, name: str, graph: str) -> bool:
+        """Whether every run counted what the default's with the same seed did."""
+        default = {run.seed: run.record.outcome.correct for run in self.of(DEFAULT, graph)}
+        return all(
+            run.seed not in default or np.array_equal(run.record.outcome.correct, default[run.seed])
+            for run in self.of(name, graph)
+        )
+
     def differences(self) -> str:
         """The differences of every variant, and their mean over the graphs it ran on."""
         rows = []
@@ -168,24 +190,28 @@ class Found:
             found = [self.difference(name, graph) for graph in self.graphs]
             there = [one.mean for one in found if one]
             cells = [_signed(one) if one else "–" for one in found]
-            rows.append([self.what[name], *cells, _signed(_alone(there)) if there else "–"])
+            rows.append([_code(name), *cells, _signed(_alone(there)) if there else "–"])
+        moves = [f"± {_sampling(self.of(DEFAULT, graph)):.1f}" for graph in self.graphs]
+        rows.append(["the default's AP, other test nodes", *moves, ""])
         return _markdown(["", *self.graphs, "mean"], rows)
 
     def verdict(self, name: str, what: str) -> str:
         """A sentence on a row: where the default is ahead of it, and where it is not."""
-        places: dict[str, list[str]] = {"ahead": [], "behind": [], "equal": []}
+        places: dict[str, list[str]] = {"ahead": [], "behind": [], "equal": [], "same": []}
         for graph in self.graphs:
             found = self.difference(name, graph)
             if found is None:
                 continue
             clear = abs(found.mean) >= max(SEEN, found.ci95 or 0.0)
             kind = "equal" if not clear else "ahead" if found.mean < 0 else "behind"
+            kind = "same" if self._is_same(name, graph) else kind
             size = f" by {abs(found.mean):.1f}" if clear else ""
             places[kind].append(f"{graph}{size}")
         words = {
             "ahead": "the default is ahead on",
             "behind": "it is behind on",
             "equal": "nothing that the seeds can tell on",
+            "same": "the very same on",
         }
         told = "; ".join(
             f"{words[kind]} {_listed(where)}" for kind, where in places.items() if where
@@ -197,22 +223,23 @@ def provenance(found: Found, folder: str) -> str:
     """The commands, seeds, machines and versions, told from the records."""
     runs = found.runs
     seeds = sorted({run.seed for run in runs})
-    devices = sorted({run.record.device for run in runs})
-    jobs = sorted({str(run.record.machine.get("jobs") or 1) for run in runs})
+    jobs = sorted({int(run.record.machine.get("jobs") or 1) for run in runs})
     lines = ["    export PYTHONPATH=benchmarks\n"]
-    for device in devices:
-        graphs = [g for g in found.graphs if found.of(DEFAULT, g)[0].record.device == device]
+    for device in sorted({run.record.device for run in runs}):
+        there = {run.dataset for run in runs if run.record.device == device}
+        graphs = ",".join(in_order(there, GRAPHS))
         lines.append(
-            f"    algnn bench --datasets {','.join(graphs)} --seeds {','.join(map(str, seeds))} \\\n"
-            '        --methods "$(python benchmarks/ablation.py methods)" --step 1 \\\n'
-            f"        --device {device} --jobs {jobs[-1]} --records {shlex.quote(folder)}\n"
+            f"    algnn bench --datasets {graphs} --steps {STEP} \\\n"
+            f"        --seeds {','.join(map(str, seeds))} --device {device} --jobs {jobs[-1]} \\\n"
+            '        --methods "$(python benchmarks/ablation.py methods)" \\\n'
+            f"        --records {shlex.quote(folder)}\n"
         )
     lines.append(f"    python benchmarks/ablation.py {shlex.quote(folder)}\n")
     torch = sorted({str(run.record.versions.get("torch")) for run in runs})
     code = sorted({run.code.partition("+")[0] for run in runs})
     lines.append(
         f"\n{len(runs)} runs on {_listed(sorted({run.place for run in runs}))}; torch"
-        f" {_listed(torch)}; code {_listed(code)}; {_listed(jobs)} at a time.\n"
+        f" {_listed(torch)}; code {_listed(code)}; {_listed(list(map(str, jobs)))} at a time.\n"
     )
     if len(code) > 1:
         lines.append("\n**Not all of them ran the same version of the code.**\n")
@@ -229,7 +256,8 @@ def _shortfall(found: Found, seeds: Sequence[int]) -> str:
         if len(found.of(name, graph)) < len(seeds)
     ]
     failed = sorted({f"{_short(f.method)} on {f.dataset}: {f.reason}" for f in found.failures})
-    text = f"\nNot complete: {_listed(short)}.\n" if short else ""
+    named = [*short[:NAMED], f"{len(short) - NAMED} more"] if len(short) > NAMED else short
+    text = f"\nNot complete: {_listed(named)}.\n" if short else ""
     return text + (f"\nFailed: {'; '.join(failed)}.\n" if failed else "")
 
 
@@ -247,7 +275,8 @@ def _spread(found: Found) -> str:
     counts = sorted({len(runs) for runs in found.cells.values() if runs})
     if counts == [1]:
         return "of one seed"
-    return f"mean ± 95% interval over {' to '.join(map(str, (counts[0], counts[-1])[: len(counts)]))} seeds"
+    seeds = " to ".join(dict.fromkeys(map(str, (counts[0], counts[-1]))))
+    return f"mean ± 95% interval over {seeds} seeds"
 
 
 def _ap(runs: list[Result]) -> str:
@@ -256,6 +285,20 @@ def _ap(runs: list[Result]) -> str:
 
 def _micro(runs: list[Result]) -> float:
     return _mean(run.record.outcome.micro for run in runs)
+
+
+def _sampling(runs: list[Result]) -> float:
+    """Half of AP's 95% interval over draws of as many test nodes, mean over runs."""
+    halves = []
+    for run in runs:
+        outcome = run.record.outcome
+        right, count = outcome.correct[-1], outcome.total
+        where = {int(c): i for i, c in enumerate(sorted(c for s in outcome.sessions for c in s))}
+        places = [[where[int(c)] for c in session] for session in outcome.sessions]
+        shares = [(right[p].sum() / count[p].sum(), count[p].sum()) for p in places]
+        error = sum(share * (1 - share) / nodes for share, nodes in shares) ** 0.5 / len(places)
+        halves.append(100 * 1.96 * float(error))
+    return _mean(halves) if halves else 0.0
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -275,6 +318,10 @@ def _signed(summary: Summary) -> str:
     text = _with_interval(Summary(abs(summary.mean), summary.std, summary.ci95))
     sign = "" if round(abs(summary.mean), 1) == 0 else "−" if summary.mean < 0 else "+"
     return sign + text
+
+
+def _code(name: str) -> str:
+    return "`ALGNN()`" if name == DEFAULT else f"`{_short(name)}`"
 
 
 def _short(name: str) -> str:

@@ -21,14 +21,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.optimize import minimize_scalar
-from scipy.special import stdtrit
 
 from algnn.analytic.heads import HEADS, balanced_system, solve
 from algnn.analytic.statistics import Statistics
 
-# Student's t: its degrees of freedom, and the quantiles by which a mean over it is taken
+# Student's t with so many degrees of freedom; a mean over it is taken at a few points, dense in the
+# middle and reaching far into the tails
 TAILS = 4
-QUANTILES = stdtrit(TAILS, (np.arange(32) + 0.5) / 32)
+GRID = np.linspace(-5, 5, 61)
+POINTS = np.sinh(GRID)
+DENSITY = (1 + POINTS**2 / TAILS) ** (-(TAILS + 1) / 2) * np.cosh(GRID)
+WEIGHTS = DENSITY / DENSITY.sum()
 # β is looked for between e^LEAST and e^MOST, in units of 1 over how far mean scores lie apart
 LEAST, MOST = -4.0, 6.0
 # a node that alone decides its score would divide by zero
@@ -52,8 +55,8 @@ class Scores:
 
     Examples
     --------
-    >>> sure = Scores(np.eye(2), 0.01 * np.eye(2), np.ones(2))
-    >>> unsure = Scores(np.eye(2), 0.3 * np.eye(2), np.ones(2))
+    >>> sure = Scores(np.eye(2), 0.01 * np.eye(2), np.full(2, 500))
+    >>> unsure = Scores(np.eye(2), 0.3 * np.eye(2), np.full(2, 500))
     >>> sharpness(sure) > 5 > sharpness(unsure) > 0
     True
     """
@@ -122,15 +125,13 @@ class Scores:
         # t has a variance of ν / (ν − 2)
         unit = beta * np.sqrt(size * (TAILS - 2) / TAILS)
         total = np.zeros((C, C))
-        for u in QUANTILES:
+        for weight, u in zip(WEIGHTS, POINTS, strict=True):
             mine, theirs = own - u * unit, logits + u * unit
-            total += np.logaddexp(rest, np.logaddexp(mine, theirs)) - mine
-        right = (share[:, None] * rivals * total).sum() / len(QUANTILES)
-        wrong = (
-            share[:, None] * anyone * (np.logaddexp(own, np.logaddexp(rest, logits)) - logits)
-        ).sum()
+            total += weight * (np.logaddexp(rest, np.logaddexp(mine, theirs)) - mine)
+        mistaken = np.logaddexp(rest, np.logaddexp(own, logits)) - logits
         N = self.n.sum()
-        return float((N * right + wrong) / (N + 1))
+        both = N * rivals * total + anyone * mistaken
+        return float((share[:, None] * both).sum() / (N + 1))
 
 
 def held_out(head: str, gamma: float, statistics: Statistics) -> Scores:

@@ -800,7 +800,8 @@ class ALGNN(Learner):
         """What the seen classes and the graph look like, in directions that hold both."""
 
         def build() -> tuple[Span, Familiar]:
-            sample = torch.cat(list(self._features(graph, spread_out(graph.x.size(0)), learned)))
+            some = spread_out(graph.x.size(0), learned.statistics.G.size(0))
+            sample = torch.cat(list(self._features(graph, some, learned)))
             span = learned.span.extended(sample)
             sums = learned.statistics.padded(span.rank)
             return span, Familiar.of(sums, span.coordinates(sample))

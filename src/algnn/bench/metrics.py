@@ -215,7 +215,8 @@ def calibration_error(bins: npt.ArrayLike) -> float:
     Returns
     -------
     float
-        From 0 to 1, lower is better: the mean over nodes of |mean probability − accuracy| in their bin.
+        From 0 to 1, lower is better: over nodes, the mean of
+        |mean probability − accuracy| in the node's bin.
 
     Examples
     --------

@@ -1,12 +1,12 @@
-"""Any learner over any stream: what it gets right after each session, how sure it is of it, how long
-it takes, and what it keeps.
+"""Any learner over any stream: what it gets right after each session, how sure it is of that, how
+long it takes, and what it keeps.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -177,9 +177,10 @@ def run(
         if on_session is not None:
             on_session(session.index)
     # a user's own learner need not clock its selection
-    clocks = learning, predicting, retained, getattr(learner, "selection_seconds_", ())
-    seen = onlooker.found if onlooker is not None else ()
-    return Outcome(tuple(stream.classes), np.stack(correct), total, *map(tuple, clocks), *seen)
+    selecting = tuple(getattr(learner, "selection_seconds_", ()))
+    clocks = tuple(learning), tuple(predicting), tuple(retained), selecting
+    outcome = Outcome(tuple(stream.classes), np.stack(correct), total, *clocks)
+    return outcome if onlooker is None else onlooker.reported(outcome)
 
 
 class _Onlooker:
@@ -213,11 +214,14 @@ class _Onlooker:
             )
             self.aurocs.append(metrics.auroc(new, old))
 
-    @property
-    def found(self) -> tuple[tuple[float, ...], tuple[float, ...], metrics.Matrix]:
-        """Calibration errors, AUROCs, and the last session's bins."""
-        errors = tuple(map(metrics.calibration_error, self.bins))
-        return errors, tuple(self.aurocs), self.bins[-1]
+    def reported(self, outcome: Outcome) -> Outcome:
+        """The outcome with what was found."""
+        return replace(
+            outcome,
+            calibration_errors=tuple(map(metrics.calibration_error, self.bins)),
+            novelty_aurocs=tuple(self.aurocs),
+            reliability=self.bins[-1],
+        )
 
 
 def examination(stream: ClassStream) -> list[tuple[Tensor, Tensor]]:
