@@ -33,7 +33,7 @@ docs: .venv/.core
 	rm -rf docs/results
 	$(BIN)/algnn report --records docs/records --markdown docs/results.md
 	$(BIN)/python -m algnn.bench.tables docs/baselines.md docs/records
-	$(BIN)/python benchmarks/ablation.py docs/records/ablation
+	$(BIN)/python benchmarks/ablation.py docs/ablation/records
 
 clean:
 	rm -rf .venv demo

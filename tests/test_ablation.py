@@ -16,7 +16,7 @@ from algnn.errors import InputError
 from algnn.report.evidence import example, gather, read
 
 ROOT = Path(__file__).parent.parent
-RECORDS = ROOT / "docs/records/ablation"
+RECORDS = ROOT / "docs/ablation/records"
 
 
 def benchmark(name):
@@ -128,7 +128,7 @@ def some_records(changed=8):
 
 def test_the_document_is_what_its_records_say():
     if not RECORDS.is_dir():
-        pytest.skip("docs/records/ablation is not there: no records of the variants yet")
+        pytest.skip("docs/ablation/records is not there: no records of the variants yet")
     folder = RECORDS.relative_to(ROOT).as_posix()
     text = (ROOT / "docs/ablation.md").read_text("utf-8")
     assert page.document(read([RECORDS]), folder, NAMED) == text, "run `make docs`"

@@ -198,6 +198,37 @@ def test_bad_input_is_named_and_changes_nothing(method, graph):
     assert np.array_equal(model.decision_function(graph), before)
 
 
+def test_probabilities_and_novelty(method, graph):
+    model = small(method)
+    for ask in (model.predict_proba, model.novelty):
+        with pytest.raises(NotFittedError):
+            ask(graph)
+    stream = algnn.ClassStream(graph)
+    for index in range(3):
+        learn_one(model, stream, index)
+        likely, new = model.predict_proba(graph), model.novelty(graph)
+        assert likely.shape == (graph.num_nodes, len(model.classes_))
+        assert likely.dtype == np.float64
+        assert ((likely >= 0) & (likely <= 1)).all()
+        np.testing.assert_allclose(likely.sum(1), 1)
+        assert np.array_equal(model.classes_[likely.argmax(1)], model.predict(graph))
+        assert new.shape == (graph.num_nodes,)
+        assert ((new >= 0) & (new <= 1)).all()
+    some = [7, 30, 2]
+    np.testing.assert_allclose(model.predict_proba(graph, some), likely[some], rtol=1e-4)
+    np.testing.assert_allclose(model.novelty(graph, some), new[some], rtol=1e-4)
+    before = model.decision_function(graph)
+    narrow = graph.clone()
+    narrow.x = narrow.x[:, :3].clone()
+    for ask in (model.predict_proba, model.novelty):
+        with pytest.raises(InputError, match="must lie in"):
+            ask(graph, [900])
+        with pytest.raises(InputError, match="3 features"):
+            ask(narrow)
+        assert len(ask(graph, [])) == 0
+    assert np.array_equal(model.decision_function(graph), before)
+
+
 def test_a_graph_that_lost_remembered_nodes_is_refused(method, graph):
     model = learn(small(method), algnn.ClassStream(graph), 2)
     holds = model._state()[0]

@@ -160,3 +160,74 @@ def test_one_value_has_no_spread() -> None:
     assert metrics.summarise([5]) == metrics.Summary(5.0, None, None)
     with pytest.raises(InputError, match="empty"):
         metrics.summarise([])
+
+
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=30),
+    st.lists(st.integers(0, 6), min_size=1, max_size=30),
+)
+def test_auroc_is_the_share_of_pairs_in_order(high: list[int], low: list[int]) -> None:
+    pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a in high for b in low]
+    assert metrics.auroc(high, low) == pytest.approx(statistics.fmean(pairs))
+    assert metrics.auroc(low, high) == pytest.approx(1 - statistics.fmean(pairs))
+
+
+def test_auroc_by_hand() -> None:
+    assert metrics.auroc([3.0, 4.0], [1.0, 2.0]) == 1
+    assert metrics.auroc([1.0], [2.0, 0.0, 1.0]) == 0.5
+    assert metrics.auroc([np.inf], [1e300, -np.inf]) == 1
+
+
+@pytest.mark.parametrize(("high", "low"), [([], [1.0]), ([1.0], []), ([np.nan], [1.0])])
+def test_auroc_of_nothing(high: list[float], low: list[float]) -> None:
+    with pytest.raises(InputError, match="at least one score, and none that is NaN"):
+        metrics.auroc(high, low)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 200), st.integers(1, 6))
+def test_reliability_is_a_sum_over_nodes(seed: int, nodes: int, classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    likely = rng.dirichlet(np.full(classes, 0.3), nodes)
+    truth = rng.integers(0, classes, nodes)
+    bins = metrics.reliability(likely, truth)
+    assert bins[:, 0].sum() == nodes
+    assert bins[:, 1].sum() == pytest.approx(likely.max(1).sum())
+    assert bins[:, 2].sum() == (likely.argmax(1) == truth).sum()
+    # the textbook's sum, bin by bin
+    error = 0.0
+    for b in range(15):
+        inside = (likely.max(1) > b / 15) & (likely.max(1) <= (b + 1) / 15)
+        if inside.any():
+            right = (likely.argmax(1) == truth)[inside].mean()
+            error += inside.mean() * abs(right - likely.max(1)[inside].mean())
+    assert metrics.calibration_error(bins) == pytest.approx(error, abs=1e-12)
+
+
+def test_calibration_error_by_hand() -> None:
+    # sure by 0.8 and right in 8 of 10: as good as it gets; always wrong: as bad
+    likely = np.tile([0.8, 0.2], (10, 1))
+    assert metrics.calibration_error(
+        metrics.reliability(likely, [0] * 8 + [1] * 2)
+    ) == pytest.approx(0)
+    assert metrics.calibration_error(metrics.reliability([[1.0, 0.0]], [1])) == 1
+    assert metrics.reliability([[1.0, 0.0]], [0])[14].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("likely", "truth", "message"),
+    [
+        ([[0.5, 0.5]], [0, 1], "do not fit"),
+        ([0.5, 0.5], [0, 1], "do not fit"),
+        ([[0.5, 0.6]], [0], "add up to 1"),
+        ([[1.5, -0.5]], [0], "add up to 1"),
+        ([[np.nan, 1.0]], [0], "add up to 1"),
+    ],
+)
+def test_probabilities_that_are_none(likely: object, truth: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        metrics.reliability(likely, truth)  # type: ignore[arg-type]
+
+
+def test_no_calibration_of_nothing() -> None:
+    with pytest.raises(InputError, match="at least one node"):
+        metrics.calibration_error(np.zeros((15, 3)))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -173,6 +173,67 @@ def test_the_real_learner_starts_anew_each_time(small_graph: Data) -> None:
     steps = np.diff(first.retained_bytes)
     assert (steps == steps[0]).all()
     assert steps[0] > 0
+
+
+class Certain(ALGNN):
+    """Answers at random, and knows exactly how sure it may be and what it has seen."""
+
+    truth: ClassVar[Tensor]
+    asked: ClassVar[list[Certain]]
+
+    def predict_proba(self, graph: Data, nodes: Any = None) -> Any:
+        self.asked.append(self)
+        classes = len(self.classes_)
+        return np.full((len(nodes), classes), 1 / classes)
+
+    def novelty(self, graph: Data, nodes: Any = None) -> Any:
+        self.asked.append(self)
+        assert int(nodes.max()) < graph.num_nodes
+        return ~np.isin(self.truth[nodes].numpy(), self.classes_) + 0.0
+
+
+@pytest.mark.parametrize("edges", ["full", "seen"])
+def test_calibration_and_novelty_by_hand(small_graph: Data, edges: str) -> None:
+    stream = ClassStream(small_graph, edges=edges)
+    Certain.truth, Certain.asked = small_graph.y[stream.original_ids(torch.arange(60))], []
+    learner = Certain(gamma=0.1)
+    outcome = run(learner, stream)
+    # all are as sure as one can be of the first class, and as right: all classes have six nodes
+    assert outcome.calibration_errors == pytest.approx([0, 0, 0])
+    assert outcome.novelty_aurocs == (1, 1)
+    assert (outcome.ece, outcome.auroc) == (outcome.calibration_errors[-1], 1)
+    assert outcome.reliability is not None
+    np.testing.assert_allclose(outcome.reliability.sum(0), [24, 6, 6])
+    # a twin was asked, so that the learner itself remembers no more of the graph than it would
+    assert len(Certain.asked) == 3 + 2 * 2
+    assert all(one is not learner for one in Certain.asked)
+    assert len({id(one) for one in Certain.asked}) == 1
+
+
+def test_no_more_is_asked_than_is_worth_it(
+    small_graph: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = ClassStream(small_graph)
+    whole = run(ALGNN(), stream)
+    monkeypatch.setattr("algnn.bench.protocol.ASKED", 5)
+    some = run(ALGNN(), stream)
+    assert some.calibration_errors == whole.calibration_errors
+    assert all(0.5 < told <= 1 for told in (*whole.novelty_aurocs, *some.novelty_aurocs))
+
+
+def test_one_session_has_no_next_class(small_graph: Data) -> None:
+    outcome = run(ALGNN(), ClassStream(small_graph, base=4))
+    assert len(outcome.calibration_errors) == 1
+    assert (outcome.novelty_aurocs, outcome.auroc) == ((), None)
+
+
+def test_bad_probabilities_are_an_error(small_graph: Data) -> None:
+    class Careless(ALGNN):
+        def predict_proba(self, graph: Data, nodes: Any = None) -> Any:
+            return super().predict_proba(graph, nodes) * 2
+
+    with pytest.raises(InputError, match="probabilities must lie between 0 and 1"):
+        run(Careless(), ClassStream(small_graph))
 
 
 def seeded(graph: Data) -> tuple[Callable[[int], Any], Callable[[int], ClassStream]]:

@@ -390,3 +390,51 @@ def test_a_setting_that_json_cannot_hold_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         records.write(replace(a_record(), provenance={"size": float("nan")}), tmp_path)
     assert list(tmp_path.rglob("*.json")) == []
+
+
+def measured() -> Outcome:
+    bins = np.zeros((15, 3))
+    bins[14] = 30, 29.12345, 21
+    return replace(OUTCOME, calibration_errors=(0.1, 0.2), novelty_aurocs=(0.75,), reliability=bins)
+
+
+def test_calibration_and_novelty_there_and_back(tmp_path: Path) -> None:
+    path = records.write(a_record(outcome=measured()), tmp_path)
+    found = json.loads(path.read_text())
+    assert (found["ece"], found["novelty_auroc"]) == (0.2, 0.75)
+    back = records.read(path).outcome
+    assert back.calibration_errors == (0.1, 0.2)
+    assert back.novelty_aurocs == (0.75,)
+    assert back.reliability is not None
+    assert back.reliability[14].tolist() == [30, 29.123, 21]
+    assert not back.reliability[:14].any()
+
+
+def test_a_record_from_before_they_were_measured(tmp_path: Path) -> None:
+    path = records.write(a_record(), tmp_path)
+    found = json.loads(path.read_text())
+    assert found["ece"] is None
+    for name in ("ece", "novelty_auroc", "calibration_errors", "novelty_aurocs", "reliability"):
+        del found[name]
+    path.write_text(json.dumps(found))
+    back = records.read(path).outcome
+    assert (back.ece, back.auroc, back.reliability) == (None, None, None)
+    assert back.ap == 65
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("calibration_errors", [0.1], "calibration_errors"),
+        ("novelty_aurocs", [0.1, 0.2], "novelty_aurocs"),
+        ("reliability", [[1, 2], [3, 4]], "three rows of 15"),
+        ("reliability", None, "not both there"),
+        ("calibration_errors", ["x", "y"], "could not convert"),
+    ],
+)
+def test_figures_that_do_not_fit(tmp_path: Path, name: str, value: Any, words: str) -> None:
+    path = records.write(a_record(outcome=measured()), tmp_path)
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps({**found, name: value}))
+    with pytest.raises(AlgnnError, match=words):
+        records.read(path)

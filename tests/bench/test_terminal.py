@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,24 @@ def test_one_seed_has_no_interval() -> None:
     assert "68.50" in text
     assert "68.50 ±" not in text
     assert as_object([a_record(1)])["ap"] == {"mean": 68.5, "std": None, "ci95": None}
+
+
+def test_calibration_and_novelty_where_they_were_measured() -> None:
+    plain = a_record(1)
+    measured = replace(
+        plain.outcome,
+        calibration_errors=(0.1, 0.2, 0.1, 0.0314),
+        novelty_aurocs=(0.8, 0.9, 0.95),
+        reliability=np.ones((15, 3)),
+    )
+    text = shown([a_record(1, outcome=measured)])
+    assert "0.031" in text
+    assert "0.883" in text
+    assert as_object([a_record(1, outcome=measured)])["ece"]["mean"] == 0.0314
+    # one seed did not: there is no mean over both
+    for records in ([plain], [plain, a_record(2, outcome=measured)]):
+        assert "ECE" not in shown(records)
+        assert "ece" not in as_object(records)
 
 
 def test_a_name_is_not_markup() -> None:

@@ -76,6 +76,9 @@ def test_no_text_is_cut_or_overlaps(long_run, classes, alike):
         check_texts(charts.growth(cells, looks, "bytes"), len(NAMES) + 3)
         check_texts(charts.times(cells, looks), 2 * len(NAMES))
         check_texts(charts.tradeoff(cells, looks), 7 if alike else len(NAMES))
+        check_texts(charts.reliability(cells, looks), len(NAMES) + 5)
+        if classes > 1:
+            check_texts(charts.novelty(cells, looks), len(NAMES) + 5)
         count = len(cells["gem"][0].stages)
         for columns, width in zip(charts.matrix_columns(count), (NARROW, WIDE), strict=True):
             check_texts(charts.matrices(cells, columns, width), len(NAMES) + 5)
@@ -114,6 +117,24 @@ def test_what_the_lines_show(long_run):
     axes = charts.growth(cells, styles(NAMES), "seconds").axes[0]
     total = np.mean([run.learn for run in cells["gem"]])
     assert axes.lines[0].get_ydata()[-1] == pytest.approx(total)
+
+
+def test_what_the_lines_of_trust_show(long_run):
+    cells = runs_of(long_run, ["gem", "ewc"], 6, seeds=(1, 2, 3))
+    chance, *lines = charts.novelty(cells, styles(NAMES)).axes[0].lines
+    assert set(chance.get_ydata()) == {0.5}
+    for line, runs in zip(lines, cells.values(), strict=True):
+        told = [run.record.outcome.novelty_aurocs for run in runs]
+        np.testing.assert_allclose(line.get_ydata(), np.mean(told, axis=0))
+    perfect, *lines = charts.reliability(cells, styles(NAMES)).axes[0].lines
+    assert perfect.get_xydata().tolist() == [[0, 0], [1, 1]]
+    for line, runs in zip(lines, cells.values(), strict=True):
+        bins = sum(run.record.outcome.reliability for run in runs)
+        # nothing is surer than a third of three classes, and bins of a few nodes are left out
+        bins = bins[bins[:, 0] >= 60]
+        assert 5 < len(bins) <= 10
+        np.testing.assert_allclose(line.get_xdata(), bins[:, 1] / bins[:, 0])
+        np.testing.assert_allclose(line.get_ydata(), bins[:, 2] / bins[:, 0])
 
 
 def test_what_the_matrices_show(long_run):

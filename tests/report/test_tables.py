@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 
+import numpy as np
 import pytest
 
 from algnn import methods
 from algnn.bench.records import Failure
 from algnn.report import tables
+from algnn.report.evidence import example
 from algnn.report.sheet import Column
 
 HERE = "A CPU, 4 cores"
@@ -30,6 +33,51 @@ def seeds(last, seconds=(1.0, 1.0, 1.0), **changes):
         {"last": a, "seconds": s, "seed": 42 + i, **changes}
         for i, (a, s) in enumerate(zip(last, seconds, strict=True))
     ]
+
+
+# -- calibration and novelty ----------------------------------------------------------------------
+
+
+def sure(last, errors, told):
+    """An outcome that ends with this calibration error."""
+    bins = np.zeros((15, 3))
+    bins[14] = 20, 19, 18
+    return replace(
+        example().outcome, calibration_errors=errors, novelty_aurocs=told, reliability=bins
+    )
+
+
+def test_calibration_and_novelty_worked_out_by_hand(make_study):
+    study = make_study(
+        {"outcome": sure(8, (0.3, 0.02), (0.8,)), "method": "gem", "seed": 1},
+        {"outcome": sure(8, (0.1, 0.04), (0.9,)), "method": "gem", "seed": 2},
+        {"outcome": sure(8, (0.0, 0.05), (0.7,)), "method": "ewc", "seed": 1},
+        {"outcome": sure(8, (0.0, 0.01), (0.99,)), "method": "joint", "seed": 1},
+        # an older record, of another graph too: it has nothing to say here
+        {"method": "ewc", "seed": 2},
+        {"method": "ewc", "dataset": "cora"},
+        {"method": "lwf"},
+    )
+    # two seeds: t = 12.706205, so half the interval is 12.706205 · deviation / √2
+    assert cells(tables.trust(study, HERE, "1.3")) == [
+        {"method": "ewc", "digits ECE": "0.050", "digits AUROC": "0.700"},
+        {"method": "gem", "digits ECE": "0.030 ± 0.127*", "digits AUROC": "0.850 ± 0.635*"},
+        {"method": "joint", "digits ECE": "0.010", "digits AUROC": "0.990"},
+    ]
+
+
+def test_records_without_calibration_have_no_such_table(make_study):
+    assert tables.trust(make_study({"method": "gem"}), HERE, "1.3") is None
+
+
+def test_a_stream_of_one_session_has_nothing_new(make_study):
+    only = replace(
+        sure(8, (0.25,), ()), sessions=((0, 1, 2),), correct=np.array([[9, 9, 9]]),
+        learn_seconds=(1.0,), predict_seconds=(1.0,), retained_bytes=(8,),
+    )  # fmt: skip
+    study = make_study({"outcome": only, "method": "gem", "base": 2})
+    (row,) = cells(tables.trust(study, HERE, "1.3"))
+    assert row == {"method": "gem", "digits ECE": "0.250", "digits AUROC": "–"}
 
 
 # -- the main table -------------------------------------------------------------------------------

@@ -116,6 +116,8 @@ def test_a_line_per_run(rich_report, rich_study):
     for row, run in zip(rows, rich_study.runs, strict=True):
         assert float(row["ap"]) == run.ap
         assert float(row["learn_seconds"]) == run.learn
+        assert row["ece"] == ("" if run.ece is None else str(run.ece))
+        assert row["novelty_auroc"] == ("" if run.auroc is None else str(run.auroc))
         assert row["main"] == str(not run.changes)
     assert {row["differs"] for row in rows} == {
         "", "budget=12", "width=128", "width=512", "width=4096",

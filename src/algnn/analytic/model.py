@@ -193,6 +193,70 @@ class ALGNN(Learner):
         """The log: all that was learned, forgotten and merged, the oldest first."""
         return self._known.journal.events
 
+    def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
+        """The probability of each class for some nodes, out of those seen so far.
+
+        Calibrated from the sums, without a validation set: among nodes like those that were
+        learned, in the proportions in which they were, answers that are sure by 0.8 are right in
+        about 8 cases of 10 (see `algnn.analytic.calibration`). That is so over all answers. The
+        balanced head decides as if all classes were equally frequent, and so do its probabilities:
+        an answer that names a rare class is right less often than it is sure, one that names a
+        frequent class more often. A node of a class that was never seen has its probabilities among
+        the seen ones; `novelty` is what tells it.
+
+        Parameters
+        ----------
+        graph, nodes
+            As for `decision_function`.
+
+        Returns
+        -------
+        array [n, C]
+            A column per entry of `classes_`; rows add up to 1, and the largest entry is the class
+            that `predict` gives.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, graph.train_mask, graph.y[graph.train_mask])
+        >>> sure = model.predict_proba(graph, graph.test_mask).max(axis=1)
+        >>> right = model.predict(graph, graph.test_mask) == graph.y[graph.test_mask].numpy()
+        >>> bool(abs(sure.mean() - right.mean()) < 0.02)
+        True
+        """
+        return super().predict_proba(graph, nodes)
+
+    def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
+        """How little some nodes look like any class seen so far.
+
+        A node is held against the seen classes, as the sums know them, and against the graph at
+        large (see `algnn.analytic.novelty`). The graph is looked at without labels, so a class that
+        nobody has named yet is told the better the more of its nodes are in the graph already.
+
+        Parameters
+        ----------
+        graph, nodes
+            As for `decision_function`.
+
+        Returns
+        -------
+        array [n]
+            From 0 to 1: above a half where the graph at large explains a node better than any seen
+            class does.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> seen = graph.train_mask & (graph.y < 9)
+        >>> model = algnn.ALGNN().fit(graph, seen, graph.y[seen])
+        >>> novelty = model.novelty(graph)
+        >>> bool(novelty[graph.y == 9].mean() > 0.5 > novelty[graph.y < 9].mean())
+        True
+        """
+        return super().novelty(graph, nodes)
+
     def retained_bytes(self) -> int:
         """Bytes that must be kept between sessions beside the frozen encoder.
 

@@ -537,6 +537,8 @@ def _from_json(found: Mapping[str, Any]) -> Record:
     for name, wanted in (("calibration_errors", count), ("novelty_aurocs", count - 1)):
         if len(getattr(outcome, name)) not in (0, wanted):
             raise TypeError(f"{name} has neither no entry nor {wanted}")
+    if bool(outcome.calibration_errors) != (outcome.reliability is not None):
+        raise TypeError("calibration_errors and reliability are not both there")
     return Record(outcome=outcome, **_facts(found, FACTS))
 
 

@@ -23,7 +23,10 @@ NAMES = {
     "micro": "micro, over nodes (%)",
     "learn_seconds": "learning (s)",
     "predict_seconds": "predicting (s)",
+    "ece": "ECE, calibration error",
+    "novelty_auroc": "novelty, AUROC",
 }
+SHARES = ("ece", "novelty_auroc")
 # viridis, the picture's colours, at 0, 25, 50, 75 and 100 per cent
 SCALE = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
 # widths of a cell: per cents to one decimal, whole per cents (twice), tens only (twice)
@@ -41,7 +44,8 @@ def summaries(records: Sequence[Record]) -> dict[str, Summary]:
     Returns
     -------
     dict
-        Keys as in `NAMES`; seconds are those of a whole run.
+        Keys as in `NAMES`; seconds are those of a whole run. Calibration and novelty are left out
+        where a run did not measure them.
 
     Examples
     --------
@@ -54,6 +58,8 @@ def summaries(records: Sequence[Record]) -> dict[str, Summary]:
     Summary(mean=65.0, std=None, ci95=None)
     """
     outcomes = [record.outcome for record in records]
+    shares = {"ece": [o.ece for o in outcomes], "novelty_auroc": [o.auroc for o in outcomes]}
+    known = {name: [v for v in found if v is not None] for name, found in shares.items()}
     return {
         "ap": summarise(outcome.ap for outcome in outcomes),
         "af": summarise(outcome.af for outcome in outcomes),
@@ -61,6 +67,7 @@ def summaries(records: Sequence[Record]) -> dict[str, Summary]:
         "micro": summarise(outcome.micro for outcome in outcomes),
         "learn_seconds": summarise(sum(outcome.learn_seconds) for outcome in outcomes),
         "predict_seconds": summarise(sum(outcome.predict_seconds) for outcome in outcomes),
+        **{name: summarise(v) for name, v in known.items() if len(v) == len(outcomes)},
     }
 
 
@@ -210,7 +217,8 @@ def show(console: Console, records: Sequence[Record]) -> None:
         table.add_column("the paper", justify="right")
     for name, summary in summaries(records).items():
         theirs = " ± ".join(f"{v:.2f}" for v in printed.get(name) or () if v is not None)
-        table.add_row(NAMES[name], str(summary), *([theirs] if paper else []))
+        ours = _share(summary) if name in SHARES else str(summary)
+        table.add_row(NAMES[name], ours, *([theirs] if paper else []))
     table.add_row("retained (MB)", f"{_retained(records) / 1e6:.2f}")
     console.print()
     console.print(title(records), style="bold", markup=False, soft_wrap=True)
@@ -222,6 +230,11 @@ def show(console: Console, records: Sequence[Record]) -> None:
     matrix = np.mean([record.outcome.matrix for record in records], axis=0)
     console.print(grid(matrix, console.width), no_wrap=True, crop=False)
     console.print()
+
+
+def _share(summary: Summary) -> str:
+    half = "" if summary.ci95 is None else f" ± {summary.ci95:.3f}"
+    return f"{summary.mean:.3f}{half}"
 
 
 def grid(matrix: Matrix, width: int = 80) -> Text:

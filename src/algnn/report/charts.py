@@ -40,6 +40,7 @@ NUMBERED = 6  # up to so many sessions a cell of a matrix has room for its numbe
 MARKED = 12  # up to so many sessions every one has a marker
 ROW = 22.0  # of a chart of bars
 INSIDE = 1.12  # room around the data on a logarithmic axis
+SCARCE = 0.01  # a smaller share of the nodes than this is no point of a curve
 
 
 def stages(cells: Cells, styles: Styles) -> Figure:
@@ -75,6 +76,87 @@ def stages(cells: Cells, styles: Styles) -> Figure:
             axes.fill_between(x, low, high, color=colour, alpha=0.1, linewidth=0, zorder=1)
         line(axes, x, mean, styles[name], markevery=_marked(cells, name))
     label_ends(axes, [(short(n), styles[n], float(m[-1])) for n, (m, _) in means.items()])
+    return figure
+
+
+def novelty(cells: Cells, styles: Styles) -> Figure:
+    """AUROC of novelty after each session, mean and 95% band, a line for each method.
+
+    Parameters
+    ----------
+    cells, styles : dict
+        As for `stages`; only runs that measured it.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> from algnn.report.evidence import example, gather, measured
+    >>> from algnn.report.styles import STYLES
+    >>> run = gather([measured(example(method="gem"))]).runs
+    >>> novelty({"gem": run}, STYLES).axes[0].lines[1].get_ydata()
+    array([0.8])
+    """
+    means = {
+        name: _band([run.record.outcome.novelty_aurocs for run in runs])
+        for name, runs in cells.items()
+    }
+    figure, axes = _over_sessions(cells, "AUROC of novelty", count=_longest(means))
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.axhline(0.5, color=SOFT, linewidth=0.9, linestyle=(0, (2, 3)))  # chance
+    for name, (mean, half) in means.items():
+        x = np.arange(len(mean))
+        if half is not None:
+            low, high = np.clip(mean - half, 0, 1), np.clip(mean + half, 0, 1)
+            colour = styles[name].colour
+            axes.fill_between(x, low, high, color=colour, alpha=0.1, linewidth=0, zorder=1)
+        line(axes, x, mean, styles[name], markevery=_marked(cells, name))
+    label_ends(axes, [(short(n), styles[n], float(m[-1])) for n, (m, _) in means.items()])
+    return figure
+
+
+def reliability(cells: Cells, styles: Styles) -> Figure:
+    """Accuracy against the largest probability after the last session, a line for each method.
+
+    Parameters
+    ----------
+    cells, styles : dict
+        As for `stages`; only runs that measured it.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> from algnn.report.evidence import example, gather, measured
+    >>> from algnn.report.styles import STYLES
+    >>> run = gather([measured(example(method="gem"))]).runs
+    >>> reliability({"gem": run}, STYLES).axes[0].lines[1].get_xydata()
+    array([[0.75, 0.7 ]])
+    """
+    names = [short(name) for name in cells]
+    figure, axes = canvas(NARROW, _tall_enough(names), left=36, right=margin_for(names))
+    for limits in (axes.set_xlim, axes.set_ylim):
+        limits(0, 1)
+    for ticks in (axes.set_xticks, axes.set_yticks):
+        ticks([0, 0.25, 0.5, 0.75, 1])
+    axes.grid(axis="y")
+    axes.spines["left"].set_visible(False)
+    name_axes(axes, "largest probability", "accuracy")
+    axes.plot([0, 1], [0, 1], color=SOFT, linewidth=0.9, linestyle=(0, (2, 3)))  # as it should be
+    ends = []
+    for name, runs in cells.items():
+        found = [run.record.outcome.reliability for run in runs]
+        bins = np.sum([one for one in found if one is not None], axis=0)
+        # a bin of a few nodes says more about them than about the method
+        bins = bins[bins[:, 0] >= max(1.0, SCARCE * bins[:, 0].sum())]
+        line(axes, bins[:, 1] / bins[:, 0], bins[:, 2] / bins[:, 0], styles[name])
+        ends.append((short(name), styles[name], float(bins[-1, 2] / bins[-1, 0])))
+    label_ends(axes, ends)
     return figure
 
 
@@ -401,10 +483,16 @@ def _value_ticks(axes: Any, values: Sequence[float]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _over_sessions(cells: Cells, title: str, left: float = 36) -> tuple[Figure, Any]:
+def _longest(means: Mapping[str, tuple[Any, Any]]) -> int:
+    return max(len(mean) for mean, _ in means.values())
+
+
+def _over_sessions(
+    cells: Cells, title: str, left: float = 36, count: int | None = None
+) -> tuple[Figure, Any]:
     names = [short(name) for name in cells]
     figure, axes = canvas(NARROW, _tall_enough(names), left=left, right=margin_for(names))
-    last = max(len(runs[0].stages) for runs in cells.values()) - 1
+    last = (count or max(len(runs[0].stages) for runs in cells.values())) - 1
     axes.set_xlim(-0.5 if last == 0 else 0, max(last, 0.5))
     every = max(1, ceil(last / 6))
     axes.set_xticks(range(0, last + 1, every))

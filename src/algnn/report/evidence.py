@@ -11,7 +11,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from algnn import methods
 from algnn.bench import records as store
-from algnn.bench.metrics import Matrix
+from algnn.bench.metrics import BINS, Matrix
 from algnn.bench.paper import paper_methods
 from algnn.bench.protocol import Outcome
 from algnn.bench.records import Record
@@ -129,6 +129,16 @@ class Result:
     def kept(self) -> int:
         """Bytes that the learner keeps at the end of the stream."""
         return self.record.outcome.retained_bytes[-1]
+
+    @cached_property
+    def ece(self) -> float | None:
+        """Expected calibration error at the end; None in records that do not have it."""
+        return self.record.outcome.ece
+
+    @cached_property
+    def auroc(self) -> float | None:
+        """AUROC of novelty, mean over sessions; None in records that do not have it."""
+        return self.record.outcome.auroc
 
     @property
     def code(self) -> str:
@@ -409,6 +419,32 @@ def example(**changes: Any) -> Record:
             methods.settings(fields["method"], fields["dataset"]) if known else {"width": 8}
         )
     return Record(**fields)
+
+
+def measured(record: Record) -> Record:
+    """The record with calibration and novelty, for examples.
+
+    Parameters
+    ----------
+    record : Record
+        As `example` gives it.
+
+    Returns
+    -------
+    Record
+
+    Examples
+    --------
+    >>> outcome = measured(example()).outcome
+    >>> outcome.ece, outcome.auroc
+    (0.05, 0.8)
+    """
+    bins = np.zeros((BINS, 3))
+    bins[11] = 20, 15, 14
+    outcome = replace(
+        record.outcome, calibration_errors=(0.1, 0.05), novelty_aurocs=(0.8,), reliability=bins
+    )
+    return replace(record, outcome=outcome)
 
 
 def _configuration(record: Record) -> str:

@@ -314,6 +314,9 @@ def _results(study: Study, label: str) -> Section | None:
         graphs = study.datasets(where, 1)
         items = [tables.overview(study, where, next(numbers))] if len(graphs) > 1 else []
         items += [tables.main(study, where, graph, next(numbers)) for graph in graphs]
+        if tables.trust(study, where, "") is not None:
+            table = tables.trust(study, where, next(numbers))
+            items += [table] if table is not None else []
         if items:
             parts.append(Part(where if len(study.places) > 1 else "", tuple(items)))
     if not parts:
@@ -438,8 +441,9 @@ def _charts(
     drawn = chain(
         _charts_of_accuracy(cells, clocked, looks, graph, banded),
         _charts_of_cost(cells, clocked, looks, graph, banded),
+        _charts_of_trust(cells, looks, graph, banded),
     )
-    for letter, (kind, title, caption, alt, draw, *wide) in zip("abcdef", drawn, strict=False):
+    for letter, (kind, title, caption, alt, draw, *wide) in zip("abcdefgh", drawn, strict=False):
         yield Chart(
             f"{kind}-{slug(graph)}",
             f"{label}{letter}",
@@ -513,6 +517,40 @@ def _charts_of_cost(
             + "; the line is the 95% interval" * banded,
             _said(f"Bars of learn seconds on {graph}", seconds),
             lambda: charts.times(clocked, looks),
+        )
+
+
+def _charts_of_trust(
+    cells: dict[str, Any], looks: Any, graph: str, banded: bool
+) -> Iterator[Sequence[Any]]:
+    """Only of runs that measured it, which the first ones did not."""
+    sure = {name: [run for run in runs if run.ece is not None] for name, runs in cells.items()}
+    sure = {name: runs for name, runs in sure.items() if runs}
+    told = {name: [run for run in runs if run.auroc is not None] for name, runs in sure.items()}
+    told = {name: runs for name, runs in told.items() if runs}
+    if told:
+        yield (
+            "novelty",
+            "Telling what is new",
+            "AUROC of novelty after each session: test nodes of the next session's classes against"
+            " those of seen ones; dotted, chance" + ". The band is the 95% interval" * banded,
+            _said(
+                f"Lines of AUROC of novelty after each session on {graph}; mean",
+                {name: mean(run.auroc for run in runs) for name, runs in told.items()},
+            ),
+            lambda: charts.novelty(told, looks),
+        )
+    if sure:
+        yield (
+            "reliability",
+            "How sure, how right",
+            "Accuracy of the answers whose largest probability lies in the same bin, after the"
+            " last session; on the dotted line a method is right as often as it is sure",
+            _said(
+                f"Lines of accuracy against the largest probability on {graph}; calibration error",
+                {name: mean(run.ece for run in runs) for name, runs in sure.items()},
+            ),
+            lambda: charts.reliability(sure, looks),
         )
 
 

@@ -22,9 +22,9 @@ class Column:
         Its heading.
     kind : str
         How its values are written: ``name`` and ``text`` as they are, ``formula`` with subscripts,
-        ``count`` as a whole number, ``points`` with two decimals and ± an interval, ``point`` with
-        one decimal, ``seconds``, ``bytes`` and ``ratio`` with three digits, ``setting`` as short
-        as can be.
+        ``count`` as a whole number, ``points`` with two decimals and ± an interval, ``share`` with
+        three, ``point`` with one decimal, ``seconds``, ``bytes`` and ``ratio`` with three digits,
+        ``setting`` as short as can be.
     hint : str
         What it holds, in a sentence.
 
@@ -54,7 +54,7 @@ class Column:
             return f"{three(number(value))}×"
         if self.kind == "setting":
             return f"{number(value):g}"
-        places = {"point": 1, "points": 2}.get(self.kind, decimals(number(value)))
+        places = {"point": 1, "points": 2, "share": 3}.get(self.kind, decimals(number(value)))
         half = value.ci95 if isinstance(value, Summary) else None
         text = f"{number(value):,.{places}f}".replace("-", "−")
         return text if half is None else f"{text} ± {half:,.{places}f}"

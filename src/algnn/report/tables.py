@@ -191,6 +191,70 @@ def by_step(study: Study, where: str, dataset: str, label: str) -> Table:
     )
 
 
+def trust(study: Study, where: str, label: str) -> Table | None:
+    """How sure each method may be taken to be, and whether it tells what is new, on one machine.
+
+    Parameters
+    ----------
+    study : Study
+    where : str
+        The machine.
+    label : str
+        The table's number.
+
+    Returns
+    -------
+    Table or None
+        None where no run measured it.
+
+    Examples
+    --------
+    >>> from algnn.report.evidence import example, gather
+    >>> trust(gather([example()]), "A CPU, 4 cores", "1.2") is None
+    True
+    """
+    cells = {
+        (graph, method): [r for r in study.cell(where, graph, 1, method) if r.ece is not None]
+        for graph in study.datasets(where, 1)
+        for method in study.methods(where, step=1)
+    }
+    graphs = list(dict.fromkeys(graph for (graph, _), runs in cells.items() if runs))
+    if not graphs:
+        return None
+    columns = [Column("method", "name")]
+    for graph in graphs:
+        columns.append(Column(f"{graph} ECE", "share", "Expected calibration error at the end."))
+        columns.append(Column(f"{graph} AUROC", "share", "Of novelty, mean over sessions."))
+    sheet = Sheet(columns)
+    for method in study.methods(where, step=1):
+        found = [cells[graph, method] for graph in graphs]
+        values = [_mean(part) for runs in found for part in
+                  ([r.ece for r in runs], [r.auroc for r in runs])]  # fmt: skip
+        if any(found):
+            sheet.add(method, *values, apart=method in ALL_LABELS)
+    return Table(
+        f"trust-{study.number(where)}",
+        label,
+        f"Calibration and novelty ({where})",
+        "ECE: by how much the largest probability differs from the accuracy, in 15 bins over the"
+        " test nodes after the last session, lower is better. AUROC: how well novelty tells test"
+        " nodes of the next session's classes from those of seen ones, mean over all sessions but"
+        " the last, 0.5 being chance. Step 1; mean ± 95% interval over seeds."
+        f" {_bold(sheet)}",
+        tuple(columns),
+        sheet.done(
+            highest=[f"{graph} AUROC" for graph in graphs],
+            lowest=[f"{graph} ECE" for graph in graphs],
+        ),
+        _made(study, lambda r: r.place == where and r.step == 1 and r.ece is not None),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> Summary | None:
+    known = [value for value in values if value is not None]
+    return summarise(known) if known else None
+
+
 def retained(study: Study, label: str) -> Table:
     """What each method keeps between sessions, measured, beside what the paper says of it.
 

@@ -16,7 +16,7 @@ from algnn.report.outline import Report, Section
 from algnn.report.sheet import NOTHING, Column, Row, Table, Value
 from algnn.report.tables import differs
 
-NUMBERS = ("count", "points", "point", "seconds", "bytes", "ratio", "setting")
+NUMBERS = ("count", "points", "point", "share", "seconds", "bytes", "ratio", "setting")
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
 TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -29,6 +29,7 @@ RUN_COLUMNS = (
     *("dataset", "method", "step", "seed", "main", "differs", "machine", "device", "jobs"),
     *("base", "edges", "order", "sessions", "ap", "af", "macro", "micro", "base_accuracy"),
     *("learn_seconds", "selection_seconds", "predict_seconds", "retained_bytes"),
+    *("ece", "novelty_auroc"),
     *("started", "code", "versions", "settings", "sha256"),
 )
 
@@ -155,6 +156,7 @@ def runs_csv(study: Study) -> str:
             "base_accuracy": run.base, "learn_seconds": run.learn,
             "selection_seconds": sum(outcome.selection_seconds) or None,
             "predict_seconds": sum(outcome.predict_seconds), "retained_bytes": run.kept,
+            "ece": run.ece, "novelty_auroc": run.auroc,
             "started": record.started, "code": run.code,
             "versions": json.dumps(record.versions, sort_keys=True),
             "settings": json.dumps(record.settings, sort_keys=True, ensure_ascii=False),
