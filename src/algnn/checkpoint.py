@@ -48,7 +48,11 @@ def write(
     header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": facts}
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     with replacing(path) as temporary:
-        save_file(contents, temporary, metadata={"algnn": json.dumps(header)})
+        try:
+            save_file(contents, temporary, metadata={"algnn": json.dumps(header)})
+        except SafetensorError as error:
+            # 100 MB of header: a log of hundreds of thousands of events
+            raise CheckpointError(f"{path} cannot be written: {in_short(error)}") from error
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -205,6 +205,8 @@ def _parquet_rows(path: str | os.PathLike[str], names: Sequence[str]) -> Iterato
     pick = _picker(path, [str(name) for name in frame.columns], names)
     for place, values in enumerate(frame.itertuples(index=False, name=None), 1):
         cells = pick(list(values))
+        if not all(pandas.api.types.is_scalar(cell) for cell in cells):
+            raise InputError(f"{path}: row {place} holds a list where one value belongs")
         yield f"row {place}", ["" if pandas.isna(cell) else str(cell).strip() for cell in cells]
 
 

@@ -184,3 +184,13 @@ def test_what_cannot_be_explained(small_graph: Data, make_graph: Callable[..., D
     paper = ALGNN(encoder="gcn", hidden=4, width=8, epochs=1, head="ridge", gamma=1.0)
     with pytest.raises(InputError, match="encoder='gcn' is trained and not linear"):
         paper.fit(small_graph, range(20), small_graph.y[:20]).explain(small_graph, 0)
+
+
+def test_prediction_in_inference_mode_spoils_nothing(small_graph):
+    mask = small_graph.train_mask
+    with torch.inference_mode():
+        model = ALGNN(seed=77, device="cpu").fit(small_graph, mask, small_graph.y[mask])
+        model.predict(small_graph, [1])
+        inside = model.explain(small_graph, 5)
+    assert model._learned.features.expanded
+    assert model.explain(small_graph, 5).score == inside.score

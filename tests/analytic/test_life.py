@@ -614,3 +614,13 @@ def test_a_first_session_can_be_forgotten_whatever_the_half_life(make_graph):
     for bad in (-1, "x", float("nan"), float("inf"), True):
         with pytest.raises(InputError, match="half_life"):
             learner("default", half_life=bad).fit(graph, [0, 1], [0, 1])
+
+
+def test_what_is_new_is_the_same_after_forgetting_as_without_learning():
+    graph = algnn.load("digits")
+    never = algnn.ALGNN(device="cpu").fit(graph, range(200), graph.y[:200])
+    model = algnn.ALGNN(device="cpu").fit(graph, range(200), graph.y[:200])
+    never.partial_fit(graph, range(200, 250), graph.y[200:250])
+    model.partial_fit(graph, range(200, 600), graph.y[200:600])
+    model.forget(graph, range(250, 600), graph.y[250:600])
+    np.testing.assert_allclose(model.novelty(graph), never.novelty(graph), atol=1e-6)

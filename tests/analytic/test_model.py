@@ -484,3 +484,27 @@ def test_a_head_that_cannot_be_had_changes_nothing(small_graph):
     with pytest.raises(InputError, match="gamma=0 needs the sums of two halves"):
         fixed.set_head("balanced")
     assert fixed.gamma == 0.1
+
+
+def test_a_blank_learner_takes_another_head(small_graph):
+    mask = small_graph.train_mask
+    model = algnn.ALGNN(head="ridge", gamma=0.1, device="cpu")
+    blank = model.fit(small_graph, mask, small_graph.y[mask]).blank().set_head("balanced")
+    blank.partial_fit(small_graph, mask, small_graph.y[mask])
+    assert blank.events_[-1].head == "balanced"
+    assert blank._learned.gamma > 0
+
+
+@pytest.mark.parametrize("portions", [1, 3, 8])
+def test_rounding_chooses_nothing_where_no_two_nodes_have_anything_in_common(portions):
+    """Every half is orthogonal to the other, so all that they could agree on is rounding."""
+    x = torch.linalg.qr(torch.randn(40, 40, generator=torch.Generator().manual_seed(0)))[0]
+    graph = Data(x=x.float(), edge_index=torch.empty(2, 0, dtype=torch.long))
+    y = torch.arange(40) % 4
+    once = algnn.ALGNN(device="cpu").fit(graph, range(8), y[:8])
+    often = algnn.ALGNN(device="cpu").fit(graph, range(8), y[:8])
+    once.partial_fit(graph, range(8, 40), y[8:])
+    for part in torch.arange(8, 40).flip(0).chunk(portions):
+        often.partial_fit(graph, part, y[part])
+    assert once._learned.gamma == often._learned.gamma
+    torch.testing.assert_close(once.weights_, often.weights_, rtol=1e-9, atol=1e-9)

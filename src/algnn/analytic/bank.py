@@ -134,7 +134,11 @@ class Bank:
         """
         exact, width = adjacency.to(FLOAT), self.projected or self.inputs
         parts = torch.empty(x.size(0), self.breadth, device=x.device)
-        source = self.entries(x) if self.projected else x
+        source = x
+        if self.projected:
+            source = torch.empty(x.size(0), self.projected, dtype=FLOAT, device=x.device)
+            for rows in blocks(x.size(0), 2 * 8 * self.inputs, x.device):
+                source[rows] = self.entries(x[rows])
         for columns in blocks(width, 8 * x.size(0), x.device):
             X = source[:, columns] if self.projected else self.entries(source[:, columns])
             for place, view in enumerate(self.views):

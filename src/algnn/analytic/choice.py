@@ -255,8 +255,10 @@ class _Directions:
         W = (W - (W * self.share[:, None]).sum(-1, keepdim=True)) * self.known[:, None]
         hit = (W * self.truth).sum((-2, -1))
         size = (W * (self.spread @ W)).sum((-2, -1))
-        found = (hit * hit.abs() / (size * self.ideal)).masked_fill(failed > 0, 0.0)
-        means = found.nan_to_num(0.0).mean(1)
+        # scores that are nothing but rounding agree with nothing: halves that share no direction
+        least = NOTHING * self.spread.diagonal(dim1=1, dim2=2).sum(1) * W.square().sum((-2, -1))
+        nothing = (failed > 0) | ~(size > least)
+        means = (hit * hit.abs() / (size * self.ideal)).masked_fill(nothing, 0.0).mean(1)
         return [round(value, 9) for value in means.tolist()]
 
 

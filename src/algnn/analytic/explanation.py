@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.bank import Bank
+from algnn.analytic.expansion import random_weights
 from algnn.errors import InputError
 from algnn.graph.propagate import Operator, blocks, spmm
 
@@ -182,13 +183,12 @@ def _per_input(bank: Bank, sums: Tensor, weights: Tensor) -> Tensor:
 
 def _through_units(bank: Bank, views: Tensor, weights: Tensor) -> Tensor:
     """What the random units of one node, those that are on, add to the weights of its views."""
-    with torch.inference_mode(False), torch.enable_grad():
-        inputs = views.detach().clone().requires_grad_()
-        units = bank.units(inputs)
-        length = units.detach().norm().clamp_min(TINY)
-        # without a bias, a unit that is on is its gradient times its input
-        (slopes,) = torch.autograd.grad(units @ (weights.clone() / length), inputs)
-    return slopes.squeeze(0)
+    units = bank.units(views)
+    length = units.norm().clamp_min(TINY)
+    # without a bias, a unit that is on is its own weights times its input
+    drawn = random_weights(bank.breadth, bank.expanded, bank.seed).to(views)
+    slopes: Tensor = drawn @ ((units.squeeze(0) > 0) * weights / length)
+    return slopes
 
 
 def column_of(label: int | str, classes: npt.NDArray[Any]) -> int:

@@ -351,7 +351,11 @@ class ALGNN(Learner):
         try:
             self._check_params()
             with as_usual():
-                after = self._settled(self._as_asked(known)) if known.taught else known
+                if known.taught:
+                    after = self._settled(self._as_asked(known))
+                else:
+                    fresh = self._untaught(known.features)
+                    after = replace(fresh, record=known.record, journal=known.journal)
                 self._learned = after.noted("head", {})
         except BaseException:
             self.head, self.gamma = before
@@ -602,7 +606,7 @@ class ALGNN(Learner):
         self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0), session=once)
         # an empty list comes as floating point
-        none = chosen.numel() == 0 and len(labels) == 0
+        none = chosen.numel() == 0 and np.size(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
         check_forgettable(known)
         return chosen, given
@@ -834,9 +838,11 @@ class ALGNN(Learner):
 
     def _prepared(self, features: Features) -> Memo[Tensor]:
         """What is remembered of graphs under the features of now, and of no others."""
-        if self._encoded is None or self._encoded[0] is not features:
-            self._encoded = features, Memo()
-        return self._encoded[1]
+        # read once: another thread may replace it meanwhile
+        encoded = self._encoded
+        if encoded is None or encoded[0] is not features:
+            self._encoded = encoded = features, Memo()
+        return encoded[1]
 
     _encoded: tuple[Features, Memo[Tensor]] | None = None
 
@@ -848,9 +854,11 @@ class ALGNN(Learner):
 
     def _sharpness(self) -> float:
         known = self._taught
-        if self._sharp is None or self._sharp[0] is not known:
-            self._sharp = known, sharpness(held_out(known.head, known.gamma, known.statistics))
-        return self._sharp[1]
+        sharp = self._sharp
+        if sharp is None or sharp[0] is not known:
+            found = sharpness(held_out(known.head, known.gamma, known.statistics))
+            self._sharp = sharp = known, found
+        return sharp[1]
 
     _sharp: tuple[Learned, float] | None = None
 
@@ -864,15 +872,18 @@ class ALGNN(Learner):
         """What the seen classes and the graph look like, in directions that hold both."""
 
         def build() -> tuple[Span, Familiar]:
-            some = spread_out(graph.x.size(0), learned.statistics.G.size(0))
+            # by what was learned, not by how its sums happen to be kept
+            nodes = int(learned.statistics.n.sum())
+            some = spread_out(graph.x.size(0), min(nodes, learned.span.width))
             sample = torch.cat(list(self._features(graph, some, learned)))
             span = learned.span.extended(sample)
             sums = learned.statistics.padded(span.rank)
             return span, Familiar.of(sums, span.coordinates(sample))
 
-        if self._found is None or self._found[0] is not learned:
-            self._found = learned, Memo()
-        return self._found[1].get((graph.x, graph.edge_index), build)
+        found = self._found
+        if found is None or found[0] is not learned:
+            self._found = found = learned, Memo()
+        return found[1].get((graph.x, graph.edge_index), build)
 
     _found: tuple[Learned, Memo[tuple[Span, Familiar]]] | None = None
 

@@ -418,9 +418,10 @@ class PrivateALGNN(Learner):
             return features.prepare(self._adjacency(graph), self._inputs(graph))
 
         # features are frozen, so a graph needs encoding once for as long as it stays the same
-        if self._encoded is None or self._encoded[0] is not features:
-            self._encoded = features, Memo()
-        views = self._encoded[1].get((graph.x, graph.edge_index), prepare)
+        encoded = self._encoded
+        if encoded is None or encoded[0] is not features:
+            self._encoded = encoded = features, Memo()
+        views = encoded[1].get((graph.x, graph.edge_index), prepare)
         chosen = nodes.to(views.device)
         return [
             _clipped(features(views[chosen[block]]))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from algnn.errors import AlgnnError, InputError
 
-PATIENCE = 5.0  # seconds that a second writer waits for the first
+PATIENCE = 60.0  # seconds that a second writer waits for the first
 PAUSE = 0.02
 
 

@@ -67,9 +67,12 @@ def spmm(sparse: Tensor, dense: Tensor) -> Tensor:
     torch.Size([2, 3])
     """
     with torch.no_grad():
-        if dense.device.type == "cpu" and sparse.dtype == dense.dtype:
+        product: Tensor
+        if dense.device.type == "cpu" and dense.size(1) == 1:
+            product = torch.mv(sparse, dense.squeeze(1)).unsqueeze(1)
+        elif dense.device.type == "cpu" and sparse.dtype == dense.dtype:
             # the reducing kernel is vectorised: 1.2 to 2.2 times faster than `sparse @ dense`
-            product: Tensor = torch.sparse.mm(sparse, dense, "sum")
+            product = torch.sparse.mm(sparse, dense, "sum")
         else:
             product = sparse @ dense
         return product
