@@ -171,7 +171,7 @@ def test_a_file_without_the_neighbours_weights_is_refused(small_graph, tmp_path)
             Joint.load(path)
     unknown = {name: text.replace('"sage"', '"gat"') for name, text in header.items()}
     save_file({**tensors, "weights.mean2": mean}, path, unknown)
-    with pytest.raises(InputError, match="model='gat' is unknown"):
+    with pytest.raises(CheckpointError, match="model='gat' is unknown"):
         Joint.load(path)
 
 

@@ -818,7 +818,7 @@ class ALGNN(Learner):
         ranked = nodes[order]
 
         def of(some: Tensor) -> Iterator[Tensor]:
-            found = places[order[torch.searchsorted(ranked, some)].to(places.device)]
+            found = places[order[torch.searchsorted(ranked, some.contiguous())].to(places.device)]
             for block in blocks(found.numel(), 8 * features.width, prepared.device):
                 yield features(prepared[found[block]])
 
