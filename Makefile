@@ -34,6 +34,7 @@ docs: .venv/.core
 	$(BIN)/algnn report --records docs/records --markdown docs/results.md
 	$(BIN)/python -m algnn.bench.tables docs/baselines.md docs/records
 	$(BIN)/python benchmarks/ablation.py docs/ablation/records
+	$(BIN)/python benchmarks/life.py document
 
 clean:
 	rm -rf .venv demo
