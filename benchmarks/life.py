@@ -166,8 +166,8 @@ def page(record):
         f" (seed {record['seed']}; {place}); the script says how. Forgetting checks what is left by"
         " one factorisation more than learning takes, which shows where features are wide. Bare"
         " trains on what 20 nodes see of the graph alone, so its session is short; the first small"
-        " session factorises a matrix of 2,048 columns, and only where small sessions follow each other is"
-        " that saved.\n\n"
+        " session factorises a matrix of 2,048 columns, and only where small ones follow each"
+        " other is that saved.\n\n"
         f"| what | ratio |\n|---|---|\n{rows}"
     )
 

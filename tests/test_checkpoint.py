@@ -235,3 +235,10 @@ def test_a_small_file_cannot_ask_for_much_memory_later(small_graph, tmp_path, cl
     checkpoint.write(path, "ALGNN", tensors, facts)
     with pytest.raises(CheckpointError, match=r"width|expanded"):
         algnn.ALGNN.load(path)
+
+
+def test_a_checkpoint_can_be_read_by_whoever_may_read_other_files(tmp_path):
+    (tmp_path / "other").write_text("")
+    checkpoint.write(tmp_path / "model.safetensors", "Example", {"a": torch.ones(2)}, {})
+    modes = {file.stat().st_mode for file in tmp_path.iterdir()}
+    assert len(modes) == 1

@@ -48,11 +48,15 @@ def write(
     header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": facts}
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     with replacing(path) as temporary:
+        # safetensors makes files that nobody else can read; who may is for the user's umask to say
+        temporary.touch()
+        mode = temporary.stat().st_mode
         try:
             save_file(contents, temporary, metadata={"algnn": json.dumps(header)})
         except SafetensorError as error:
             # 100 MB of header: a log of hundreds of thousands of events
             raise CheckpointError(f"{path} cannot be written: {in_short(error)}") from error
+        temporary.chmod(mode)
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,0 +1,150 @@
+"""How nodes become features: decided on in the base session, then frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+from torch_geometric.data import Data
+
+from algnn.analytic.bank import FLOAT, VIEWS, Bank, candidates, plain_bank
+from algnn.analytic.choice import agreement, some_of
+from algnn.analytic.encoder import GCNEncoder, Widened
+from algnn.analytic.expansion import Expansion
+from algnn.analytic.learned import Features, Learned
+from algnn.checks import check_trained
+from algnn.graph.memo import Memo
+from algnn.graph.propagate import Operator, blocks
+from algnn.learner import Learner
+
+# nodes of the base session by which banks are compared
+SAMPLE = 512
+
+
+class Encoding(Learner):
+    """The part of `ALGNN` that decides on features, and remembers what it has made of a graph."""
+
+    hidden: int
+    width: int
+    expansion: str
+    epochs: int
+    lr: float
+    dropout: float
+    weight_decay: float
+
+    def _trained(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Widened:
+        """The paper's features: a GCN trained on the base session, its first layer expanded."""
+        codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
+        x = self._inputs(graph)
+        encoder = GCNEncoder.fit(
+            self._adjacency(graph),
+            x,
+            nodes.to(x.device),
+            codes.to(x.device),
+            hidden=self.hidden,
+            epochs=self.epochs,
+            lr=self.lr,
+            dropout=self.dropout,
+            weight_decay=self.weight_decay,
+            seed=self.seed,
+        )
+        check_trained(encoder.weight, encoder.bias)
+        return Widened(encoder, Expansion(self.expansion, self.hidden, self.width, self.seed))
+
+    def _bank(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Bank:
+        """The bank whose views make halves of the base session agree best on its classes."""
+        x = self._inputs(graph)
+        offered = list(self._candidates(x, nodes.numel()))
+        places = some_of(nodes, self.seed, SAMPLE)
+        some, classes = nodes[places], labels[places.numpy()]
+        where = some.to(x.device)
+        views = {
+            view: normalize(offered[0].view_rows(view, self._transposed(graph), x, where).to(FLOAT))
+            for view in VIEWS
+            if any(view in bank.views for bank in offered)
+        }
+        found = {
+            bank: torch.cat([views[view] for view in bank.views], dim=1).to(torch.float32)
+            for bank in offered
+        }
+        best = max(found, key=lambda bank: agreement(bank(found[bank]), some, classes, self.seed))
+        if some.numel() == nodes.numel():
+            self._first = best, nodes, found[best]
+        return best
+
+    def _candidates(self, x: Tensor, nodes: int) -> Iterator[Bank]:
+        """The banks that a base session of so many nodes chooses from: views of one X."""
+        plain = plain_bank(x, self.seed)
+        return candidates(plain, nodes)
+
+    # the views of a small base session, which were needed to decide on the bank
+    _first: tuple[Bank, Tensor, Tensor] | None = None
+
+    def _features(self, graph: Data, nodes: Tensor, learned: Learned) -> Iterator[Tensor]:
+        """Z of some nodes, float64, in blocks of rows."""
+        prepared, places = self._encoding(graph, nodes, learned.features)
+        for block in blocks(places.numel(), 8 * learned.features.width, prepared.device):
+            yield learned.features(prepared[places[block]])
+
+    def _encoding(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Tensor, Tensor]:
+        """What features are made of, for all nodes or for these, and where these are in it."""
+        key = (graph.x, graph.edge_index)
+        # features are frozen, so a graph needs encoding once for as long as it stays the same
+        memo = self._prepared(features)
+        prepared = memo.peek(key)
+        if prepared is None:
+            x = self._inputs(graph)
+            if isinstance(features, Bank) and features.is_few(nodes.numel(), x.size(0)):
+                # a few nodes cost less by themselves than the whole graph does
+                rows = features.rows(self._transposed(graph), x, nodes.to(x.device))
+                return rows, torch.arange(nodes.numel(), device=rows.device)
+            prepared = memo.get(key, lambda: features.prepare(self._adjacency(graph), x))
+        return prepared, nodes.to(prepared.device)
+
+    def _session_features(
+        self, graph: Data, nodes: Tensor, learned: Learned
+    ) -> Callable[[Tensor], Iterator[Tensor]]:
+        """Z of any of a session's nodes, encoded once."""
+        features, first = learned.features, self._first
+        self._first = None
+        if first is not None and first[0] is features and first[1] is nodes:
+            prepared, places = first[2], torch.arange(nodes.numel(), device=first[2].device)
+        else:
+            prepared, places = self._encoding(graph, nodes, features)
+        order = torch.argsort(nodes)
+        ranked = nodes[order]
+
+        def of(some: Tensor) -> Iterator[Tensor]:
+            found = places[order[torch.searchsorted(ranked, some.contiguous())].to(places.device)]
+            for block in blocks(found.numel(), 8 * features.width, prepared.device):
+                yield features(prepared[found[block]])
+
+        return of
+
+    def _transposed(self, graph: Data) -> Tensor:
+        """Âᵀ in float64, built once for as long as the edges stay the same."""
+
+        def build() -> Tensor:
+            return Operator(self._adjacency(graph)).T.matrix.to(FLOAT)
+
+        return self._last_transposed.get((graph.edge_index, graph.x), build)
+
+    @cached_property
+    def _last_transposed(self) -> Memo[Tensor]:
+        return Memo()
+
+    def _prepared(self, features: Features) -> Memo[Tensor]:
+        """What is remembered of graphs under the features of now, and of no others."""
+        # read once: another thread may replace it meanwhile
+        encoded = self._encoded
+        if encoded is None or encoded[0] is not features:
+            self._encoded = encoded = features, Memo()
+        return encoded[1]
+
+    _encoded: tuple[Features, Memo[Tensor]] | None = None
