@@ -20,28 +20,23 @@ STEP = 1
 SEEN = 0.05
 NAMED = 6  # of cells that lack seeds, so many are named
 
-# What was tried and is not in the library, so no record shows it: Markdown, or nothing. It must say
-# of every figure what it was measured on.
+# What was tried and is not in the library, so no record shows it: Markdown without figures.
 TRIED = """\
-From exploration scripts that are not kept, on test nodes of one to three seeds: no records, and
-small differences mean nothing. They are here so that the next person need not start with these.
+In exploration, by scripts that are not kept, so without figures. They are named so that the next
+person need not start with these.
 
-- Centring views over the graph before rows are scaled: 0.5 to 1.5 points lower on Cora and
-  PubMed.
-- Principal components of the views (16 to 256) in their place: up to 1 point higher or lower on
-  Cora and PubMed, with no width that suits both. Whitened by any power: lower, by up to 6 points.
-- Weights by inverse document frequency: 1 to 3 points lower on PubMed and CiteSeer.
-- Four hops side by side (0, 1, 2, 3): nowhere better than own features with two hops or PageRank
-  by more than 0.2 points, at twice the width.
-- PageRank with a return of 0.05 or 0.2 instead of 0.1: each better somewhere by up to 1.5 points.
-- Random units alone, without the views beside them: 2 to 3 points lower on `arxiv-graph`; 2,048
-  instead of 1,024 of them: about 1 point higher on `corafull-graph` and `arxiv-graph`, at three
-  times the time of a session; on graphs of few labels units cost 1 to 3 points.
-- γ chosen on the first 512 features only, to save time: half a decade too large, 1 to 2 points
-  lower.
-- Linear discriminants instead of balanced least squares: its γ is hard to choose from halves, 1
-  to 9 points lower. Class weights between balanced and natural: AP falls, accuracy over nodes
-  rises.
+- Centring views over the graph before rows are scaled: lower on Cora and PubMed.
+- Principal components of the views in their place: no width suited both Cora and PubMed. Whitened
+  by any power: lower.
+- Weights by inverse document frequency: lower on PubMed and CiteSeer.
+- Four hops side by side (0, 1, 2, 3): no better than own features with two hops or PageRank, at
+  twice the width.
+- PageRank with half or twice the chance of return: each better on some graph.
+- Random units alone, without the views beside them: lower on `arxiv-graph`. Twice as many: higher
+  on `corafull-graph` and `arxiv-graph`, with sessions that take far longer.
+- γ chosen on some of the features only, to save time: it came out too large.
+- Linear discriminants with a γ from halves: their γ is hard to choose. Class weights between
+  balanced and natural: AP falls, accuracy over nodes rises.
 """
 
 HEAD = """\

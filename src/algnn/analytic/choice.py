@@ -7,7 +7,7 @@ may mislead, so several are kept, each with sums of its own.
 What counts is the order of a node's scores, so scores are compared with the true classes by their
 agreement, which neither a common shift of a node's scores nor a common scale changes. (Squared
 error is not like that: it punishes weights for being small, and in trials on Cora, Citeseer and
-PubMed, with few nodes a session, it chose γ so small that AP was 1 to 2 points lower.)
+PubMed, with few nodes a session, it chose too small a γ.)
 """
 
 from __future__ import annotations

@@ -106,10 +106,9 @@ class Learned:
             sums = sums.plus([rows], labels)
         else:
             sums = sums.plus(features(nodes), labels)
-        seconds = []
+        seconds, whole = [], span.basis is None
         for halving, second in enumerate(room.seconds):
             chosen = in_second_half(nodes, seed, halving)
-            whole = span.basis is None
             more = features(nodes[chosen]) if whole else [rows[chosen.to(rows.device)]]
             seconds.append(second.padded(span.rank).plus(more, labels[chosen.numpy()]))
         record = None if room.record is None else room.record.plus(nodes, labels)
