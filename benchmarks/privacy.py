@@ -21,7 +21,7 @@ from scipy.special import ndtr
 from scipy.stats import rankdata
 
 import algnn
-from algnn.analytic.choice import MANY, in_second_half
+from algnn.analytic.choice import MANY, second_halves
 from algnn.analytic.privacy import PrivateALGNN, noise_scale
 from algnn.bench.environment import machine, now, versions
 from algnn.bench.metrics import summarise
@@ -191,8 +191,8 @@ def solvable(graph):
         found = 0
         for _ in range(DRAWS):
             nodes = torch.from_numpy(generator.choice(graph.num_nodes, count, replace=False))
-            halves = [in_second_half(nodes, 0, halving) for halving in range(MANY)]
-            system = torch.stack([torch.ones(count, dtype=torch.bool), *halves]).double()
+            halves = torch.from_numpy(second_halves(nodes, 0, MANY))
+            system = torch.cat([torch.ones(1, count, dtype=torch.bool), halves]).double()
             # a node is solved for if it alone is a combination of the equations
             onto = torch.linalg.pinv(system) @ system
             found += int((onto.diagonal() > 1 - 1e-9).sum())

@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 import torch
+from hypothesis import settings
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
@@ -17,6 +18,10 @@ from torch_geometric.utils import to_undirected
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# No test is about time, and on a busy machine any example may be slow.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # Thread pools that fight over few cores cost more than they bring.
 torch.set_num_threads(min(2, os.cpu_count() or 1))

@@ -45,7 +45,7 @@ LACKS = {
     "NoUnits": lambda known: known.features.expanded == 0,
     "AlwaysUnits": lambda known: known.features.expanded == ablation.UNITS,
     "TrainedEncoder": lambda known: isinstance(known.features, Widened) and known.gamma > 0,
-    "OneHalving": lambda known: len(known.seconds) == 1,
+    "OneHalving": lambda known: known.ways == 1,
     "LargeGamma": lambda known: known.gamma == 1e-2,
     "SmallGamma": lambda known: known.gamma == 1e-4,
     **{
@@ -82,7 +82,7 @@ def test_the_default_has_what_variants_lack(digits):
     known = taught(algnn.ALGNN, digits)._learned
     assert known.features.root
     assert known.features.expanded == ablation.UNITS
-    assert len(known.seconds) == 8
+    assert known.ways == 8
     assert known.head == "balanced"
     assert known.gamma not in (1e-2, 1e-4)
     # too few nodes for units

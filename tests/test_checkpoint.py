@@ -139,7 +139,7 @@ def test_wrong_tensors_of_the_default_are_refused(small_graph, tmp_path, name, d
         tensors[name] = tensors[name].to(torch.float16)
     checkpoint.write(path, "ALGNN", tensors, facts)
     if (name, damage) == ("second0.G", "missing"):
-        assert len(algnn.ALGNN.load(path)._learned.seconds) == MANY - 1
+        assert algnn.ALGNN.load(path)._learned.ways == MANY - 1
         return
     with pytest.raises(CheckpointError):
         algnn.ALGNN.load(path)

@@ -4,7 +4,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algnn.analytic.choice import GAMMAS, MANY, agreement, choose_gamma, in_second_half, some_of
+from algnn.analytic.choice import (
+    COARSE,
+    GAMMAS,
+    MANY,
+    agreements,
+    choose_gamma,
+    second_halves,
+    some_of,
+)
 from algnn.analytic.statistics import Statistics
 
 
@@ -18,7 +26,7 @@ def problem(seed, counts, width, noise):
 
 def sums(Z, labels, chosen):
     nothing = Statistics.empty(Z.size(1))
-    return nothing.plus([Z[chosen]], labels[chosen]) if len(chosen) else nothing
+    return nothing.plus([Z[chosen]], labels[chosen])._on(np.unique(labels))
 
 
 def pairs(classes, means):
@@ -56,10 +64,11 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
     Z, labels = problem(seed, [6, 9, 12], 5, noise)
     chosen = np.arange(len(labels)) % 2 == 0
     everything, second = sums(Z, labels, np.arange(len(labels))), sums(Z, labels, chosen)
-    gamma, agreement = choose_gamma(everything, [second])
+    gamma, agreement = choose_gamma(everything, second.alone())
     assert abs(by_hand(Z, labels, chosen, gamma) - agreement) < 1e-8
-    for other in GAMMAS:
-        assert by_hand(Z, labels, chosen, other) <= agreement + 1e-8
+    place = GAMMAS.index(gamma)
+    for other in {*COARSE, max(place - 1, 0), min(place + 1, len(GAMMAS) - 1)}:
+        assert by_hand(Z, labels, chosen, GAMMAS[other]) <= agreement + 1e-8
 
 
 @settings(deadline=None)
@@ -67,9 +76,9 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
 def test_the_size_of_features_does_not_matter(seed, scale):
     Z, labels = problem(seed, [8, 8, 8], 6, 1.0)
     chosen = np.flatnonzero(np.arange(24) % 2)
-    gamma, _ = choose_gamma(sums(Z, labels, np.arange(24)), [sums(Z, labels, chosen)])
+    gamma, _ = choose_gamma(sums(Z, labels, np.arange(24)), sums(Z, labels, chosen).alone())
     scaled, _ = choose_gamma(
-        sums(Z * scale, labels, np.arange(24)), [sums(Z * scale, labels, chosen)]
+        sums(Z * scale, labels, np.arange(24)), sums(Z * scale, labels, chosen).alone()
     )
     assert gamma == scaled
 
@@ -78,7 +87,7 @@ def test_classes_of_one_node_and_empty_halves_are_survived():
     Z, labels = problem(0, [1, 1, 5], 4, 0.5)
     for chosen in ([], [0], [1, 2], list(range(7))):
         gamma, agreement = choose_gamma(
-            sums(Z, labels, np.arange(7)), [sums(Z, labels, np.array(chosen, dtype=int))]
+            sums(Z, labels, np.arange(7)), sums(Z, labels, np.array(chosen, dtype=int)).alone()
         )
         assert 0 < gamma < 1
         assert -1 <= agreement <= 1
@@ -86,14 +95,16 @@ def test_classes_of_one_node_and_empty_halves_are_survived():
 
 @given(st.integers(0, 2**62), st.integers(0, 2**40))
 def test_a_node_carries_its_half_with_it(seed, node):
-    alone = in_second_half(torch.tensor([node]), seed)
-    among = in_second_half(torch.tensor([5, node, 7]), seed)
-    assert alone[0] == among[1]
+    alone = second_halves(torch.tensor([node]), seed, MANY)
+    among = second_halves(torch.tensor([5, node, 7]), seed, MANY)
+    assert np.array_equal(alone[:, 0], among[:, 1])
 
 
 @pytest.mark.parametrize("other", [(1, 0), (0, 1), (0, MANY - 1)])
 def test_halves_are_halves_and_differ_between_seeds_and_ways(other):
-    first, other = (in_second_half(torch.arange(10_000), *way) for way in ((0, 0), other))
+    first, other = (
+        second_halves(torch.arange(10_000), seed, MANY)[way] for seed, way in ((0, 0), other)
+    )
     assert 4_800 < int(first.sum()) < 5_200
     assert 4_800 < int((first ^ other).sum()) < 5_200
 
@@ -106,12 +117,14 @@ def test_only_inner_products_of_features_count(seed, width):
     turned, _ = torch.linalg.qr(torch.randn(width + 5, width + 5).double())
     wider = torch.cat([Z, Z.new_zeros(len(Z), 5)], 1) @ turned
     nodes = torch.arange(len(labels))
-    found = agreement(Z, nodes, labels, seed)
-    assert abs(found - agreement(wider, nodes, labels, seed)) < 1e-6
+    kernels = torch.stack([Z @ Z.mT, wider @ wider.mT])
+    found, again = agreements(kernels, nodes, labels, seed, MANY)
+    assert abs(found - again) < 1e-6
     # and the same as from sums over the features themselves
-    halves = [np.flatnonzero(in_second_half(nodes, seed, way).numpy()) for way in range(MANY)]
+    halves = second_halves(nodes, seed, MANY)
     everything = sums(Z, labels, nodes.numpy())
-    expected = choose_gamma(everything, [sums(Z, labels, half) for half in halves])[1]
+    seconds = Statistics.empty(width, ways=MANY).plus_chosen([Z], labels, halves)
+    expected = choose_gamma(everything, seconds)[1]
     # but for the little room that twins are given
     assert abs(found - expected) < 1e-3
 
@@ -121,7 +134,7 @@ def test_large_sums_find_the_best_penalty_uphill():
     Z, labels = problem(1, [500, 500, 500], 600, 6.0)
     chosen = np.arange(len(labels)) % 2 == 0
     everything = sums(Z, labels, np.arange(len(labels)))
-    gamma, found = choose_gamma(everything, [sums(Z, labels, chosen)])
+    gamma, found = choose_gamma(everything, sums(Z, labels, chosen).alone())
     place = GAMMAS.index(gamma)
     one_way = [
         by_hand(Z, labels, chosen, GAMMAS[other], both=False)
@@ -136,5 +149,5 @@ def test_a_sample_is_the_same_in_any_order_and_in_both_halves():
     found = nodes[some_of(nodes, 0, 100)]
     shuffled = nodes[torch.randperm(1000, generator=torch.Generator().manual_seed(0))]
     assert torch.equal(shuffled[some_of(shuffled, 0, 100)].sort().values, found.sort().values)
-    for halving in range(MANY):
-        assert 30 < int(in_second_half(found, 0, halving).sum()) < 70
+    for half in second_halves(found, 0, MANY):
+        assert 30 < int(half.sum()) < 70

@@ -115,3 +115,24 @@ def test_a_failing_block_leaves_the_old_sums_usable(rows):
     with pytest.raises(KeyboardInterrupt):
         before.plus(broken(), np.zeros(rows, dtype=np.int64))
     assert torch.equal(before.G, kept)
+
+
+@given(st.integers(0, 999), st.integers(1, 4), st.integers(0, 30))
+def test_sums_side_by_side_are_those_of_each_alone(seed, ways, count):
+    generator = torch.Generator().manual_seed(seed)
+    Z = torch.randn(count, 3, generator=generator).double()
+    labels = torch.randint(0, 4, (count,), generator=generator).numpy() * 2
+    chosen = (torch.rand(ways, count, generator=generator) < 0.5).numpy()
+    first = Statistics.empty(3).plus([Z], labels + 1)
+    before = Statistics(
+        first.G.expand(ways, 3, 3),
+        first.Q.expand(ways, *first.Q.shape),
+        first.n.expand(ways, -1),
+        first.classes,
+    )
+    found = before.plus_chosen(torch.split(Z, 7), labels, chosen)
+    for way, mine in enumerate(chosen):
+        alone = first.plus([Z[mine]], labels[mine])._on(found.classes)
+        assert torch.equal(found.at(way).n, alone.n)
+        torch.testing.assert_close(found.at(way).G, alone.G)
+        torch.testing.assert_close(found.at(way).Q, alone.Q)

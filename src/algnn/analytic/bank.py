@@ -8,7 +8,7 @@ of its halves, and the best one is frozen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +35,7 @@ STEPS = 10
 # Features wider than this are projected, on graphs so large that the width would be felt.
 WIDEST = 1024
 LARGE = 4096
+ROWS = 512  # that show what kind of values X holds, or a few more
 PARTS = 4  # places in the projection to which each input goes
 # Features no wider than this are expanded, by so many random units, once a base session has more
 # nodes than they have columns: a linear head has then used up what they hold.
@@ -160,38 +161,47 @@ class Bank:
         -------
         Tensor [n, breadth], float32
         """
-        found = [self.view_rows(view, transposed, x, nodes) for view in self.views]
-        return self._unit(torch.cat(found, dim=1))
+        found = self.look(self.views, transposed, x, nodes)
+        return self._unit(torch.cat(list(found), dim=1))
 
-    def view_rows(self, view: str, transposed: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
-        """One view of some nodes, rows not yet of length one.
+    def look(self, views: Sequence[str], transposed: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
+        """Some views of some nodes, rows not yet of length one.
 
         Parameters
         ----------
-        view : str
-            One of `VIEWS`.
+        views : sequence of str
+            Of `VIEWS`.
         transposed, x, nodes
             As for `rows`.
 
         Returns
         -------
-        Tensor [n, breadth of a view], float32
+        Tensor [views, n, breadth of a view], float32
         """
-        if view == "0":
-            return self.entries(x[nodes]).to(torch.float32)
-        found = [x.new_empty(0, self.projected or self.inputs)]
-        for block in blocks(nodes.numel(), 8 * x.size(0), x.device):
-            seen, rows = self.seen(view, transposed, nodes[block]), x
+        far = [place for place, view in enumerate(views) if view != "0"]
+        found = x.new_empty(len(views), nodes.numel(), self.projected or self.inputs)
+        for place, view in enumerate(views):
+            if view == "0":
+                found[place] = self.entries(x[nodes])
+        for block in blocks(nodes.numel() if far else 0, 8 * len(far) * x.size(0), x.device):
+            seen = torch.cat([self.seen(views[p], transposed, nodes[block]) for p in far], dim=1)
+            total = self._gathered(seen, x).view(len(far), -1, found.size(2))
+            for place, view in zip(far, total, strict=True):
+                found[place, block] = view.to(torch.float32)
+        return found
+
+    def _gathered(self, seen: Tensor, x: Tensor) -> Tensor:
+        """What X holds of what is seen [N, m], as [m, breadth of a view]."""
+        if x.device.type == "cpu":
             near = seen.ne(0).any(dim=1)
             if 2 * int(near.sum()) < x.size(0):
                 # most of a large graph is out of sight of a few nodes
-                seen, rows = seen[near], x[near]
-            total = x.new_zeros(seen.size(1), self.projected or self.inputs, dtype=FLOAT)
-            # blocks that stay in a processor's cache while they are widened to float64
-            for part in blocks(rows.size(0), 16 * 8 * x.size(1), x.device):
-                total.addmm_(seen[part].mT, self.entries(rows[part]))
-            found.append(total.to(torch.float32))
-        return torch.cat(found)
+                seen, x = seen[near], x[near]
+        total = x.new_zeros(seen.size(1), self.projected or self.inputs, dtype=FLOAT)
+        # blocks that stay in a processor's cache while they are widened to float64
+        for part in blocks(x.size(0), 16 * 8 * x.size(1), x.device):
+            total.addmm_(seen[part].mT, self.entries(x[part]))
+        return total
 
     def seen(self, view: str, transposed: Tensor, nodes: Tensor) -> Tensor:
         """With what weight each node of the graph enters a view of some nodes.
@@ -305,7 +315,7 @@ def polynomial(view: str, matrix: Tensor, x: Tensor) -> Tensor:
     current = x
     if view == "pagerank":
         for _ in range(STEPS):
-            current = spmm(matrix, current).mul_(1 - RETURN).add_(x, alpha=RETURN)
+            current = spmm(matrix, current, beside=x, share=RETURN)
     else:
         for _ in range(int(view)):
             current = spmm(matrix, current)
@@ -324,7 +334,7 @@ def plain_bank(x: Tensor, seed: int) -> Bank:
     -------
     Bank
         Projected where X is wide and long, with roots where it is never negative (and not of zeros
-        and ones only, which are their own roots).
+        and ones only, which are their own roots), which some rows decide.
 
     Examples
     --------
@@ -335,7 +345,9 @@ def plain_bank(x: Tensor, seed: int) -> Bank:
     """
     num_nodes, inputs = x.shape
     projected = WIDEST if inputs > WIDEST and num_nodes > LARGE else 0
-    root = not bool((x < 0).any()) and not bool(((x == 0) | (x == 1)).all())
+    # as far as some rows from all over the graph can tell
+    some = x[:: max(1, num_nodes // ROWS)]
+    root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
     return Bank("pagerank", inputs, projected, root, seed=seed)
 
 
@@ -363,6 +375,41 @@ def candidates(bank: Bank, nodes: int) -> Iterator[Bank]:
         narrow = found.breadth // len(found.views) <= NARROW
         units = UNITS if narrow and found.breadth <= nodes else 0
         yield Bank(name, bank.inputs, bank.projected, bank.root, units, bank.seed)
+
+
+def kernels(banks: Sequence[Bank], views: Mapping[str, Tensor]) -> Tensor:
+    """Inner products of some nodes' features, by each of several banks.
+
+    Parameters
+    ----------
+    banks : sequence of Bank
+    views : mapping of Tensor [n, breadth of a view]
+        Each view that any of them has, with rows of length one.
+
+    Returns
+    -------
+    Tensor [banks, n, n], float64
+
+    Examples
+    --------
+    >>> views = {"0": torch.eye(2), "2": torch.tensor([[0.6, 0.8], [0.0, 1.0]])}
+    >>> kernels([Bank("raw", 2), Bank("own and two hops", 2)], views)
+    tensor([[[1.0000, 0.0000],
+             [0.0000, 1.0000]],
+    <BLANKLINE>
+            [[2.0000, 0.8000],
+             [0.8000, 2.0000]]], dtype=torch.float64)
+    """
+    exact = {name: view.to(FLOAT) for name, view in views.items()}
+    inner = {name: view @ view.mT for name, view in exact.items()}
+    found = []
+    for bank in banks:
+        kernel = torch.stack([inner[view] for view in bank.views]).sum(0)
+        if bank.expanded:
+            units = normalize(bank.units(torch.cat([exact[view] for view in bank.views], dim=1)))
+            kernel.addmm_(units, units.mT)
+        found.append(kernel)
+    return torch.stack(found)
 
 
 @lru_cache(maxsize=4)

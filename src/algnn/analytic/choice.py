@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.statistics import Statistics
+from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks
 
 # γ is one of these: half decades, of the trace of B
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
@@ -28,11 +29,12 @@ GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
 AROUND = (4, 5, 6)
 COARSE = (1, 4, 7, 10, 13)
 MANY = 8
-# sums of at most so many coordinates are cheap: nodes are halved in several ways, and of twice as
-# many every γ is tried
+# sums of at most so many coordinates are cheap: nodes are halved in several ways
 FEW_SUMS = 256
 # from so many nodes on, weights of one half against the other tell as much as both ways do
 CROWD = 512
+# matrices up to this size are factorised together on a GPU; larger ones keep it busy alone
+TOGETHER = 512
 NOTHING = 1e-12
 
 
@@ -59,31 +61,31 @@ def halvings(nodes: int, width: int) -> int:
     return MANY if min(nodes, width) <= FEW_SUMS else 1
 
 
-def in_second_half(nodes: Tensor, seed: int, halving: int = 0) -> Tensor:
-    """Which of some nodes belong to the second half: a coin that each node carries with it.
+def second_halves(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
+    """Which of some nodes belong to the second half: coins that each node carries with it.
 
-    It depends on nothing but the id and the seed, so sessions may come in any order and batches.
+    They depend on nothing but the id and the seed, so sessions may come in any order and batches.
 
     Parameters
     ----------
     nodes : Tensor [n], int64
     seed : int
-    halving : int
-        Which of the ways of halving, below `MANY`.
+    ways : int
+        In how many ways nodes are halved, at most `MANY`.
 
     Returns
     -------
-    Tensor [n], bool
+    array [ways, n], bool
 
     Examples
     --------
-    >>> halves = in_second_half(torch.arange(1000), seed=0)
-    >>> 450 < int(halves.sum()) < 550
-    True
+    >>> halves = second_halves(torch.arange(1000), seed=0, ways=2)
+    >>> halves.shape, bool(450 < halves[0].sum() < 550)
+    ((2, 1000), True)
     """
-    bits = _bits(nodes, seed)
-    coin: npt.NDArray[np.bool_] = (bits >> np.uint64(63 - halving) & np.uint64(1)).astype(bool)
-    return torch.from_numpy(coin)
+    coins = np.arange(63, 63 - ways, -1, dtype=np.uint64)[:, None]
+    chosen: npt.NDArray[np.bool_] = (_bits(nodes, seed) >> coins & np.uint64(1)).astype(bool)
+    return chosen
 
 
 def some_of(nodes: Tensor, seed: int, most: int) -> Tensor:
@@ -113,21 +115,21 @@ def some_of(nodes: Tensor, seed: int, most: int) -> Tensor:
     return torch.from_numpy(np.sort(drawn))
 
 
-def choose_gamma(everything: Statistics, seconds: Sequence[Statistics]) -> tuple[float, float]:
+def choose_gamma(everything: Statistics, seconds: Statistics) -> tuple[float, float]:
     """The γ of the balanced head whose weights from either half agree best with the other half.
 
     Parameters
     ----------
     everything : Statistics
         Of all nodes.
-    seconds : sequence of Statistics
-        Of those in the second half, for each way of halving.
+    seconds : Statistics, of the same classes
+        Of those in the second half, for each way of halving, side by side.
 
     Returns
     -------
     gamma : float
-        Of `GAMMAS`. The largest where nothing tells them apart. Where sums are large, not all
-        of them are tried: the best one is looked for uphill.
+        Of `GAMMAS`. The largest where nothing tells them apart. Not all of them are tried: the best
+        of a few is the start, and from there on it goes uphill.
     agreement : float
         At most 1: how well the halves agree at this γ, to nine digits, since beyond them rounding
         would decide; 0 where there is nothing to compare.
@@ -139,101 +141,132 @@ def choose_gamma(everything: Statistics, seconds: Sequence[Statistics]) -> tuple
     >>> labels = np.array([0, 0, 1, 1])
     >>> every = Statistics.empty(2).plus([Z], labels)
     >>> second = Statistics.empty(2).plus([Z[1::2]], labels[1::2])
-    >>> gamma, agreement = choose_gamma(every, [second])
+    >>> gamma, agreement = choose_gamma(every, second.alone())
     >>> gamma in GAMMAS, agreement > 0.9
     (True, True)
     """
-    directions = _Directions(everything, seconds)
-    if not directions.count:
-        return GAMMAS[-1], 0.0
-    if everything.G.size(0) <= 2 * FEW_SUMS:
-        scores = dict(zip(GAMMAS, directions.agreements(GAMMAS), strict=True))
-    else:
-        # with few nodes for so many coordinates there may be more than one hill
-        crowded = int(everything.n.sum()) >= 2 * everything.G.size(0)
-        scores = _searched(directions, AROUND if crowded else COARSE)
+    nodes, width = int(everything.n.sum()), everything.G.size(0)
+    # with few nodes for so many coordinates there may be more than one hill
+    crowded = width > TOGETHER and nodes >= 2 * width
+    directions = _Directions(everything.alone(), seconds, both=nodes <= CROWD)
+    scores = _searched(directions, AROUND if crowded else COARSE)[0]
     chosen = max(scores, key=lambda gamma: (scores[gamma], gamma))
     return chosen, scores[chosen]
 
 
-def agreement(Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any], seed: int) -> float:
-    """How well halves of some nodes agree on their classes, by these features.
+def agreements(
+    kernels: Tensor, nodes: Tensor, labels: npt.NDArray[Any], seed: int, ways: int
+) -> list[float]:
+    """How well halves of some nodes agree on their classes, by each of several features.
 
     Parameters
     ----------
-    Z : Tensor [n, d], float64
-        However wide: only inner products of rows count.
+    kernels : Tensor [b, n, n], float64
+        Z Zᵀ of each: however wide features are, only inner products of rows count.
     nodes : Tensor [n], int64
         Their ids, which say who is in which half.
     labels : array [n]
     seed : int
+    ways : int
+        In how many ways nodes are halved.
 
     Returns
     -------
-    float
-        Of `choose_gamma`, at the best γ.
+    list of float
+        Of `choose_gamma`, at the best γ of each.
 
     Examples
     --------
     >>> labels = np.arange(40) % 2
     >>> good, bad = torch.eye(2).double()[labels], torch.ones(40, 2).double()
-    >>> agreement(good, torch.arange(40), labels, 0) > agreement(bad, torch.arange(40), labels, 0)
+    >>> kernels = torch.stack([good @ good.mT, bad @ bad.mT])
+    >>> found = agreements(kernels, torch.arange(40), labels, seed=0, ways=4)
+    >>> found[0] > found[1]
     True
     """
-    kernel = Z @ Z.mT
     # rows with these inner products, as few numbers as there are nodes; twins need a little room
-    kernel.diagonal().add_(1e-9 * float(kernel.diagonal().mean()) or 1.0)
-    rows = torch.linalg.cholesky(kernel)
-    nothing = Statistics.empty(rows.size(1), rows.device)
-    seconds = []
-    for halving in range(halvings(nodes.numel(), Z.size(1))):
-        chosen = in_second_half(nodes, seed, halving)
-        seconds.append(nothing.plus([rows[chosen.to(rows.device)]], labels[chosen.numpy()]))
-    return choose_gamma(nothing.plus([rows], labels), seconds)[1]
+    room = 1e-9 * kernels.diagonal(dim1=1, dim2=2).mean(1, keepdim=True)
+    kernels.diagonal(dim1=1, dim2=2).add_(torch.where(room > 0, room, 1.0))
+    rows = torch.linalg.cholesky(kernels)
+    classes, codes = np.unique(labels, return_inverse=True)
+    Y = np.eye(classes.size)[codes]
+    count, device, chosen = rows.size(0), rows.device, second_halves(nodes, seed, ways)
+    halves = torch.from_numpy(chosen).to(device, torch.float64)
+    theirs = rows.mT[:, None] * halves[:, None]
+    truth = torch.from_numpy(Y).to(device)
+    n = torch.from_numpy(Y.sum(0)).expand(count, -1)
+    everything = Statistics(rows.mT @ rows, rows.mT @ truth, n, classes)
+    seconds = Statistics(
+        (theirs @ rows[:, None]).flatten(0, 1),
+        (theirs @ truth).flatten(0, 1),
+        torch.from_numpy(chosen @ Y).repeat(count, 1),
+        classes,
+    )
+    directions = _Directions(everything, seconds, both=len(labels) <= CROWD)
+    return [max(scores.values()) for scores in _searched(directions, COARSE)]
 
 
-def _searched(directions: _Directions, first: Sequence[int]) -> dict[float, float]:
+def _searched(directions: _Directions, first: Sequence[int]) -> list[dict[float, float]]:
     """Agreements of a few γ: at some places, and from the best of these on uphill."""
-    # together, since a GPU tries three about as fast as one
-    started = [GAMMAS[place] for place in first]
-    scores = dict(zip(started, directions.agreements(started), strict=True))
+    tried = directions.at(range(len(GAMMAS)) if directions.at_once else first)
 
-    def at(place: int) -> float:
+    def height(of: int, place: int) -> float:
         if not 0 <= place < len(GAMMAS):
             return -1.0
-        gamma = GAMMAS[place]
-        if gamma not in scores:
-            scores[gamma] = directions.agreements([gamma])[0]
-        return scores[gamma]
+        if place not in tried:
+            tried.update(directions.at([place]))
+        return tried[place][of]
 
-    place = max(first, key=lambda place: (at(place), place))
-    while True:
-        beside = max(place - 1, place + 1, key=lambda other: (at(other), other))
-        if at(beside) <= at(place):
-            return scores
-        place = beside
+    found = []
+    for of in range(directions.count):
+        place = max(first, key=lambda place: (height(of, place), place))
+        visited = {*first, place}
+        while True:
+            visited |= {place - 1, place + 1}
+            beside = max(place - 1, place + 1, key=lambda other: (height(of, other), other))
+            if height(of, beside) <= height(of, place):
+                break
+            place = beside
+        found.append({GAMMAS[p]: height(of, p) for p in visited if 0 <= p < len(GAMMAS)})
+    return found
 
 
 class _Directions:
-    """Weights of one half, held against the sums of the other, for all ways at once."""
+    """Weights of one half, held against the sums of the other, for all ways at once.
 
-    def __init__(self, everything: Statistics, seconds: Sequence[Statistics]) -> None:
-        G, classes = everything.G, everything.classes
-        trace, both = float(G.trace()), int(everything.n.sum()) <= CROWD
-        pairs = []
-        for second in seconds:
-            theirs = second._on(classes)
-            first = Statistics(
-                G - theirs.G, everything.Q - theirs.Q, everything.n - theirs.n, classes
+    Parameters
+    ----------
+    everything : Statistics [b]
+        Sums of all nodes, for each of b features.
+    seconds : Statistics [b k]
+        Sums of the second half, for each of them and each way of halving.
+    both : bool
+        Whether weights of the second half are held against the first as well.
+    """
+
+    def __init__(self, everything: Statistics, seconds: Statistics, *, both: bool) -> None:
+        self.count, self.sides = everything.G.size(0), 2 if both else 1
+        device, half = everything.G.device, seconds.G.size(0)
+        self.at_once = device.type == "cuda" and everything.G.size(-1) <= TOGETHER
+        # first halves, then second halves
+        G, Q, n = (
+            torch.cat([whole.repeat_interleave(half // self.count, 0) - second, second])
+            for whole, second in (
+                (everything.G, seconds.G),
+                (everything.Q, seconds.Q),
+                (everything.n, seconds.n),
             )
-            # a half without nodes, or without features, says nothing
-            if min(float(first.G.trace()), float(theirs.G.trace())) > NOTHING * trace:
-                pairs += [(first, theirs), (theirs, first)] if both else [(first, theirs)]
-        self.count = len(pairs)
-        if not pairs:
-            return
-        self.matrix, self.means, self.known = _systems([fitted for fitted, _ in pairs])
-        self.spread, truth, shown = _systems([other for _, other in pairs])
+        )
+        B, means, there = _systems(G, Q, n.to(device, torch.float64))
+        size = G.diagonal(dim1=1, dim2=2).sum(1)
+        # a half without nodes, or without features, says nothing
+        least = torch.minimum(size[:half], size[half:]) > NOTHING * (size[:half] + size[half:])
+        self.told = torch.cat([least, least]) if both else least
+        ours = slice(0, 2 * half if both else half)
+        self.matrix, self.means, self.known = B[ours], means[ours], there[ours]
+        self.spread, truth, shown = (
+            torch.cat([t[half:], t[:half]])[ours] for t in (B, means, there)
+        )
         # a class of one node is in one half only, and tells nothing about the other
         self.truth = truth * self.known[:, None]
         self.scale = self.matrix.diagonal(dim1=1, dim2=2).sum(1)
@@ -242,36 +275,51 @@ class _Directions:
         self.ideal = shown.sum(1) * (1 - 1 / known.clamp_min(2))
         self.share = self.known / known.clamp_min(1)[:, None]
 
-    def agreements(self, gammas: Sequence[float]) -> list[float]:
-        """The squared cosine between scores and truth, over the other half's nodes, for each γ."""
-        count, d, _ = self.matrix.shape
-        penalty = torch.tensor(gammas, device=self.scale.device, dtype=self.scale.dtype)
-        penalties = penalty[:, None] * self.scale
-        ridged = self.matrix.expand(len(gammas), count, d, d).clone()
-        ridged.diagonal(dim1=2, dim2=3).add_(penalties[..., None])
-        factor, failed = torch.linalg.cholesky_ex(ridged)
-        W = torch.cholesky_solve(self.means.expand(len(gammas), *self.means.shape), factor)
+    def at(self, places: Sequence[int]) -> dict[int, list[float]]:
+        """The squared cosine between scores and truth, over the other half's nodes, for each γ.
+
+        The mean over all ways and directions, of each of the features.
+        """
+        gammas = torch.tensor([GAMMAS[place] for place in places], dtype=torch.float64)
+        W, failed = self._weights(gammas.to(self.scale.device)[:, None] * self.scale)
         # centred over the classes that this half knows; of the others it says nothing
         W = (W - (W * self.share[:, None]).sum(-1, keepdim=True)) * self.known[:, None]
         hit = (W * self.truth).sum((-2, -1))
         size = (W * (self.spread @ W)).sum((-2, -1))
         # scores that are nothing but rounding agree with nothing: halves that share no direction
         least = NOTHING * self.spread.diagonal(dim1=1, dim2=2).sum(1) * W.square().sum((-2, -1))
-        nothing = (failed > 0) | ~(size > least)
-        means = (hit * hit.abs() / (size * self.ideal)).masked_fill(nothing, 0.0).mean(1)
-        return [round(value, 9) for value in means.tolist()]
+        nothing = failed | ~(size > least) | ~self.told
+        cosines = (hit * hit.abs() / (size * self.ideal)).masked_fill(nothing, 0.0)
+        # a direction, one of the features, a way
+        shape = (self.sides, self.count, -1)
+        told = self.told.view(shape).sum((0, 2)).clamp_min(1)
+        means = cosines.view(len(places), *shape).sum((1, 3)) / told
+        rounded = [[round(value, 9) for value in row] for row in means.tolist()]
+        return dict(zip(places, rounded, strict=True))
+
+    def _weights(self, penalties: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights [g, m, d, C] for each penalty [g, m], and where there are none [g, m]."""
+        (tried, m), (_, d, C) = penalties.shape, self.means.shape
+        device = penalties.device
+        W = self.means.new_empty(tried * m, d, C)
+        failed = torch.empty(tried * m, dtype=torch.int32, device=device)
+        each, flat = torch.arange(tried * m, device=device) % m, penalties.flatten()
+        # small ones in portions, which on a CPU stay in its cache; large ones one by one
+        portion = 16 if device.type == "cpu" else 1 if d <= TOGETHER else GPU_BLOCK_BYTES
+        for some in blocks(tried * m, portion * 8 * d * d, device):
+            matrix = self.matrix[each[some]]
+            matrix.diagonal(dim1=1, dim2=2).add_(flat[some, None])
+            factor, failed[some] = torch.linalg.cholesky_ex(matrix)
+            W[some] = torch.cholesky_solve(self.means[each[some]], factor)
+        return W.view(tried, m, d, C), (failed > 0).view(tried, m)
 
 
-def _systems(halves: Sequence[Statistics]) -> tuple[Tensor, Tensor, Tensor]:
+def _systems(G: Tensor, Q: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """B [k, d, d], M [k, d, C] and which classes there are [k, C], of the balanced head."""
-    device = halves[0].G.device
-    n = torch.stack([half.n for half in halves]).to(device, torch.float64)
-    Q = torch.stack([half.Q for half in halves])
     there = (n > 0).to(torch.float64)
     means = Q / n.clamp_min(NOTHING)[:, None] * there[:, None]
-    share = (there.sum(1) / n.sum(1))[:, None]
+    share = (there.sum(1) / n.sum(1).clamp_min(NOTHING))[:, None]
     # Σ_c (1 − C n_c / N) μ_c μ_cᵀ + (C / N) G
-    G = torch.stack([half.G for half in halves])
     matrix = torch.baddbmm(G * share[..., None], means * (1 - share * n)[:, None], means.mT)
     return matrix, means, there
 

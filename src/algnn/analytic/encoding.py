@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch_geometric.data import Data
 
-from algnn.analytic.bank import FLOAT, VIEWS, Bank, candidates, plain_bank
-from algnn.analytic.choice import agreement, some_of
+from algnn.analytic.bank import FLOAT, VIEWS, Bank, candidates, kernels, plain_bank
+from algnn.analytic.choice import agreements, halvings, some_of
 from algnn.analytic.encoder import GCNEncoder, Widened
 from algnn.analytic.expansion import Expansion
-from algnn.analytic.learned import Features, Learned
+from algnn.analytic.learned import Encode, Features, Learned
 from algnn.checks import check_trained
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import Operator, blocks
@@ -63,19 +63,15 @@ class Encoding(Learner):
         offered = list(self._candidates(x, nodes.numel()))
         places = some_of(nodes, self.seed, SAMPLE)
         some, classes = nodes[places], labels[places.numpy()]
-        where = some.to(x.device)
-        views = {
-            view: normalize(offered[0].view_rows(view, self._transposed(graph), x, where).to(FLOAT))
-            for view in VIEWS
-            if any(view in bank.views for bank in offered)
-        }
-        found = {
-            bank: torch.cat([views[view] for view in bank.views], dim=1).to(torch.float32)
-            for bank in offered
-        }
-        best = max(found, key=lambda bank: agreement(bank(found[bank]), some, classes, self.seed))
+        views = [view for view in VIEWS if any(view in bank.views for bank in offered)]
+        seen = offered[0].look(views, self._transposed(graph), x, some.to(x.device))
+        seen = normalize(seen.to(FLOAT), dim=2).to(torch.float32)
+        parts = dict(zip(views, seen, strict=True))
+        ways = halvings(some.numel(), some.numel())
+        found = agreements(kernels(offered, parts), some, classes, self.seed, ways)
+        best = offered[max(range(len(offered)), key=found.__getitem__)]
         if some.numel() == nodes.numel():
-            self._first = best, nodes, found[best]
+            self._first = best, nodes, torch.cat([parts[view] for view in best.views], dim=1)
         return best
 
     def _candidates(self, x: Tensor, nodes: int) -> Iterator[Bank]:
@@ -88,12 +84,14 @@ class Encoding(Learner):
 
     def _features(self, graph: Data, nodes: Tensor, learned: Learned) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
-        prepared, places = self._encoding(graph, nodes, learned.features)
-        for block in blocks(places.numel(), 8 * learned.features.width, prepared.device):
-            yield learned.features(prepared[places[block]])
+        prepared, where = self._encoding(graph, nodes, learned.features)
+        for block in blocks(nodes.numel(), 8 * learned.features.width, prepared.device):
+            yield learned.features(prepared[block if where is None else where[block]])
 
-    def _encoding(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Tensor, Tensor]:
-        """What features are made of, for all nodes or for these, and where these are in it."""
+    def _encoding(
+        self, graph: Data, nodes: Tensor, features: Features
+    ) -> tuple[Tensor, Tensor | None]:
+        """What features are made of, for these nodes or for all, and where these are in it then."""
         key = (graph.x, graph.edge_index)
         # features are frozen, so a graph needs encoding once for as long as it stays the same
         memo = self._prepared(features)
@@ -102,28 +100,27 @@ class Encoding(Learner):
             x = self._inputs(graph)
             if isinstance(features, Bank) and features.is_few(nodes.numel(), x.size(0)):
                 # a few nodes cost less by themselves than the whole graph does
-                rows = features.rows(self._transposed(graph), x, nodes.to(x.device))
-                return rows, torch.arange(nodes.numel(), device=rows.device)
+                return features.rows(self._transposed(graph), x, nodes.to(x.device)), None
             prepared = memo.get(key, lambda: features.prepare(self._adjacency(graph), x))
         return prepared, nodes.to(prepared.device)
 
-    def _session_features(
-        self, graph: Data, nodes: Tensor, learned: Learned
-    ) -> Callable[[Tensor], Iterator[Tensor]]:
-        """Z of any of a session's nodes, encoded once."""
+    def _session_features(self, graph: Data, nodes: Tensor, learned: Learned) -> Encode:
+        """Z of a session's nodes, encoded once."""
         features, first = learned.features, self._first
         self._first = None
         if first is not None and first[0] is features and first[1] is nodes:
-            prepared, places = first[2], torch.arange(nodes.numel(), device=first[2].device)
+            prepared, where = first[2], None
         else:
-            prepared, places = self._encoding(graph, nodes, features)
-        order = torch.argsort(nodes)
-        ranked = nodes[order]
+            prepared, where = self._encoding(graph, nodes, features)
 
-        def of(some: Tensor) -> Iterator[Tensor]:
-            found = places[order[torch.searchsorted(ranked, some.contiguous())].to(places.device)]
-            for block in blocks(found.numel(), 8 * features.width, prepared.device):
-                yield features(prepared[found[block]])
+        def of(places: Tensor | None) -> Iterator[Tensor]:
+            at = where
+            if places is not None:
+                at = places.to(prepared.device)
+                at = at if where is None else where[at]
+            count = prepared.size(0) if at is None else at.numel()
+            for block in blocks(count, 8 * features.width, prepared.device):
+                yield features(prepared[block if at is None else at[block]])
 
         return of
 

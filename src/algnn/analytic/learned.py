@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.bank import Bank
-from algnn.analytic.choice import halvings, in_second_half
+from algnn.analytic.choice import halvings, second_halves
 from algnn.analytic.encoder import Widened
 from algnn.analytic.heads import HEADS, Affine, factorise
 from algnn.analytic.journal import Journal
@@ -25,8 +25,8 @@ from algnn.checks import check_trained
 from algnn.errors import InputError
 
 Features = Bank | Widened
-# gives Z of some nodes, in blocks of rows
-Encode = Callable[[Tensor], Iterator[Tensor]]
+# gives Z of a session's nodes, all of them or those at some places, in blocks of rows
+Encode = Callable[[Tensor | None], Iterator[Tensor]]
 
 # A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: the
 # update of R takes about 4nd² operations and a factorisation d³/3, at a lower rate on a GPU.
@@ -48,9 +48,9 @@ class Learned:
     features: Features
     span: Span
     # sums over coordinates in the span: of all nodes, and, where γ is chosen from them, of the
-    # second half for each way of halving them
+    # second half for each way of halving them, side by side over the same classes
     statistics: Statistics
-    seconds: tuple[Statistics, ...]
+    seconds: Statistics
     head: str
     gamma: float
     # which nodes were learned, where that is kept; and all that was done
@@ -76,7 +76,7 @@ class Learned:
     def with_room_for(self, count: int) -> Learned:
         """The same, ready for so many more nodes: over all features once a span is not worth it."""
         nodes = int(self.statistics.n.sum())
-        kept = self.seconds[: halvings(nodes + count, self.span.width)]
+        kept = self.seconds.first(halvings(nodes + count, self.span.width))
         # nodes that count for little by now span as much as any
         if self.span.basis is None or self.span.has_room(max(nodes, self.span.rank) + count):
             return replace(self, seconds=kept)
@@ -85,7 +85,7 @@ class Learned:
             self,
             span=Span(self.span.width, None),
             statistics=whole(self.statistics),
-            seconds=tuple(map(whole, kept)),
+            seconds=whole(kept),
         )
 
     def plus(
@@ -97,22 +97,18 @@ class Learned:
     ) -> Learned:
         """With the sums of one more session, not solved yet."""
         room = self.with_room_for(nodes.numel())
-        span, sums = room.span, room.statistics
+        span, sums, seconds = room.span, room.statistics, room.seconds
         if span.basis is not None:
             # of few nodes, as long as there is a basis: once for all sums
-            Z = torch.cat(list(features(nodes)))
+            Z = torch.cat(list(features(None)))
             span = span.extended(Z)
-            sums, rows = sums.padded(span.rank), span.coordinates(Z)
-            sums = sums.plus([rows], labels)
-        else:
-            sums = sums.plus(features(nodes), labels)
-        seconds, whole = [], span.basis is None
-        for halving, second in enumerate(room.seconds):
-            chosen = in_second_half(nodes, seed, halving)
-            more = features(nodes[chosen]) if whole else [rows[chosen.to(rows.device)]]
-            seconds.append(second.padded(span.rank).plus(more, labels[chosen.numpy()]))
+            sums, seconds = sums.padded(span.rank), seconds.padded(span.rank)
+            rows = span.coordinates(Z)
+            features = _always(rows)
+        sums = sums.plus(features(None), labels)
+        seconds = _with_halves(seconds, features, nodes, labels, seed)._on(sums.classes)
         record = None if room.record is None else room.record.plus(nodes, labels)
-        return room._with(span, sums, tuple(seconds), record)
+        return room._with(span, sums, seconds, record)
 
     def plus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
         """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
@@ -143,25 +139,29 @@ class Learned:
         record = None if self.record is None else self.record.minus(nodes, labels)
         self._check_spanned(features, nodes)
         span, before = self.span, self.statistics
-        nothing = Statistics.empty(span.rank, before.G.device)
-        gone = nothing.plus(map(span.coordinates, features(nodes)), labels)
-        left = [before.minus(gone)]
-        for halving, second in enumerate(self.seconds):
-            chosen = in_second_half(nodes, seed, halving)
-            less = map(span.coordinates, features(nodes[chosen]))
-            left.append(second.minus(nothing.plus(less, labels[chosen.numpy()])))
-        _check_left(before, gone, left[0])
         if span.basis is not None:
-            span, turn = span.narrowed(left, before)
-            left = [sums.turned(turn) for sums in left]
-        return self._with(span, left[0], tuple(left[1:]), record)
+            features = _always(span.coordinates(torch.cat(list(features(None)))))
+        nothing = Statistics.empty(span.rank, before.G.device)
+        gone = nothing.plus(features(None), labels)
+        sums = before.minus(gone)
+        no_halves = Statistics.empty(span.rank, before.G.device, ways=self.ways)
+        halves = _with_halves(no_halves, features, nodes, labels, seed)
+        seconds = self.seconds.less(halves).only(sums.classes)
+        _check_left(before, gone, sums)
+        if span.basis is not None:
+            span, turn = span.narrowed(sums, seconds, before)
+            sums, seconds = sums.turned(turn), seconds.turned(turn)
+        return self._with(span, sums, seconds, record)
 
     def merged(self, other: Learned) -> Learned:
         """With all that another learner with the same features knows, not solved yet."""
+        if not other.taught:
+            return self
         ours = self.with_room_for(int(other.statistics.n.sum()))
-        span, sums = ours.span, [ours.statistics, *ours.seconds]
         # theirs may lack halves that were given up, and ours those that both together give up
-        theirs = [other.statistics, *other.seconds][: len(sums)]
+        ways = min(ours.ways, other.ways)
+        span, sums = ours.span, [ours.statistics, ours.seconds.first(ways)]
+        theirs = [other.statistics, other.seconds.first(ways)]
         if span.basis is None or other.span.basis is None:
             span, whole = Span(span.width, None), ours.span.whole
             sums = [whole(one) for one in sums]
@@ -172,21 +172,20 @@ class Learned:
             sums = [one.padded(span.rank) for one in sums]
             turn = span.coordinates(basis).to(other.span.basis.device)
             theirs = [one.turned(turn) for one in theirs]
-        both = [one.merged(more) for one, more in zip(sums, theirs, strict=False)]
+        both = [one.merged(more) for one, more in zip(sums, theirs, strict=True)]
         record = None
         if self.record is not None and other.record is not None:
             record = self.record.merged(other.record)
-        return self._with(span, both[0], tuple(both[1:]), record)
+        return self._with(span, both[0], both[1], record)
 
     def decayed(self, factor: float) -> Learned:
         """With all that is known counting for less.
 
         What counts for less cannot be taken out again, so the record of it has no use any more.
         """
-        sums = [one.scaled(factor) for one in (self.statistics, *self.seconds)]
-        classes = sums[0].classes
-        seconds = tuple(one.only(np.intersect1d(one.classes, classes)) for one in sums[1:])
-        return self._with(self.span, sums[0], seconds, None)
+        sums = self.statistics.scaled(factor)
+        seconds = self.seconds.scaled(factor).only(sums.classes)
+        return self._with(self.span, sums, seconds, None)
 
     def noted(
         self, what: str, nodes: Mapping[Any, float], *, kept: float = 1.0, other: str = ""
@@ -194,6 +193,11 @@ class Learned:
         """With what was done written into its log; `nodes` has a number for each class."""
         journal = self.journal.plus(what, nodes, self.head, self.gamma, kept=kept, other=other)
         return replace(self, journal=journal)
+
+    @property
+    def ways(self) -> int:
+        """In how many ways nodes are halved; 0 where γ is not chosen."""
+        return self.seconds.G.size(0)
 
     @property
     def taught(self) -> bool:
@@ -209,7 +213,7 @@ class Learned:
         self,
         span: Span,
         statistics: Statistics,
-        seconds: tuple[Statistics, ...],
+        seconds: Statistics,
         record: Record | None,
     ) -> Learned:
         """Other sums, and nothing that followed from the old ones."""
@@ -240,12 +244,36 @@ class Learned:
         if self.span.basis is None:
             return
         start = 0
-        for Z in features(nodes):
+        for Z in features(None):
             rest = Z - self.span.coordinates(Z) @ self.span.basis
             out = torch.linalg.vector_norm(rest, dim=1) > OTHER * torch.linalg.vector_norm(Z, dim=1)
             if bool(out.any()):
                 raise _changed(f"node {int(nodes[start + int(out.int().argmax())])} has")
             start += Z.size(0)
+
+
+def _always(Z: Tensor) -> Encode:
+    """Features that are there already."""
+
+    def of(places: Tensor | None) -> Iterator[Tensor]:
+        yield Z if places is None else Z[places.to(Z.device)]
+
+    return of
+
+
+def _with_halves(
+    seconds: Statistics, features: Encode, nodes: Tensor, labels: npt.NDArray[Any], seed: int
+) -> Statistics:
+    """The sums of second halves, with what is in them of some more nodes."""
+    ways = seconds.G.size(0)
+    if not ways:
+        return seconds
+    chosen = second_halves(nodes, seed, ways)
+    if ways > 1:
+        return seconds.plus_chosen(features(None), labels, chosen)
+    # of one half, only its own rows
+    (places,) = chosen[0].nonzero()
+    return seconds.at(0).plus(features(torch.from_numpy(places)), labels[places]).alone()
 
 
 def counted(labels: npt.NDArray[Any]) -> dict[Any, int]:

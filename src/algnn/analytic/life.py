@@ -114,12 +114,12 @@ def check_mergeable(ours: Learned, theirs: Learned, seeds: tuple[int, int]) -> N
     kinds = {one.statistics.classes.dtype.kind for one in (ours, theirs) if one.taught}
     if len(kinds) > 1:
         raise InputError("other has other labels, ints and strings: keep to one kind")
-    if ours.seconds and theirs.taught and not theirs.seconds:
+    if ours.ways and theirs.taught and not theirs.ways:
         raise InputError(
             "gamma=0 needs the sums of two halves, which other does not keep: give this learner a"
             " positive gamma and merge again, or teach other with gamma=0"
         )
-    if ours.seconds and seeds[0] != seeds[1]:
+    if ours.ways and seeds[0] != seeds[1]:
         raise InputError(
             f"other halves its nodes by seed={seeds[1]} and this learner by seed={seeds[0]}: merge"
             " learners that come from one blank()"

@@ -261,8 +261,7 @@ class ALGNN(Encoding):
         if self._learned is None:
             return 0
         known = self._known
-        # a half is kept over all classes, of which it may lack some
-        sums = [known.statistics, *(half._on(self.classes_) for half in known.seconds)]
+        sums = [known.statistics, known.seconds]
         basis = 0 if known.span.basis is None else known.span.basis.nbytes
         record = 0 if known.record is None else known.record.hashes.nbytes
         return sum(one.nbytes() for one in sums) + basis + record
@@ -684,7 +683,7 @@ class ALGNN(Encoding):
     def _settled(self, after: Learned) -> Learned:
         """With γ chosen, if that is asked for, and solved."""
         if self._chooses and after.taught:
-            if not after.seconds:
+            if not after.ways:
                 raise InputError(
                     "gamma=0 needs the sums of two halves, which are kept only where gamma was 0"
                     " and the head balanced from the first session on: give a positive gamma"
@@ -702,7 +701,7 @@ class ALGNN(Encoding):
 
     def _is_small(self, nodes: Tensor, learned: Learned) -> bool:
         later, G = learned.statistics.classes.size > 0, learned.statistics.G
-        dense = learned.span.basis is None and not learned.seconds
+        dense = learned.span.basis is None and not learned.ways
         few = FEW[G.device.type] * nodes.numel() <= G.size(0)
         return self.head == "ridge" and later and dense and few
 
@@ -719,11 +718,10 @@ class ALGNN(Encoding):
     def _untaught(self, features: Features) -> Learned:
         """What is known once features are decided on: of the classes, nothing."""
         device = resolve_device(self.device)
-        if isinstance(features, Bank):
-            span, nothing = Span.empty(features.width, device), Statistics.empty(0, device)
-        else:
-            span, nothing = Span(features.width, None), Statistics.empty(features.width, device)
-        seconds = (nothing,) * MANY if self._chooses else ()
+        spanned = isinstance(features, Bank)
+        span = Span.empty(features.width, device) if spanned else Span(features.width, None)
+        nothing = Statistics.empty(span.rank, device)
+        seconds = Statistics.empty(span.rank, device, ways=MANY if self._chooses else 0)
         record = Record(saved.fingerprint(features))
         return Learned(features, span, nothing, seconds, self.head, self.gamma, record)
 

@@ -50,8 +50,8 @@ def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
     facts : dict
     """
     tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
-    for place, half in enumerate(known.seconds):
-        named = half._on(known.statistics.classes).tensors().items()
+    for place in range(known.ways):
+        named = known.seconds.at(place).tensors().items()
         tensors |= {f"second{place}.{name}": t for name, t in named}
     if known.span.basis is not None:
         tensors["span.basis"] = known.span.basis
@@ -142,13 +142,21 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
     for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
         if bool((n < least).any()) or bool((n > statistics.n).any()):
             raise CheckpointError("n holds counts that cannot be")
-    seconds = tuple(half.only(classes[half.n.numpy() > 0]) for half in halves)
+    seconds = _side_by_side(halves, statistics)
     journal = _restored_journal(facts, statistics)
     # only now, when the file has shown that it is as large as it says
     made = features()
     record = _restored_record(tensors, made, int(statistics.n.sum()))
     gamma = float(facts["gamma"])
     return Learned(made, span, statistics, seconds, facts["head"], gamma, record, journal)
+
+
+def _side_by_side(halves: list[Statistics], sums: Statistics) -> Statistics:
+    if not halves:
+        empty = Statistics.empty(sums.G.size(0), sums.G.device, ways=0)
+        return empty._on(sums.classes)
+    G, Q, n = (torch.stack([getattr(half, name) for half in halves]) for name in ("G", "Q", "n"))
+    return Statistics(G, Q, n, sums.classes)
 
 
 def _restored_journal(facts: dict[str, Any], statistics: Statistics) -> Journal:

@@ -7,7 +7,6 @@ sums over the features themselves, in r² numbers instead of d².
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +20,7 @@ SHARE = 0.41
 # A direction counts as new if it sticks out of the span by more than rounding does.
 ROUNDING = 1e-13
 HALF_DIGITS = 1e-12
+ALL_DIGITS = 1e-6
 LOOKS = 3
 # The same for sums from which nodes were taken: what is below this in G, relative to what G was,
 # and below ROUNDING in all other sums, is what subtracting has left over.
@@ -98,20 +98,27 @@ class Span:
         """
         if self.basis is None:
             return self
-        V, scale = self.basis, float(torch.linalg.vector_norm(Z))
+        V, least = self.basis, None
         # a Gram matrix shows directions down to half the digits, so what it hides is looked for
         # again once these are out of the way; in float64 a second look sees all there is
         for _ in range(LOOKS):
             rest = _without(_without(Z, V), V)
-            sizes, mix = _eigh(rest @ rest.mT)
-            found = sizes > max((ROUNDING * scale) ** 2, float(sizes[-1:].sum()) * HALF_DIGITS)
+            # what must be decided is decided on the CPU, for which one copy is waited for
+            gram = torch.cat([rest @ rest.mT, Z.square().sum(1, keepdim=True)], dim=1).cpu()
+            sizes, mix = torch.linalg.eigh(gram[:, :-1])
+            least = ROUNDING**2 * float(gram[:, -1].sum()) if least is None else least
+            found = sizes > max(least, float(sizes[-1:].sum()) * HALF_DIGITS)
             if not bool(found.any()):
                 break
-            new = (mix[:, found] / sizes[found].sqrt()).mT @ rest
-            V = torch.cat([V, _orthonormal(_without(new, V))])
+            turn = (mix[:, found] / sizes[found].sqrt()).mT.to(Z.device)
+            V = torch.cat([V, _orthonormal(_without(turn @ rest, V))])
+            if bool((sizes > float(sizes[-1]) * ALL_DIGITS).all()):
+                break  # as many directions as rows, and none that others could have hidden
         return Span(self.width, V)
 
-    def narrowed(self, sums: Sequence[Statistics], before: Statistics) -> tuple[Span, Tensor]:
+    def narrowed(
+        self, sums: Statistics, halves: Statistics, before: Statistics
+    ) -> tuple[Span, Tensor]:
         """The directions that sums still need once nodes were taken from them, and no others.
 
         A basis of the nodes as they were would go on showing the directions of those that are gone.
@@ -120,8 +127,10 @@ class Span:
 
         Parameters
         ----------
-        sums : sequence of Statistics
-            Over coordinates in this span; those of all nodes first.
+        sums : Statistics
+            Of all nodes, over coordinates in this span.
+        halves : Statistics, side by side
+            Of halves of them.
         before : Statistics
             Those of all nodes before some were taken away, which say what rounding is.
 
@@ -138,24 +147,24 @@ class Span:
         >>> span = Span.empty(5).extended(Z)
         >>> both = Statistics.empty(2).plus([span.coordinates(Z)], labels)
         >>> second = Statistics.empty(2).plus([span.coordinates(Z[1:])], labels[1:])
-        >>> span.narrowed([both.minus(second)], both)[0].basis.abs()
+        >>> span.narrowed(both.minus(second), Statistics.empty(2, ways=0), both)[0].basis.abs()
         tensor([[1., 0., 0., 0., 0.]], dtype=torch.float64)
         """
         if self.basis is None:
             raise ValueError("the whole space has no basis to narrow")
         trace, size = float(before.G.trace()), float(torch.linalg.vector_norm(before.Q))
-        values, vectors = _eigh(sums[0].G)
+        values, vectors = _eigh(sums.G)
         seen = values > LEFT_OVER * trace
         turn, unseen = vectors[:, seen].flip(1), vectors[:, ~seen]
-        held = [one.Q / (size or 1.0) for one in sums]
-        held += [half.G @ turn / (trace or 1.0) for half in sums[1:]]
+        held = [sums.Q / (size or 1.0)]
+        held += [*(halves.Q / (size or 1.0)), *(halves.G @ turn / (trace or 1.0))]
         mix, sizes, _ = torch.linalg.svd(
             (unseen.mT @ torch.cat(held, dim=1)).cpu(), full_matrices=False
         )
         more = mix[:, sizes > ROUNDING].to(turn.device)
         turn = torch.cat([turn, unseen @ more], dim=1)
         # at most as many as there are nodes: the strongest come first, and what is beyond is noise
-        turn = turn[:, : int(sums[0].n.sum())]
+        turn = turn[:, : int(sums.n.sum())]
         return Span(self.width, _orthonormal(turn.mT @ self.basis)), turn
 
     def whole(self, statistics: Statistics) -> Statistics:

@@ -1,8 +1,12 @@
-"""G, Q and n: the whole memory of the learner."""
+"""G, Q and n: the whole memory of the learner.
+
+Several sums over the same classes can stand side by side, in a leading dimension that all three
+have: those of one half of the nodes, for each way of halving them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +16,18 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
+from algnn.graph.propagate import blocks
+
 # A class is gone once its nodes count for less than this: after some 300 half-lives without one.
 GONE = 2.0**-300
 # What is left of a weight after a subtraction counts as rounding below this share of it.
 ROUNDING = 1e-9
 # From this many rows on, half of the Gram's arithmetic saved (a symmetric rank-n update) is worth
-# the extra pass that mirrors the triangle afterwards.
+# the extra pass that mirrors the triangle afterwards; on a GPU, whose products are quick, only
+# where features are wide, and by blocks of so many columns.
 SYRK_ROWS = 256
+SYRK_WIDTH = {"cpu": 1, "cuda": 4096}
+SYRK_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -30,11 +39,11 @@ class Statistics:
 
     Attributes
     ----------
-    G : Tensor [d, d]
+    G : Tensor [d, d] or [k, d, d]
         Σ ZᵀZ, symmetric.
-    Q : Tensor [d, C]
+    Q : Tensor [d, C] or [k, d, C]
         Σ ZᵀY, a column per class.
-    n : Tensor [C], int64, or float64 where old sessions count for less
+    n : Tensor [C] or [k, C], int64, or float64 where old sessions count for less
         Nodes per class; on the CPU, wherever G and Q are.
     classes : array [C]
         The classes, sorted.
@@ -60,7 +69,9 @@ class Statistics:
     classes: npt.NDArray[Any]
 
     @classmethod
-    def empty(cls, width: int, device: torch.device | str = "cpu") -> Statistics:
+    def empty(
+        cls, width: int, device: torch.device | str = "cpu", ways: int | None = None
+    ) -> Statistics:
         """Sums over nothing.
 
         Parameters
@@ -68,14 +79,17 @@ class Statistics:
         width : int
             d.
         device : device
+        ways : int, optional
+            k, for so many side by side.
 
         Returns
         -------
         Statistics
         """
-        G = torch.zeros(width, width, dtype=torch.float64, device=device)
-        n = torch.zeros(0, dtype=torch.int64)
-        return cls(G, G.new_zeros(width, 0), n, np.empty(0, dtype=np.int64))
+        stack = () if ways is None else (ways,)
+        G = torch.zeros(*stack, width, width, dtype=torch.float64, device=device)
+        n = torch.zeros(*stack, 0, dtype=torch.int64)
+        return cls(G, G.new_zeros(*stack, width, 0), n, np.empty(0, dtype=np.int64))
 
     def plus(self, features: Iterable[Tensor], labels: npt.NDArray[Any]) -> Statistics:
         """These sums and those of one more session; nothing of `self` changes.
@@ -93,21 +107,90 @@ class Statistics:
         """
         new = self._with_classes(labels)
         places = np.searchsorted(new.classes, labels)
-        codes = torch.from_numpy(places).to(new.G.device)
-        columns = torch.arange(new.classes.size, device=new.G.device)
-        seen = 0
-        for block in features:
-            Z = block.to(torch.float64)
-            rows = codes[seen : seen + Z.size(0)]
-            Y = (rows[:, None] == columns).to(torch.float64)
+        wide = new.G.size(0) >= SYRK_WIDTH[new.G.device.type]
+        lower = wide and labels.size >= SYRK_ROWS
+        for Z, Y, _ in _one_hot(features, places, new):
             # one-hot products rather than index_add: the same sum in the same order every time
             new.Q.addmm_(Z.mT, Y)
-            _add_gram(new.G, Z, lower=labels.size >= SYRK_ROWS)
-            seen += Z.size(0)
-        if _uses_syrk(new.G) and labels.size >= SYRK_ROWS:
+            _add_gram(new.G, Z, lower=lower)
+        if lower:
             _mirror(new.G)
         new.n.add_(torch.from_numpy(np.bincount(places, minlength=new.classes.size)))
         return new
+
+    def plus_chosen(
+        self, features: Iterable[Tensor], labels: npt.NDArray[Any], chosen: npt.NDArray[np.bool_]
+    ) -> Statistics:
+        """The same for several sums side by side, to each of which belong some of the nodes.
+
+        Parameters
+        ----------
+        features, labels
+            As for `plus`.
+        chosen : array [k, n], bool
+
+        Returns
+        -------
+        Statistics
+
+        Examples
+        --------
+        >>> import numpy as np, torch
+        >>> Z, labels = torch.tensor([[1.0], [2.0]]), np.array([0, 0])
+        >>> chosen = np.array([[True, False], [True, True]])
+        >>> Statistics.empty(1, ways=2).plus_chosen([Z], labels, chosen).G.flatten()
+        tensor([1., 5.], dtype=torch.float64)
+        """
+        new = self._with_classes(labels)
+        places = np.searchsorted(new.classes, labels)
+        mask = torch.from_numpy(chosen).to(new.G.device, torch.float64)
+        for Z, Y, rows in _one_hot(features, places, new):
+            theirs = Z.mT * mask[:, None, rows]
+            new.Q.baddbmm_(theirs, Y.expand(mask.size(0), *Y.shape))
+            new.G.baddbmm_(theirs, Z.expand(mask.size(0), *Z.shape))
+        ways, count = mask.size(0), new.classes.size
+        cells = (np.arange(ways)[:, None] * count + places)[chosen]
+        counts = np.bincount(cells, minlength=ways * count).reshape(ways, count)
+        new.n.add_(torch.from_numpy(counts))
+        return new
+
+    def first(self, ways: int) -> Statistics:
+        """The first few of sums side by side.
+
+        Parameters
+        ----------
+        ways : int
+
+        Returns
+        -------
+        Statistics
+        """
+        if ways >= self.G.size(0):
+            return self
+        return Statistics(self.G[:ways], self.Q[:ways], self.n[:ways], self.classes)
+
+    def at(self, way: int) -> Statistics:
+        """One of sums side by side.
+
+        Parameters
+        ----------
+        way : int
+
+        Returns
+        -------
+        Statistics
+            Over all classes, also those of which it has no node.
+        """
+        return Statistics(self.G[way], self.Q[way], self.n[way], self.classes)
+
+    def alone(self) -> Statistics:
+        """The same sums as the only ones of a stack.
+
+        Returns
+        -------
+        Statistics
+        """
+        return Statistics(self.G[None], self.Q[None], self.n[None], self.classes)
 
     def padded(self, width: int) -> Statistics:
         """The same sums over features with more columns, in which these nodes had zeros.
@@ -120,7 +203,9 @@ class Statistics:
         -------
         Statistics
         """
-        more = width - self.G.size(0)
+        more = width - self.G.size(-1)
+        if not more:
+            return self
         pad = torch.nn.functional.pad
         return Statistics(
             pad(self.G, (0, more, 0, more)), pad(self.Q, (0, 0, 0, more)), self.n, self.classes
@@ -138,10 +223,23 @@ class Statistics:
         -------
         Statistics
         """
-        same = other._on(self.classes)
-        left = Statistics(self.G - other.G, self.Q - same.Q, self.n - same.n, self.classes)
+        left = self.less(other)
         least = self.n * ROUNDING if self.n.is_floating_point() else torch.zeros_like(self.n)
         return left.only(self.classes[(left.n > least).numpy()])
+
+    def less(self, other: Statistics) -> Statistics:
+        """The same, with all classes as they are.
+
+        Parameters
+        ----------
+        other : Statistics
+
+        Returns
+        -------
+        Statistics
+        """
+        same = other._on(self.classes)
+        return Statistics(self.G - other.G, self.Q - same.Q, self.n - same.n, self.classes)
 
     def merged(self, other: Statistics) -> Statistics:
         """These sums and others together.
@@ -185,7 +283,7 @@ class Statistics:
         """
         n = self.n.to(torch.float64) * factor
         less = Statistics(self.G * factor, self.Q * factor, n, self.classes)
-        return less.only(self.classes[(n >= GONE).numpy()])
+        return less.only(self.classes[(n >= GONE).numpy()]) if n.ndim == 1 else less
 
     def turned(self, turn: Tensor) -> Statistics:
         """The same sums over other coordinates of the same nodes.
@@ -218,15 +316,24 @@ class Statistics:
         if classes.size == self.classes.size:
             return self
         places = torch.from_numpy(np.searchsorted(self.classes, classes))
-        return Statistics(self.G, self.Q[:, places.to(self.Q.device)], self.n[places], classes)
+        Q = self.Q[..., places.to(self.Q.device)]
+        return Statistics(self.G, Q, self.n[..., places], classes)
 
     def _on(self, classes: npt.NDArray[Any]) -> Statistics:
         """The same sums over more classes, sorted, with zeros for those that are new."""
-        places = torch.from_numpy(np.searchsorted(classes, self.classes))
-        n = self.n.new_zeros(classes.size)
-        n[places] = self.n
-        Q = self.Q.new_zeros(self.Q.size(0), classes.size)
-        Q[:, places.to(Q.device)] = self.Q
+        more = classes.size - self.classes.size
+        if not more:
+            return self
+        places = np.searchsorted(classes, self.classes)
+        if not places.size or places[-1] == places.size - 1:
+            # mostly the new ones come last
+            pad = torch.nn.functional.pad
+            return Statistics(self.G, pad(self.Q, (0, more)), pad(self.n, (0, more)), classes)
+        there = torch.from_numpy(places)
+        n = self.n.new_zeros(*self.n.shape[:-1], classes.size)
+        n[..., there] = self.n
+        Q = self.Q.new_zeros(*self.Q.shape[:-1], classes.size)
+        Q[..., there.to(Q.device)] = self.Q
         return Statistics(self.G, Q, n, classes)
 
     def nbytes(self) -> int:
@@ -236,8 +343,9 @@ class Statistics:
         -------
         int
         """
-        width = self.G.size(0)
-        return self.G.element_size() * width * (width + 1) // 2 + self.Q.nbytes + self.n.nbytes
+        width, ways = self.G.size(-1), 1 if self.G.ndim == 2 else self.G.size(0)
+        triangle = self.G.element_size() * width * (width + 1) // 2
+        return ways * triangle + self.Q.nbytes + self.n.nbytes
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the lower triangle of G row by row, Q, n.
@@ -273,20 +381,38 @@ class Statistics:
         """A copy with a zero column for each class that is new."""
         classes = np.union1d(self.classes, labels) if self.classes.size else np.unique(labels)
         wider = self._on(classes)
+        if wider is self:
+            return Statistics(self.G.clone(), self.Q.clone(), self.n.clone(), classes)
         return Statistics(self.G.clone(), wider.Q, wider.n, classes)
 
 
-def _uses_syrk(G: Tensor) -> bool:
-    return G.device.type == "cpu" and G.numel() > 0
+def _one_hot(
+    features: Iterable[Tensor], places: npt.NDArray[np.int64], sums: Statistics
+) -> Iterator[tuple[Tensor, Tensor, slice]]:
+    """Blocks of Z in float64, with Y of their rows, and which rows they are."""
+    codes = torch.from_numpy(places).to(sums.G.device)
+    columns = torch.arange(sums.classes.size, device=sums.G.device)
+    # sums side by side take as many times the room
+    row_bytes, seen = 8 * sums.Q.shape[:-1].numel(), 0
+    for given in features:
+        for part in blocks(given.size(0), row_bytes, given.device):
+            Z = given[part].to(torch.float64)
+            rows = slice(seen + part.start, seen + part.stop)
+            yield Z, (codes[rows, None] == columns).to(torch.float64), rows
+        seen += given.size(0)
 
 
 def _add_gram(G: Tensor, Z: Tensor, *, lower: bool) -> None:
-    """G += ZᵀZ; where a session is large and BLAS is at hand, only the lower triangle."""
-    if lower and _uses_syrk(G):
+    """G += ZᵀZ, all of it or the lower triangle at least."""
+    if not lower:
+        G.addmm_(Z.mT, Z)
+    elif G.device.type == "cpu":
         # Seen in Fortran's order G is its own transpose, so its "upper" triangle is our lower one.
         dsyrk(1.0, Z.numpy().T, beta=1.0, c=G.numpy().T, overwrite_c=True, lower=False)
     else:
-        G.addmm_(Z.mT, Z)
+        for start in range(0, G.size(0), SYRK_COLUMNS):
+            rows, left = slice(start, start + SYRK_COLUMNS), slice(0, start + SYRK_COLUMNS)
+            G[rows, left].addmm_(Z[:, rows].mT, Z[:, left])
 
 
 def _triangle(G: Tensor) -> Tensor:

@@ -148,7 +148,7 @@ def summarise(known: Learned, retained_bytes: int) -> Summary:
         width=known.span.width,
         directions=known.span.rank,
         retained_bytes=retained_bytes,
-        halvings=len(known.seconds),
+        halvings=known.ways,
         record=known.record is not None,
         labels=labels,
         encoder=fingerprint(known.features),

@@ -48,13 +48,16 @@ def normalised_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
     return csr(_row_starts(counts), source[order], weight[order], (num_nodes, num_nodes))
 
 
-def spmm(sparse: Tensor, dense: Tensor) -> Tensor:
+def spmm(sparse: Tensor, dense: Tensor, beside: Tensor | None = None, share: float = 0.0) -> Tensor:
     """Sparse times dense, without a gradient.
 
     Parameters
     ----------
     sparse : Tensor [m, n], sparse CSR
     dense : Tensor [n, k]
+    beside : Tensor [m, k], optional
+    share : float
+        Of `beside` in the result, where it is given; the product has the rest.
 
     Returns
     -------
@@ -65,8 +68,12 @@ def spmm(sparse: Tensor, dense: Tensor) -> Tensor:
     >>> import torch
     >>> spmm(torch.eye(2).to_sparse_csr(), torch.ones(2, 3)).shape
     torch.Size([2, 3])
+    >>> spmm(torch.eye(1).to_sparse_csr(), torch.ones(1, 1), torch.tensor([[9.0]]), share=0.5)
+    tensor([[5.]])
     """
     with torch.no_grad():
+        if beside is not None and dense.device.type != "cpu":
+            return torch.addmm(beside, sparse, dense, beta=share, alpha=1 - share)
         product: Tensor
         if dense.device.type == "cpu" and dense.size(1) == 1:
             product = torch.mv(sparse, dense.squeeze(1)).unsqueeze(1)
@@ -75,7 +82,7 @@ def spmm(sparse: Tensor, dense: Tensor) -> Tensor:
             product = torch.sparse.mm(sparse, dense, "sum")
         else:
             product = sparse @ dense
-        return product
+        return product if beside is None else product.mul_(1 - share).add_(beside, alpha=share)
 
 
 class Operator:

@@ -646,9 +646,9 @@ def _reading() -> Section:
             " session t. AP is the mean of the last row of M. AF is the mean of M[i, i] − M[T, i]"
             " over all sessions i before the last, T.",
             "*macro* counts every class once, *micro* every test node. Seconds are those inside"
-            " `fit` and `partial_fit`; loading data and testing are not clocked. ± is half the"
-            " width of the 95% interval of the mean over seeds, by Student's t; a single seed has"
-            " none. The paper's own ± is called a standard deviation in one place and a 95%"
+            " `fit` and `partial_fit`; loading data (onto the GPU, where there is one) and testing"
+            " are not clocked. ± is half the width of the 95% interval of the mean over seeds, by"
+            " Student's t; a single seed has none. The paper's own ± is called a standard deviation in one place and a 95%"
             " interval in another.",
             "All figures come from the records of single runs; nothing is typed in but what the"
             " paper printed.",
