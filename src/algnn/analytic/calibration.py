@@ -22,7 +22,8 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import minimize_scalar
 
-from algnn.analytic.heads import HEADS, balanced_system, solve
+from algnn.analytic.cholesky import solve
+from algnn.analytic.heads import HEADS, balanced_system
 from algnn.analytic.statistics import Statistics
 
 # Student's t with so many degrees of freedom; a mean over it is taken at a few points, dense in the

@@ -20,8 +20,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from algnn.analytic.cholesky import TOGETHER, factors, substituted
 from algnn.analytic.statistics import Statistics
-from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks
+from algnn.graph.propagate import blocks
 
 # γ is one of these: half decades, of the trace of B
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
@@ -33,8 +34,6 @@ MANY = 8
 FEW_SUMS = 256
 # from so many nodes on, weights of one half against the other tell as much as both ways do
 CROWD = 512
-# matrices up to this size are factorised together on a GPU; larger ones keep it busy alone
-TOGETHER = 512
 NOTHING = 1e-12
 
 
@@ -304,13 +303,13 @@ class _Directions:
         W = self.means.new_empty(tried * m, d, C)
         failed = torch.empty(tried * m, dtype=torch.int32, device=device)
         each, flat = torch.arange(tried * m, device=device) % m, penalties.flatten()
-        # small ones in portions, which on a CPU stay in its cache; large ones one by one
-        portion = 16 if device.type == "cpu" else 1 if d <= TOGETHER else GPU_BLOCK_BYTES
+        # in portions, which on a CPU stay in its cache
+        portion = 16 if device.type == "cpu" else 1
         for some in blocks(tried * m, portion * 8 * d * d, device):
             matrix = self.matrix[each[some]]
             matrix.diagonal(dim1=1, dim2=2).add_(flat[some, None])
-            factor, failed[some] = torch.linalg.cholesky_ex(matrix)
-            W[some] = torch.cholesky_solve(self.means[each[some]], factor)
+            factor, failed[some] = factors(matrix)
+            W[some] = substituted(factor, self.means[each[some]])
         return W.view(tried, m, d, C), (failed > 0).view(tried, m)
 
 

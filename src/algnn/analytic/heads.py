@@ -11,8 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from algnn.analytic.cholesky import solve
 from algnn.analytic.statistics import Statistics
-from algnn.errors import InputError
 
 Affine = tuple[Tensor, Tensor]
 
@@ -166,58 +166,3 @@ HEADS: dict[str, Callable[[Statistics, float], Affine]] = {
     "ncm": ncm,
     "slda": slda,
 }
-
-
-def factorise(matrix: Tensor, gamma: float) -> Tensor:
-    """The Cholesky factor of matrix + γI.
-
-    Parameters
-    ----------
-    matrix : Tensor [d, d], float64
-        Symmetric; overwritten.
-    gamma : float
-        γ > 0.
-
-    Returns
-    -------
-    Tensor [d, d]
-        Lower triangular.
-
-    Examples
-    --------
-    >>> factorise(torch.full((1, 1), 3.0).double(), 1.0)
-    tensor([[2.]], dtype=torch.float64)
-    """
-    matrix.diagonal().add_(gamma)
-    factor: Tensor
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    if int(info):
-        raise InputError(
-            f"gamma={gamma!r} leaves the matrix not positive definite in float64: use a larger one,"
-            " or scale graph.x down"
-        )
-    return factor
-
-
-def solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
-    """(matrix + γI)⁻¹ targets by Cholesky.
-
-    Parameters
-    ----------
-    matrix : Tensor [d, d], float64
-        Symmetric; overwritten.
-    targets : Tensor [d, C], float64
-    gamma : float
-        γ > 0.
-
-    Returns
-    -------
-    Tensor [d, C]
-
-    Examples
-    --------
-    >>> solve(torch.full((1, 1), 3.0).double(), torch.ones(1, 1).double(), 1.0)
-    tensor([[0.2500]], dtype=torch.float64)
-    """
-    solution: Tensor = torch.cholesky_solve(targets, factorise(matrix, gamma))
-    return solution

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from algnn.analytic.bank import Bank
 from algnn.analytic.choice import halvings, second_halves
+from algnn.analytic.cholesky import factorise
 from algnn.analytic.encoder import Widened
-from algnn.analytic.heads import HEADS, Affine, factorise
+from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.journal import Journal
 from algnn.analytic.record import Record
 from algnn.analytic.recursion import refined, woodbury

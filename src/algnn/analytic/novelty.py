@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from algnn.analytic.heads import factorise
+from algnn.analytic.cholesky import factorise
 from algnn.analytic.statistics import Statistics
 
 # How many times the noise of Σ both Gaussians are widened by. In trials with classes held out

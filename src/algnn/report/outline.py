@@ -648,8 +648,8 @@ def _reading() -> Section:
             "*macro* counts every class once, *micro* every test node. Seconds are those inside"
             " `fit` and `partial_fit`; loading data (onto the GPU, where there is one) and testing"
             " are not clocked. ± is half the width of the 95% interval of the mean over seeds, by"
-            " Student's t; a single seed has none. The paper's own ± is called a standard deviation in one place and a 95%"
-            " interval in another.",
+            " Student's t; a single seed has none. The paper's own ± is called a standard deviation"
+            " in one place and a 95% interval in another.",
             "All figures come from the records of single runs; nothing is typed in but what the"
             " paper printed.",
         ),
