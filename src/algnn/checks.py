@@ -169,25 +169,34 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     if ids.is_floating_point() or ids.is_complex():
         raise InputError(f"nodes has type {ids.dtype}: give whole numbers, the rows of graph.x")
     ids = ids.to(torch.int64)
-    if session and ids.numel() == 0:
+    # few ids are the usual case, and what each call costs of itself is least in NumPy
+    values: npt.NDArray[np.int64] = ids.numpy()
+    if session and values.size == 0:
         raise InputError("nodes is empty: a session needs at least one labelled node")
-    outside = ids[(ids < 0) | (ids >= num_nodes)]
-    if outside.numel():
-        raise InputError(f"nodes holds {int(outside[0])}: ids must lie in 0 … {num_nodes - 1}")
+    if values.size and not 0 <= values.min() <= values.max() < num_nodes:
+        outside = values[(values < 0) | (values >= num_nodes)]
+        raise InputError(f"nodes holds {outside[0]}: ids must lie in 0 … {num_nodes - 1}")
     if session:
-        values, counts = torch.unique(ids, return_counts=True)
-        if values.numel() != ids.numel():
-            twice = int(values[counts > 1][0])
-            raise InputError(
-                f"nodes holds {twice} more than once: name each node of a session once"
-            )
+        _check_once(values)
     return ids
+
+
+def _check_once(ids: npt.NDArray[np.int64]) -> None:
+    # ids that ascend, as those of a mask do, need no sorting
+    if np.count_nonzero(ids[1:] > ids[:-1]) == ids.size - 1:
+        return
+    ordered = np.sort(ids)
+    same = ordered[1:] == ordered[:-1]
+    if np.count_nonzero(same):
+        twice = ordered[1:][same][0]
+        raise InputError(f"nodes holds {twice} more than once: name each node of a session once")
 
 
 def _as_ids(nodes: Any) -> Tensor:
     try:
         if isinstance(nodes, Tensor):
-            return nodes.detach().cpu() if nodes.layout == torch.strided else nodes.to_dense()
+            dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
+            return dense.detach().cpu()
         array = np.asarray(nodes)
         if array.dtype.kind == "O":
             raise TypeError

@@ -13,6 +13,7 @@ labelled nodes and their classes. A learner does without it after `ALGNN.drop_re
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,10 @@ from torch import Tensor
 from algnn.errors import InputError
 
 Hashes = npt.NDArray[np.int64]
+
+# of splitmix64
+SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
+FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
 
 @dataclass(frozen=True)
@@ -136,35 +141,42 @@ class Record:
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
         low[self.hashes & (low.size - 1)] = True
         found = np.zeros(nodes.numel(), dtype=np.int64)
-        for label in classes:
-            wanted = _hashed(nodes, _salt(self.key, label.item()))
+        for salt in _salts(self.key, classes.tolist()):
+            wanted = _hashed(nodes, salt)
             some = low[wanted & (low.size - 1)].nonzero()[0]
             ends = (np.searchsorted(self.ordered, wanted[some], s) for s in ("right", "left"))
             found[some] += np.subtract(*ends)
         return found
 
     def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
-        classes, codes = np.unique(labels, return_inverse=True)
-        salts = [_salt(self.key, label.item()) for label in classes]
-        return _hashed(nodes, np.array(salts, dtype=np.uint64).reshape(-1, 2)[codes])
+        given = labels.tolist()
+        # by a dict: sorting takes much longer for a few nodes, and no less for many
+        places = {label: place for place, label in enumerate(set(given))}
+        codes = np.fromiter(map(places.__getitem__, given), dtype=np.intp, count=len(given))
+        return _hashed(nodes, _salts(self.key, places).T.take(codes, axis=1))
 
 
-def _salt(key: str, label: int | str) -> npt.NDArray[np.uint64]:
-    """Two numbers for a class; the label 1 is not the label "1"."""
-    digest = hashlib.sha256(f"{key} {label!r}".encode()).digest()
-    return np.frombuffer(digest[:16], dtype="<u8")
+def _salts(key: str, labels: Iterable[int | str]) -> npt.NDArray[np.uint64]:
+    """Two numbers for each class, [C, 2]; the label 1 is not the label "1"."""
+    digests = (hashlib.sha256(f"{key} {label!r}".encode()).digest() for label in labels)
+    return np.frombuffer(b"".join(digest[:16] for digest in digests), dtype="<u8").reshape(-1, 2)
 
 
 def _hashed(nodes: Tensor, salt: npt.NDArray[np.uint64]) -> Hashes:
-    ids = nodes.numpy().astype(np.uint64)
+    """Of ids [n], with one salt [2] for all of them or with one for each, [2, n]."""
+    ids = nodes.numpy().view(np.uint64)
+    bits = np.empty((2, ids.size), dtype=np.uint64)
+    np.add(ids, salt[0], out=bits[0])
+    np.bitwise_xor(ids, salt[1], out=bits[1])
+    _mix(bits)
     # two permutations of the ids, added: no longer a permutation that could be run backwards
-    with np.errstate(over="ignore"):
-        mixed = _mixed(ids + salt[..., 0]) + _mixed(ids ^ salt[..., 1])
-    return mixed.view(np.int64)
+    return (bits[0] + bits[1]).view(np.int64)
 
 
-def _mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64: neighbouring ids land anywhere."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+def _mix(bits: npt.NDArray[np.uint64]) -> None:
+    """The finaliser of splitmix64, in place: neighbouring ids land anywhere."""
+    bits ^= bits >> SHIFTS[0]
+    bits *= FACTORS[0]
+    bits ^= bits >> SHIFTS[1]
+    bits *= FACTORS[1]
+    bits ^= bits >> SHIFTS[2]
