@@ -169,27 +169,28 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     if ids.is_floating_point() or ids.is_complex():
         raise InputError(f"nodes has type {ids.dtype}: give whole numbers, the rows of graph.x")
     ids = ids.to(torch.int64)
-    # few ids are the usual case, and what each call costs of itself is least in NumPy
-    values: npt.NDArray[np.int64] = ids.numpy()
-    if session and values.size == 0:
-        raise InputError("nodes is empty: a session needs at least one labelled node")
-    if values.size and not 0 <= values.min() <= values.max() < num_nodes:
-        outside = values[(values < 0) | (values >= num_nodes)]
-        raise InputError(f"nodes holds {outside[0]}: ids must lie in 0 … {num_nodes - 1}")
-    if session:
-        _check_once(values)
+    if ids.numel() == 0:
+        if session:
+            raise InputError("nodes is empty: a session needs at least one labelled node")
+        return ids
+    _check_values(ids.numpy(), num_nodes, session)
     return ids
 
 
-def _check_once(ids: npt.NDArray[np.int64]) -> None:
-    # ids that ascend, as those of a mask do, need no sorting
-    if np.count_nonzero(ids[1:] > ids[:-1]) == ids.size - 1:
-        return
-    ordered = np.sort(ids)
-    same = ordered[1:] == ordered[:-1]
-    if np.count_nonzero(same):
-        twice = ordered[1:][same][0]
-        raise InputError(f"nodes holds {twice} more than once: name each node of a session once")
+def _check_values(ids: npt.NDArray[np.int64], num_nodes: int, session: bool) -> None:
+    # ids that ascend, as those of a mask do, have their extremes at the ends, and none twice
+    ascending = np.count_nonzero(ids[1:] > ids[:-1]) == ids.size - 1
+    low, high = (ids[0], ids[-1]) if ascending else (ids.min(), ids.max())
+    if low < 0 or high >= num_nodes:
+        outside = ids[(ids < 0) | (ids >= num_nodes)]
+        raise InputError(f"nodes holds {outside[0]}: ids must lie in 0 … {num_nodes - 1}")
+    if session and not ascending:
+        ordered = np.sort(ids)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if twice.size:
+            raise InputError(
+                f"nodes holds {twice[0]} more than once: name each node of a session once"
+            )
 
 
 def _as_ids(nodes: Any) -> Tensor:
@@ -232,7 +233,7 @@ def check_labels(
     (array([3, 1]), array(['fraud', 'fine'], dtype='<U5'))
     """
     try:
-        given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
+        given = labels.numpy(force=True) if isinstance(labels, Tensor) else labels
         array = np.asarray(given)
     except (TypeError, ValueError, RuntimeError):
         raise InputError("labels must be one flat list of ints or of strings") from None

@@ -170,7 +170,8 @@ def _hashed(nodes: Tensor, salt: npt.NDArray[np.uint64]) -> Hashes:
     np.bitwise_xor(ids, salt[1], out=bits[1])
     _mix(bits)
     # two permutations of the ids, added: no longer a permutation that could be run backwards
-    return (bits[0] + bits[1]).view(np.int64)
+    hashes: Hashes = (bits[0] + bits[1]).view(np.int64)
+    return hashes
 
 
 def _mix(bits: npt.NDArray[np.uint64]) -> None:

@@ -84,7 +84,7 @@ def fingerprint(features: Features) -> str:
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         # the memory itself, not a copy of it
-        total.update(tensor.detach().cpu().contiguous().numpy())
+        total.update(tensor.detach().cpu().contiguous().numpy().data)
     return total.hexdigest()
 
 
