@@ -20,6 +20,8 @@ from algnn.errors import DeviceError, InputError
 Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
 Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
 
+FEW = 64
+
 
 def resolve_device(device: str) -> torch.device:
     """The device a name stands for, if it is there.
@@ -173,7 +175,10 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
         if session:
             raise InputError("nodes is empty: a session needs at least one labelled node")
         return ids
-    _check_values(ids.numpy(), num_nodes, session)
+    # so few are looked at one by one: what NumPy spends on each call would be more than that
+    few = ids.tolist() if ids.numel() <= FEW else []
+    if not few or min(few) < 0 or max(few) >= num_nodes or (session and len(set(few)) < len(few)):
+        _check_values(ids.numpy(), num_nodes, session)
     return ids
 
 

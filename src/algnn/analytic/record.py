@@ -13,9 +13,8 @@ labelled nodes and their classes. A learner does without it after `ALGNN.drop_re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,9 @@ from algnn.errors import InputError
 
 Hashes = npt.NDArray[np.int64]
 
-# of splitmix64
-SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
-FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
+# So few pairs are hashed one by one: what NumPy spends on each call would be more than that.
+FEW = 32
+ALL_BITS = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -141,43 +140,41 @@ class Record:
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
         low[self.hashes & (low.size - 1)] = True
         found = np.zeros(nodes.numel(), dtype=np.int64)
-        for salt in _salts(self.key, classes.tolist()):
-            wanted = _hashed(nodes, salt)
+        ids = nodes.numpy().view(np.uint64)
+        for label in classes.tolist():
+            wanted = _hashed(ids, *_salt(self.key, label)).view(np.int64)
             some = low[wanted & (low.size - 1)].nonzero()[0]
             ends = (np.searchsorted(self.ordered, wanted[some], s) for s in ("right", "left"))
             found[some] += np.subtract(*ends)
         return found
 
     def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
-        given = labels.tolist()
-        # by a dict: sorting takes much longer for a few nodes, and no less for many
-        places = {label: place for place, label in enumerate(set(given))}
-        codes = np.fromiter(map(places.__getitem__, given), dtype=np.intp, count=len(given))
-        return _hashed(nodes, _salts(self.key, places).T.take(codes, axis=1))
+        hashed: Any
+        if labels.size <= FEW:
+            pairs = zip(nodes.tolist(), labels.tolist(), strict=True)
+            hashed = [_hashed(node, *_salt(self.key, label)) for node, label in pairs]
+        else:
+            classes, codes = np.unique(labels, return_inverse=True)
+            salts = np.array([_salt(self.key, c) for c in classes.tolist()], dtype=np.uint64)
+            hashed = _hashed(nodes.numpy().view(np.uint64), *salts.T.take(codes, axis=1))
+        return np.asarray(hashed, dtype=np.uint64).view(np.int64)
 
 
-def _salts(key: str, labels: Iterable[int | str]) -> npt.NDArray[np.uint64]:
-    """Two numbers for each class, [C, 2]; the label 1 is not the label "1"."""
-    digests = (hashlib.sha256(f"{key} {label!r}".encode()).digest() for label in labels)
-    return np.frombuffer(b"".join(digest[:16] for digest in digests), dtype="<u8").reshape(-1, 2)
+@lru_cache(maxsize=2**12)
+def _salt(key: str, label: int | str) -> tuple[int, int]:
+    """Two numbers for a class; the label 1 is not the label "1"."""
+    digest = hashlib.sha256(f"{key} {label!r}".encode()).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
 
 
-def _hashed(nodes: Tensor, salt: npt.NDArray[np.uint64]) -> Hashes:
-    """Of ids [n], with one salt [2] for all of them or with one for each, [2, n]."""
-    ids = nodes.numpy().view(np.uint64)
-    bits = np.empty((2, ids.size), dtype=np.uint64)
-    np.add(ids, salt[0], out=bits[0])
-    np.bitwise_xor(ids, salt[1], out=bits[1])
-    _mix(bits)
+def _hashed(ids: Any, first: Any, second: Any) -> Any:
+    """Of an id, or of an array of them in uint64."""
     # two permutations of the ids, added: no longer a permutation that could be run backwards
-    hashes: Hashes = (bits[0] + bits[1]).view(np.int64)
-    return hashes
+    return (_mixed((ids + first) & ALL_BITS) + _mixed(ids ^ second)) & ALL_BITS
 
 
-def _mix(bits: npt.NDArray[np.uint64]) -> None:
-    """The finaliser of splitmix64, in place: neighbouring ids land anywhere."""
-    bits ^= bits >> SHIFTS[0]
-    bits *= FACTORS[0]
-    bits ^= bits >> SHIFTS[1]
-    bits *= FACTORS[1]
-    bits ^= bits >> SHIFTS[2]
+def _mixed(bits: Any) -> Any:
+    """The finaliser of splitmix64: neighbouring ids land anywhere."""
+    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & ALL_BITS
+    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & ALL_BITS
+    return bits ^ (bits >> 31)
