@@ -4,31 +4,37 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.checks import check_labels, check_nodes
+from algnn.checks import FEW, check_labels, check_nodes
 from algnn.errors import InputError
 
 
-@given(st.lists(st.integers(-1, 12), max_size=8), st.booleans(), st.booleans())
-def test_the_first_wrong_id_is_named(ids, session, ascending):
+@given(
+    st.lists(st.sampled_from([*range(-1, 8), 199, 200]), max_size=8),
+    st.sampled_from([0, FEW - 2, FEW + 9]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_the_first_wrong_id_is_named(ids, more, session, ascending):
+    ids = [*range(20, 20 + more), *ids]
     ids = sorted(ids) if ascending else ids
-    outside = [i for i in ids if not 0 <= i < 12]
+    outside = [i for i in ids if not 0 <= i < 200]
     twice = sorted(i for i in set(ids) if ids.count(i) > 1)
     words = None
     if session and not ids:
         words = "nodes is empty"
     elif outside:
-        words = f"nodes holds {outside[0]}: ids must lie in 0 … 11"
+        words = f"nodes holds {outside[0]}: ids must lie in 0 … 199"
     elif session and twice:
         words = f"nodes holds {twice[0]} more than once"
     whole = np.array(ids, dtype=np.int64)
     for nodes in (ids, whole, whole.astype(np.int32), torch.from_numpy(whole)):
         if words is None:
-            found = check_nodes(nodes, 12, session=session)
+            found = check_nodes(nodes, 200, session=session)
             assert found.dtype == torch.int64
             assert found.tolist() == ids
         else:
             with pytest.raises(InputError, match=words):
-                check_nodes(nodes, 12, session=session)
+                check_nodes(nodes, 200, session=session)
 
 
 @given(st.lists(st.booleans(), min_size=6, max_size=6))

@@ -20,6 +20,7 @@ from algnn.errors import DeviceError, InputError
 Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
 Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
 
+# So few nodes are looked at one by one: what NumPy spends on each call would be more than that.
 FEW = 64
 
 
@@ -171,15 +172,19 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     if ids.is_floating_point() or ids.is_complex():
         raise InputError(f"nodes has type {ids.dtype}: give whole numbers, the rows of graph.x")
     ids = ids.to(torch.int64)
-    if ids.numel() == 0:
-        if session:
-            raise InputError("nodes is empty: a session needs at least one labelled node")
-        return ids
-    # so few are looked at one by one: what NumPy spends on each call would be more than that
-    few = ids.tolist() if ids.numel() <= FEW else []
-    if not few or min(few) < 0 or max(few) >= num_nodes or (session and len(set(few)) < len(few)):
+    if session and ids.numel() == 0:
+        raise InputError("nodes is empty: a session needs at least one labelled node")
+    if not _few_and_sound(ids, num_nodes, session):
         _check_values(ids.numpy(), num_nodes, session)
     return ids
+
+
+def _few_and_sound(ids: Tensor, num_nodes: int, session: bool) -> bool:
+    if ids.numel() > FEW:
+        return False
+    few = ids.tolist()
+    inside = not few or (min(few) >= 0 and max(few) < num_nodes)
+    return inside and not (session and len(set(few)) < len(few))
 
 
 def _check_values(ids: npt.NDArray[np.int64], num_nodes: int, session: bool) -> None:

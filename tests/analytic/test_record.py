@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.analytic.record import Record
+from algnn.analytic.record import FEW, Record
 from algnn.errors import InputError
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6) | st.integers(0, 2**62), st.integers(-2, 3)))
@@ -74,9 +74,13 @@ def by_hand(key, node, label):
     return (mixed((node + first) % 2**64) + mixed(node ^ second)) % 2**64
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(-9, 9) | st.text(max_size=3))))
-def test_hashes_never_change(pairs):
+@given(
+    st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(-9, 9) | st.text(max_size=3))),
+    st.sampled_from([0, FEW - 2, FEW + 1]),
+)
+def test_hashes_never_change(pairs, more):
     """Checkpoints hold them, so how they are made is part of the format."""
+    pairs = [*pairs, *((node, kind(node % 3)) for node in range(more) for kind in (int, str))]
     for kind in (int, str):
         some = [(node, label) for node, label in pairs if isinstance(label, kind)]
         nodes = torch.tensor([node for node, _ in some], dtype=torch.int64)
