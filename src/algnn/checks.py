@@ -20,6 +20,9 @@ from algnn.errors import DeviceError, InputError
 Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
 Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
 
+# So few nodes are looked at one by one: what NumPy spends on each call would be more than that.
+FEW = 64
+
 
 def resolve_device(device: str) -> torch.device:
     """The device a name stands for, if it is there.
@@ -171,23 +174,40 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     ids = ids.to(torch.int64)
     if session and ids.numel() == 0:
         raise InputError("nodes is empty: a session needs at least one labelled node")
-    outside = ids[(ids < 0) | (ids >= num_nodes)]
-    if outside.numel():
-        raise InputError(f"nodes holds {int(outside[0])}: ids must lie in 0 … {num_nodes - 1}")
-    if session:
-        values, counts = torch.unique(ids, return_counts=True)
-        if values.numel() != ids.numel():
-            twice = int(values[counts > 1][0])
-            raise InputError(
-                f"nodes holds {twice} more than once: name each node of a session once"
-            )
+    if not _few_and_sound(ids, num_nodes, session):
+        _check_values(ids.numpy(), num_nodes, session)
     return ids
+
+
+def _few_and_sound(ids: Tensor, num_nodes: int, session: bool) -> bool:
+    if ids.numel() > FEW:
+        return False
+    few = ids.tolist()
+    inside = not few or (min(few) >= 0 and max(few) < num_nodes)
+    return inside and not (session and len(set(few)) < len(few))
+
+
+def _check_values(ids: npt.NDArray[np.int64], num_nodes: int, session: bool) -> None:
+    # ids that ascend, as those of a mask do, have their extremes at the ends, and none twice
+    ascending = np.count_nonzero(ids[1:] > ids[:-1]) == ids.size - 1
+    low, high = (ids[0], ids[-1]) if ascending else (ids.min(), ids.max())
+    if low < 0 or high >= num_nodes:
+        outside = ids[(ids < 0) | (ids >= num_nodes)]
+        raise InputError(f"nodes holds {outside[0]}: ids must lie in 0 … {num_nodes - 1}")
+    if session and not ascending:
+        ordered = np.sort(ids)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if twice.size:
+            raise InputError(
+                f"nodes holds {twice[0]} more than once: name each node of a session once"
+            )
 
 
 def _as_ids(nodes: Any) -> Tensor:
     try:
         if isinstance(nodes, Tensor):
-            return nodes.detach().cpu() if nodes.layout == torch.strided else nodes.to_dense()
+            dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
+            return dense.detach().cpu()
         array = np.asarray(nodes)
         if array.dtype.kind == "O":
             raise TypeError
@@ -223,7 +243,7 @@ def check_labels(
     (array([3, 1]), array(['fraud', 'fine'], dtype='<U5'))
     """
     try:
-        given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
+        given = labels.numpy(force=True) if isinstance(labels, Tensor) else labels
         array = np.asarray(given)
     except (TypeError, ValueError, RuntimeError):
         raise InputError("labels must be one flat list of ints or of strings") from None

@@ -300,9 +300,13 @@ class Learner(ABC):
         self._check_graph(graph, width=None if first else self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0), session=True)
         known = check_labels(labels, chosen.numel(), None if first else self.classes_)
-        # whatever the caller has switched off
-        with torch.inference_mode(False), torch.enable_grad():
-            self._learned = self._learn(graph, chosen, known, None if first else self._learned)
+        before = None if first else self._learned
+        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+            self._learned = self._learn(graph, chosen, known, before)
+        else:
+            # whatever the caller has switched off
+            with torch.inference_mode(False), torch.enable_grad():
+                self._learned = self._learn(graph, chosen, known, before)
         return self
 
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:

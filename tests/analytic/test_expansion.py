@@ -1,7 +1,10 @@
+import math
+
 import numpy as np
+import pytest
 import torch
 
-from algnn.analytic.expansion import Expansion, random_weights
+from algnn.analytic.expansion import BLOCK, Expansion, random_weights
 from algnn.graph.propagate import normalised_adjacency
 
 GOLDEN = [1060345535, 3207482061, 1062090121, 3194781929, 3197365458, 3188920684]
@@ -30,6 +33,25 @@ def test_the_weights_of_a_seed_never_change():
     found = random_weights(2, 3, seed=42)
     bits = [GOLDEN[0:3], GOLDEN[3:6]]
     np.testing.assert_array_equal(found.numpy().view(np.uint32), np.array(bits, dtype=np.uint32))
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 4 * BLOCK + 7])
+def test_weights_do_not_depend_on_how_the_work_is_divided(threads, count, size):
+    threads(count)
+    words = np.random.Philox(key=2**63 - 1).random_raw(size)
+    unit = (words >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1.0)
+    expected = unit * np.float32(math.sqrt(6 / (1 + size)))
+    found = random_weights(1, size, seed=2**63 - 1)
+    assert found.shape == (1, size)
+    np.testing.assert_array_equal(found.numpy()[0].view(np.uint32), expected.view(np.uint32))
 
 
 def test_weights_are_uniform_within_glorots_bound():

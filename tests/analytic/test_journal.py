@@ -1,8 +1,9 @@
+import hashlib
 import json
 
 import pytest
 
-from algnn.analytic.journal import DEEDS, Journal, now
+from algnn.analytic.journal import DEEDS, Event, Journal, now
 from algnn.errors import CheckpointError, InputError
 
 
@@ -25,6 +26,22 @@ def test_there_and_back():
     assert not journal.adds_up({0: 5, 2: 3})
     assert not journal.adds_up({0: 5})
     assert [event.count for event in journal] == [8, 0, 3, 4]
+
+
+def test_digests_never_change():
+    """Checkpoints hold them, so the text that they are made of is part of the format."""
+    event = Event("learn", "2001-09-09T01:46:40Z", (("ä", 2), ("b", 0.5)), "ncm", 1e-3, 1, "", "f")
+    text = (
+        '{"before":"f","gamma":0.001,"head":"ncm","kept":1,"nodes":[["\\u00e4",2],["b",0.5]],'
+        '"other":"","time":"2001-09-09T01:46:40Z","what":"learn"}'
+    )
+    assert event.digest() == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_what_json_got_is_no_way_into_the_log():
+    journal = a_journal()
+    journal.to_json()["events"][0]["head"] = "slda"
+    assert journal.events[0].head == "balanced"
 
 
 def test_old_numbers_fade_with_their_sessions():

@@ -1,3 +1,4 @@
+import hashlib
 from collections import Counter
 
 import numpy as np
@@ -6,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.analytic.record import Record
+from algnn.analytic.record import FEW, Record
 from algnn.errors import InputError
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6) | st.integers(0, 2**62), st.integers(-2, 3)))
@@ -59,3 +60,34 @@ def test_the_order_of_learning_does_not_show():
     one = Record("key").plus(torch.arange(9), np.arange(9))
     other = Record("key").plus(torch.arange(8, -1, -1), np.arange(8, -1, -1))
     assert one.ordered.tolist() == other.ordered.tolist()
+
+
+def by_hand(key, node, label):
+    digest = hashlib.sha256(f"{key} {label!r}".encode()).digest()
+    first, second = (int.from_bytes(digest[at : at + 8], "little") for at in (0, 8))
+
+    def mixed(bits):
+        bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        bits = (bits ^ bits >> 27) * 0x94D049BB133111EB % 2**64
+        return bits ^ bits >> 31
+
+    return (mixed((node + first) % 2**64) + mixed(node ^ second)) % 2**64
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(-9, 9) | st.text(max_size=3))),
+    st.sampled_from([0, FEW - 2, FEW + 1]),
+)
+def test_hashes_never_change(pairs, more):
+    """Checkpoints hold them, so how they are made is part of the format."""
+    pairs = [*pairs, *((node, kind(node % 3)) for node in range(more) for kind in (int, str))]
+    for kind in (int, str):
+        some = [(node, label) for node, label in pairs if isinstance(label, kind)]
+        nodes = torch.tensor([node for node, _ in some], dtype=torch.int64)
+        labels = np.array([label for _, label in some], dtype=np.int64 if kind is int else np.str_)
+        expected = [
+            by_hand("key", node, label)
+            for (node, _), label in zip(some, labels.tolist(), strict=True)
+        ]
+        found = Record("key").plus(nodes, labels).hashes
+        assert found.view(np.uint64).tolist() == expected

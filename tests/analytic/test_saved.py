@@ -1,5 +1,6 @@
 """What a life leaves in a checkpoint: the log, the record of nodes, sums that fade."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -8,6 +9,9 @@ import torch
 
 import algnn
 from algnn import checkpoint
+from algnn.analytic.encoder import GCNEncoder, Widened
+from algnn.analytic.expansion import Expansion
+from algnn.analytic.saved import fingerprint
 from algnn.errors import CheckpointError
 
 
@@ -117,3 +121,15 @@ def test_without_its_record_a_learner_forgets_on_trust(path, small_graph):
     again.forget(small_graph, [0], small_graph.y[:1])
     with pytest.raises(algnn.InputError, match="nodes the class 3, of which"):
         again.forget(small_graph, [7, 11, 15, 19], [3, 3, 3, 3])
+
+
+def test_fingerprints_never_change():
+    """Hashes of nodes are made with them, so how they are made is part of the format."""
+    weight, expansion = torch.arange(6.0).view(2, 3), Expansion("gcn", inputs=3, width=8, seed=7)
+    facts = '{"expansion": {"inputs": 3, "kind": "gcn", "seed": 7, "width": 8}}'
+    text = b"encoder.bias torch.float32 [3]" + np.ones(3, dtype="<f4").tobytes()
+    text += b"encoder.weight torch.float32 [2, 3]" + np.arange(6, dtype="<f4").tobytes()
+    expected = hashlib.sha256(facts.encode() + text).hexdigest()
+    # the same numbers in another order in memory
+    for same in (weight, weight.T.contiguous().T):
+        assert fingerprint(Widened(GCNEncoder(same, torch.ones(3)), expansion)) == expected

@@ -16,7 +16,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from algnn.analytic.statistics import GONE, ROUNDING
@@ -35,6 +35,8 @@ DEEDS = {
     "drop record": 0,
 }
 START = "0" * 64
+# digests are made of its text, so no byte of it may ever change
+TEXT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,7 @@ class Event:
         -------
         str
         """
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(TEXT.encode(vars(self)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ class Journal:
         -------
         dict
         """
-        return {"events": [asdict(event) for event in self.events], "end": self.end}
+        return {"events": [dict(vars(event)) for event in self.events], "end": self.end}
 
     @classmethod
     def from_json(cls, found: Any) -> Journal:

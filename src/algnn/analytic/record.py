@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,10 @@ from torch import Tensor
 from algnn.errors import InputError
 
 Hashes = npt.NDArray[np.int64]
+
+# So few pairs are hashed one by one: what NumPy spends on each call would be more than that.
+FEW = 32
+ALL_BITS = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -136,35 +140,41 @@ class Record:
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
         low[self.hashes & (low.size - 1)] = True
         found = np.zeros(nodes.numel(), dtype=np.int64)
-        for label in classes:
-            wanted = _hashed(nodes, _salt(self.key, label.item()))
+        ids = nodes.numpy().view(np.uint64)
+        for label in classes.tolist():
+            wanted = _hashed(ids, *_salt(self.key, label)).view(np.int64)
             some = low[wanted & (low.size - 1)].nonzero()[0]
             ends = (np.searchsorted(self.ordered, wanted[some], s) for s in ("right", "left"))
             found[some] += np.subtract(*ends)
         return found
 
     def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
-        classes, codes = np.unique(labels, return_inverse=True)
-        salts = [_salt(self.key, label.item()) for label in classes]
-        return _hashed(nodes, np.array(salts, dtype=np.uint64).reshape(-1, 2)[codes])
+        hashed: Any
+        if labels.size <= FEW:
+            pairs = zip(nodes.tolist(), labels.tolist(), strict=True)
+            hashed = [_hashed(node, *_salt(self.key, label)) for node, label in pairs]
+        else:
+            classes, codes = np.unique(labels, return_inverse=True)
+            salts = np.array([_salt(self.key, c) for c in classes.tolist()], dtype=np.uint64)
+            hashed = _hashed(nodes.numpy().view(np.uint64), *salts.T.take(codes, axis=1))
+        return np.asarray(hashed, dtype=np.uint64).view(np.int64)
 
 
-def _salt(key: str, label: int | str) -> npt.NDArray[np.uint64]:
+@lru_cache(maxsize=2**12)
+def _salt(key: str, label: int | str) -> tuple[int, int]:
     """Two numbers for a class; the label 1 is not the label "1"."""
     digest = hashlib.sha256(f"{key} {label!r}".encode()).digest()
-    return np.frombuffer(digest[:16], dtype="<u8")
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
 
 
-def _hashed(nodes: Tensor, salt: npt.NDArray[np.uint64]) -> Hashes:
-    ids = nodes.numpy().astype(np.uint64)
+def _hashed(ids: Any, first: Any, second: Any) -> Any:
+    """Of an id, or of an array of them in uint64."""
     # two permutations of the ids, added: no longer a permutation that could be run backwards
-    with np.errstate(over="ignore"):
-        mixed = _mixed(ids + salt[..., 0]) + _mixed(ids ^ salt[..., 1])
-    return mixed.view(np.int64)
+    return (_mixed((ids + first) & ALL_BITS) + _mixed(ids ^ second)) & ALL_BITS
 
 
-def _mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mixed(bits: Any) -> Any:
     """The finaliser of splitmix64: neighbouring ids land anywhere."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & ALL_BITS
+    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & ALL_BITS
+    return bits ^ (bits >> 31)
