@@ -262,17 +262,21 @@ class _Directions:
         least = torch.minimum(size[:half], size[half:]) > NOTHING * (size[:half] + size[half:])
         self.told = torch.cat([least, least]) if both else least
         ours = slice(0, 2 * half if both else half)
-        self.matrix, self.means, self.known = B[ours], means[ours], there[ours]
+        self.matrix, known = B[ours], there[ours]
         self.spread, truth, shown = (
             torch.cat([t[half:], t[:half]])[ours] for t in (B, means, there)
         )
         # a class of one node is in one half only, and tells nothing about the other
-        self.truth = truth * self.known[:, None]
+        self.truth = truth * known[:, None]
         self.scale = self.matrix.diagonal(dim1=1, dim2=2).sum(1)
-        known = self.known.sum(1)
+        self.least = NOTHING * self.spread.diagonal(dim1=1, dim2=2).sum(1)
         # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
-        self.ideal = shown.sum(1) * (1 - 1 / known.clamp_min(2))
-        self.share = self.known / known.clamp_min(1)[:, None]
+        classes = known.sum(1)
+        self.ideal = shown.sum(1) * (1 - 1 / classes.clamp_min(2))
+        # weights are centred over the classes that this half knows, since of the others it says
+        # nothing; what they are solved from may be centred as well
+        middle = means[ours].sum(-1) / classes.clamp_min(1)[:, None]
+        self.means = (means[ours] - middle[..., None]) * known[:, None]
 
     def at(self, places: Sequence[int]) -> dict[int, list[float]]:
         """The squared cosine between scores and truth, over the other half's nodes, for each γ.
@@ -281,12 +285,10 @@ class _Directions:
         """
         gammas = torch.tensor([GAMMAS[place] for place in places], dtype=torch.float64)
         W, failed = self._weights(gammas.to(self.scale.device)[:, None] * self.scale)
-        # centred over the classes that this half knows; of the others it says nothing
-        W = (W - (W * self.share[:, None]).sum(-1, keepdim=True)) * self.known[:, None]
         hit = (W * self.truth).sum((-2, -1))
         size = (W * (self.spread @ W)).sum((-2, -1))
         # scores that are nothing but rounding agree with nothing: halves that share no direction
-        least = NOTHING * self.spread.diagonal(dim1=1, dim2=2).sum(1) * W.square().sum((-2, -1))
+        least = self.least * W.square().sum((-2, -1))
         nothing = failed | ~(size > least) | ~self.told
         cosines = (hit * hit.abs() / (size * self.ideal)).masked_fill(nothing, 0.0)
         # a direction, one of the features, a way

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from torch_geometric.data import Data
 
 from algnn.analytic.bank import FLOAT, VIEWS, Bank, candidates, kernels, plain_bank
-from algnn.analytic.choice import agreements, halvings, some_of
+from algnn.analytic.choice import MANY, agreements, some_of
 from algnn.analytic.encoder import GCNEncoder, Widened
 from algnn.analytic.expansion import Expansion
 from algnn.analytic.learned import Encode, Features, Learned
@@ -23,8 +23,10 @@ from algnn.graph.memo import Memo
 from algnn.graph.propagate import Operator, blocks
 from algnn.learner import Learner
 
-# nodes of the base session by which banks are compared
-SAMPLE = 512
+# nodes of the base session by which banks are compared; up to so many in all ways of halving them
+SAMPLE = 256
+FEW_NODES = 128
+FEW_WAYS = 2
 
 
 class Encoding(Learner):
@@ -67,7 +69,7 @@ class Encoding(Learner):
         seen = offered[0].look(views, self._transposed(graph), x, some.to(x.device))
         seen = normalize(seen.to(FLOAT), dim=2).to(torch.float32)
         parts = dict(zip(views, seen, strict=True))
-        ways = halvings(some.numel(), some.numel())
+        ways = MANY if some.numel() <= FEW_NODES else FEW_WAYS
         found = agreements(kernels(offered, parts), some, classes, self.seed, ways)
         best = offered[max(range(len(offered)), key=found.__getitem__)]
         if some.numel() == nodes.numel():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,6 +39,8 @@ PATIENCE = 4
 # Features that differ from those that were learned by more than this are not the same features.
 # Those of another machine may differ by the rounding of float32, which is less.
 OTHER = 1e-5
+# so few are counted one by one, which is quicker than to sort them as an array
+FEW_LABELS = 64
 # what sums lose to rounding, at most
 ROUNDING = 1e-12
 
@@ -293,6 +296,8 @@ def counted(labels: npt.NDArray[Any]) -> dict[Any, int]:
     >>> counted(np.array(["b", "a", "b"]))
     {'a': 1, 'b': 2}
     """
+    if labels.size <= FEW_LABELS:
+        return dict(sorted(Counter(labels.tolist()).items()))
     classes, counts = np.unique(labels, return_counts=True)
     return dict(zip(classes.tolist(), counts.tolist(), strict=True))
 
