@@ -106,7 +106,7 @@ def woodbury(R: Tensor, Z: Tensor) -> Tensor:
     ZR = Z @ R
     inner = ZR @ Z.mT
     inner.diagonal().add_(1)
-    # not checked: where rounding has cost R its definiteness, `refined` will notice
+    # not checked: rounding may cost R its definiteness, and a reference shows that
     factor, _ = torch.linalg.cholesky_ex(inner)
     half = torch.linalg.solve_triangular(factor, ZR, upper=False)
     return torch.addmm(R, half.mT, half, alpha=-1)
@@ -124,7 +124,9 @@ class Inverse:
     Attributes
     ----------
     root : Tensor [d, d], float64
-        F, lower triangular; on a GPU F⁻¹.
+        F, lower triangular, or F⁻¹.
+    inverted : bool
+        Which of them.
     V : Tensor [k, d], float64
     signs : Tensor [k, 1], float64
 
@@ -138,27 +140,31 @@ class Inverse:
     """
 
     root: Tensor
+    inverted: bool
     V: Tensor
     signs: Tensor
 
     @classmethod
-    def of(cls, factor: Tensor) -> Inverse:
+    def of(cls, factor: Tensor, inverted: bool | None = None) -> Inverse:
         """R of a Cholesky factor.
 
         Parameters
         ----------
         factor : Tensor [d, d], float64
-            F, lower triangular; kept.
+            F, lower triangular; kept, or inverted.
+        inverted : bool, optional
+            By default on a GPU.
 
         Returns
         -------
         Inverse
         """
         width, root = factor.size(0), factor
-        if factor.is_cuda:
+        inverted = factor.is_cuda if inverted is None else inverted
+        if inverted:
             identity = torch.eye(width, dtype=factor.dtype, device=factor.device)
             root = torch.linalg.solve_triangular(factor, identity, upper=False)
-        return cls(root, factor.new_zeros(0, width), factor.new_zeros(0, 1))
+        return cls(root, inverted, factor.new_zeros(0, width), factor.new_zeros(0, 1))
 
     def has_room(self, count: int) -> bool:
         """Whether so many more nodes are cheaper by way of it than by a new factorisation.
@@ -225,14 +231,14 @@ class Inverse:
 
     def _forth(self, X: Tensor) -> Tensor:
         """F⁻¹ X."""
-        if self.root.is_cuda:
+        if self.inverted:
             return self.root @ X
         found: Tensor = torch.linalg.solve_triangular(self.root, X, upper=False)
         return found
 
     def _back(self, X: Tensor) -> Tensor:
         """F⁻ᵀ X."""
-        if self.root.is_cuda:
+        if self.inverted:
             return self.root.mT @ X
         found: Tensor = torch.linalg.solve_triangular(self.root.mT, X, upper=True)
         return found
