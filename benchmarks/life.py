@@ -170,8 +170,8 @@ def page(record):
         " of the graph alone, so its session is short. A few nodes are learned and forgotten by way"
         " of the last factorisation, without a new one of 2,048 columns; the first few after a"
         " learner was read from a file take one. Forgetting checks that the sums can have held the"
-        " nodes, from one column of them for each learned node and some more; once there are more"
-        " than an eighth as many nodes as columns that takes a factorisation too.\n\n"
+        " nodes, from one column of them for each learned node and some more; where there are more"
+        " than half as many nodes as columns it takes a factorisation.\n\n"
         f"| what | ratio |\n|---|---|\n{rows}"
     )
 

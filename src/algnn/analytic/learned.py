@@ -340,14 +340,14 @@ def _one_hot(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Tensor:
 def _is_doubtful(before: Statistics, Z: Tensor, left: Statistics) -> Tensor:
     """Whether few nodes may not be in these sums, as `_check_left` asks; a bool on the device.
 
-    As long as fewer nodes were learned than features are wide, which is when nodes that are not in
-    them are told best, it takes few columns of G. Later it takes a factorisation.
+    As long as at most half as many nodes were learned as features are wide, it takes few columns of
+    G. Later it takes a factorisation.
     """
     empty = (left.n == 0).nonzero().squeeze(1).to(Z.device)
     over, size = (torch.linalg.vector_norm(sums.Q[:, empty]) for sums in (left, before))
     slack = OTHER * Z.square().sum() + ROUNDING * before.G.trace()
     columns = int(before.n.sum()) + SPARE
-    if FEW[Z.device.type] * columns <= Z.size(1):
+    if 2 * columns <= Z.size(1):
         within = holds(before.G, Z, slack, columns)
     else:
         matrix = left.G.clone()

@@ -290,8 +290,10 @@ def refined(W: Tensor, R: Inverse, G: Tensor, Q: Tensor, gamma: float) -> Tensor
 def holds(G: Tensor, Z: Tensor, slack: Tensor, columns: int) -> Tensor:
     """Whether G + slack I ≽ ZᵀZ for sure, from some columns of G and without a factorisation of it.
 
-    What some columns C of G say of it bounds it from below: G ≽ C M⁻¹ Cᵀ with M the rows of C that
-    belong to them. Where G is of a lower rank than there are columns, nothing is lost.
+    Some rows C of G, with M its entries in those rows and the columns of the same places, bound it
+    from below: G ≽ Cᵀ M⁻¹ C. If Z = X C + E and X M Xᵀ ≼ 1 + ζ, then ZᵀZ is at most (1 + ζ) G but
+    for what E adds, and 2 ‖Z‖ ‖E‖ + ‖E‖² + ζ ‖Z‖² is all that it is beyond G. Where G is of a lower
+    rank than there are rows, and Z is within it, both E and ζ are rounding.
 
     Parameters
     ----------
@@ -300,7 +302,7 @@ def holds(G: Tensor, Z: Tensor, slack: Tensor, columns: int) -> Tensor:
     Z : Tensor [n, d], float64
     slack : Tensor [], float64
     columns : int
-        At most d; the cost goes with its square.
+        At most d.
 
     Returns
     -------
@@ -315,21 +317,17 @@ def holds(G: Tensor, Z: Tensor, slack: Tensor, columns: int) -> Tensor:
     >>> holds(Z.mT @ Z, Z, slack, 2), holds(Z.mT @ Z, Z + 0.01, slack, 2)
     (tensor(True), tensor(False))
     """
-    width = G.size(0)
-    some = torch.arange(columns, device=G.device) * width // columns
+    some = torch.arange(columns, device=G.device) * G.size(0) // columns
     C = G[some]
     M = C[:, some]
     M.diagonal().add_(ROUNDING * G.trace())
     factor, first = torch.linalg.cholesky_ex(M)
-    # the bound is BᵀB
-    B = torch.linalg.solve_triangular(factor, C, upper=False)
-    inner = B @ B.mT
-    inner.diagonal().add_(slack)
-    factor, second = torch.linalg.cholesky_ex(inner)
-    seen = torch.linalg.solve_triangular(factor, B @ Z.mT, upper=False)
-    # slack (I − Z (BᵀB + slack I)⁻¹ Zᵀ)
-    left = seen.mT @ seen - Z @ Z.mT
-    left.diagonal().add_(slack)
-    _, third = torch.linalg.cholesky_ex(left)
-    sure: Tensor = (first == 0) & (second == 0) & (third == 0)
+    X = torch.cholesky_solve(Z[:, some].mT, factor).mT
+    size = torch.linalg.vector_norm(Z)
+    rest = torch.linalg.vector_norm(torch.addmm(Z, X, C, alpha=-1))
+    # half of the slack for E, half for ζ
+    matrix = -(X @ M) @ X.mT
+    matrix.diagonal().add_(1 + slack / (2 * size.square()))
+    _, second = torch.linalg.cholesky_ex(matrix)
+    sure: Tensor = (first == 0) & (second == 0) & (rest * (2 * size + rest) <= slack / 2)
     return sure
