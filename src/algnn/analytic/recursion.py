@@ -18,6 +18,9 @@ REFINEMENTS = 3
 # the largest last step, relative to the largest weight, after which W counts as settled; mostly the
 # first one is at rounding already
 CONVERGED = 1e-9
+# and the largest residual before it, relative to the largest target: an R that is far too small
+# makes small steps as well
+CLOSE = 1e-6
 # an `Inverse` that carries more than d / WIDE nodes costs more than the factorisation it saves
 WIDE = 4
 # what is added to a matrix that rounding may have cost its definiteness, relative to its trace
@@ -277,12 +280,13 @@ def refined(W: Tensor, R: Inverse, G: Tensor, Q: Tensor, gamma: float) -> Tensor
     True
     """
     for _ in range(REFINEMENTS):
-        step = R.times(torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma))
+        residual = torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma)
+        step = R.times(residual)
         W = W + step
-        norms = [torch.linalg.vector_norm(t, torch.inf) for t in (step, W)]
-        last, size = torch.stack(norms).tolist()
+        norms = [torch.linalg.vector_norm(t, torch.inf) for t in (step, W, residual, Q)]
+        last, size, rest, target = torch.stack(norms).tolist()
         # what is still wrong is a small part of the last step; NaN is never small enough
-        if last <= CONVERGED * size:
+        if last <= CONVERGED * size and rest <= CLOSE * target:
             return W
     return None
 
