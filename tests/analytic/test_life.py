@@ -31,6 +31,8 @@ LEARNERS = {
     "paper, γ chosen": GCN,
     "paper, slda": {**GCN, "head": "slda", "gamma": 0.1},
 }
+# so wide that few columns of the sums say who is in them
+WIDER = {**LEARNERS["paper"], "width": 512}
 # so wide that 60 nodes leave room for a span, or so narrow that they do not
 WIDE, NARROW = 200, 12
 
@@ -154,6 +156,59 @@ def steps(model, graph, count, seed, every):
 )
 def test_a_thousand_steps_add_no_error(make_graph, kind, features, count):
     steps(learner(kind), make_graph(features=features), count, 1, every=count // 2)
+
+
+def test_steps_in_wide_features_add_no_error(make_graph):
+    steps(learner("paper", **WIDER), make_graph(features=NARROW), 40, 1, every=40)
+
+
+@pytest.mark.parametrize("changes", [{}, WIDER], ids=["narrow", "wide"])
+def test_few_nodes_are_forgotten_by_way_of_the_inverse(make_graph, changes):
+    """Some of a class, then the rest of it, and no factorisation of the sums that are left."""
+    graph = make_graph(features=NARROW)
+    nodes = graph.train_mask.nonzero().squeeze(1)
+    nodes = nodes[torch.argsort(graph.y[nodes], stable=True)]
+    model = learner("paper", **changes).fit(graph, nodes, graph.y[nodes])
+    last = nodes[graph.y[nodes] == 3]
+    known = model._learned
+    kept = known.statistics.G.clone(), known.affine[0].clone()
+    for part in (last[:2], last[2:]):
+        model.forget(graph, part, graph.y[part])
+    assert model._learned.R.V.size(0) == last.numel()
+    assert model._learned.R.root is known.R.root
+    assert all(map(torch.equal, kept, (known.statistics.G, known.affine[0])))
+    stays = nodes[: -last.numel()]
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert_same(model, model.blank().partial_fit(graph, stays, graph.y[stays]), graph)
+
+
+@pytest.mark.parametrize("changes", [{}, WIDER], ids=["narrow", "wide"])
+def test_other_features_are_noticed_by_way_of_the_inverse_as_without(make_graph, changes):
+    """The same answer to nodes whose features have changed a little, or much, since."""
+    graph = make_graph(features=NARROW)
+    nodes = graph.train_mask.nonzero().squeeze(1)[:24]
+    model = learner("paper", **changes).fit(graph, nodes, graph.y[nodes]).drop_record()
+    known = model._learned
+    assert known.R is not None
+    answers = []
+    noise = torch.randn(graph.x.shape, generator=torch.Generator().manual_seed(0))
+    for off in (0, 1e-4, 1e-3, 1e-2, 10):
+        other = graph.clone()
+        other.x = graph.x + off * noise
+        for some in (nodes[:1], nodes[1:4], nodes[graph.y[nodes] == 2][:6]):
+            said = []
+            for R in (known.R, None):
+                model._learned = replace(known, R=R)
+                try:
+                    model.forget(other, some, graph.y[some])
+                except InputError as error:
+                    said.append(str(error))
+                else:
+                    said.append("")
+            assert said[0] == said[1]
+            answers.append(said[0] == "")
+    assert answers[0]
+    assert not answers[-1]
 
 
 HARD = st.sampled_from(["plain", "repeated", "graded", "near", "zero"])

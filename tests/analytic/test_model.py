@@ -16,8 +16,8 @@ import algnn
 from algnn import settings
 from algnn.analytic.heads import HEADS, ridge
 from algnn.analytic.joint import JointRidge
-from algnn.analytic.learned import PATIENCE
-from algnn.analytic.recursion import Recursion
+from algnn.analytic.learned import FEW
+from algnn.analytic.recursion import WIDE, Inverse, Recursion
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 
@@ -220,12 +220,12 @@ def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
     scores = model.decision_function(small_graph)
     late = (small_graph.train_mask & (small_graph.y == 3)).nonzero().squeeze(1)
 
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         # the last step before the new state would be taken over
-        patch.setattr("algnn.analytic.learned.check_trained", interrupted)
+        patch.setattr("algnn.analytic.learned.Learned.noted", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(small_graph, late, small_graph.y[late])
     assert np.array_equal(model.decision_function(small_graph), scores)
@@ -234,40 +234,83 @@ def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
     assert model.classes_.tolist() == [0, 1, 2, 3]
 
 
+def first_of(graph, count=18):
+    """Some nodes of three classes, few of each, and all others."""
+    first = (graph.train_mask & (graph.y < 3)).nonzero().squeeze(1)[:count]
+    others = torch.ones(graph.num_nodes, dtype=torch.bool)
+    others[first] = False
+    return first, others.nonzero().squeeze(1)
+
+
 def test_small_sessions_go_by_way_of_the_inverse_to_the_same_weights(small_graph):
     """20 sessions of one node each, against one solution of all of them; R spoiled on the way."""
-    first = small_graph.train_mask & (small_graph.y < 3)
+    first, late = first_of(small_graph)
     model = paper(width=64, hidden=16, device="cpu", gamma=0.1)
     model.fit(small_graph, first, small_graph.y[first])
-    assert model._learned.R is None
-    for place, node in enumerate((~first).nonzero()[:20]):
-        if place == 10:
-            known = model._learned
-            model._learned = dataclasses.replace(known, R=known.R * 1.5)
-        model.partial_fit(small_graph, node, small_graph.y[node])
+    carried = []
+    for place, node in enumerate(late[:20, None]):
         known = model._learned
-        assert (known.R is not None) == (place + 1 >= PATIENCE)
+        kept = known.statistics.G.clone(), known.affine[0].clone(), known.R.V.clone()
+        if place == 10:
+            model._learned = dataclasses.replace(known, R=Inverse.of(known.R.root / 2))
+        model.partial_fit(small_graph, node, small_graph.y[node])
+        # whoever holds what was known before has it as it was
+        assert all(map(torch.equal, kept, (known.statistics.G, known.affine[0], known.R.V)))
+        known = model._learned
+        carried.append(known.R.V.size(0))
         expected, _ = ridge(known.statistics, 0.1)
         assert relative_error(model.weights_, expected) < 1e-12
-        if known.R is not None:
-            exact = torch.linalg.inv(known.statistics.G + 0.1 * torch.eye(64).double())
-            assert relative_error(known.R, exact) < 1e-9
+        exact = torch.linalg.inv(known.statistics.G + 0.1 * torch.eye(64).double())
+        assert relative_error(known.R.times(torch.eye(64).double()), exact) < 1e-9
+    # a new factorisation where R is spoiled, and none before R is full
+    assert carried == [*range(1, 11), *range(10)]
+    for node in late[20:30, None]:
+        model.partial_fit(small_graph, node, small_graph.y[node])
+        assert WIDE * model._learned.R.V.size(0) <= 64
+
+
+def test_the_factor_is_kept_where_few_nodes_are_likely_to_come(small_graph, tmp_path):
+    first, late = first_of(small_graph, 18)
+    labels = small_graph.y[first]
+    width = FEW["cpu"] * 18 // labels.unique().numel()
+    for changes, kept in (
+        ({}, True),
+        ({"width": width - 1}, False),  # so many nodes a class are not few for it
+        ({"head": "slda"}, False),
+        ({"half_life": 2}, False),
+        ({"encoder": "hops"}, False),  # nodes are few, and sums over their span
+    ):
+        model = paper(**{"width": width, "hidden": 16, "device": "cpu", **changes})
+        model.fit(small_graph, first, labels)
+        assert (model._learned.R is not None) == kept, changes
+    # it is not saved: the next small session makes it anew
+    model = paper(width=width, hidden=16, device="cpu").fit(small_graph, first, labels)
+    before = model.retained_bytes()
+    model.save(tmp_path / "model.safetensors")
+    again = algnn.ALGNN.load(tmp_path / "model.safetensors")
+    assert again._learned.R is None
+    assert again.retained_bytes() == before
+    for one in (model, again):
+        one.partial_fit(small_graph, late[:2], small_graph.y[late[:2]])
+    assert again._learned.R is not None
+    assert relative_error(again.weights_, model.weights_) < 1e-11
 
 
 def test_another_gamma_or_head_starts_from_the_sums(small_graph):
-    first = small_graph.train_mask & (small_graph.y < 3)
-    late = (~first).nonzero().squeeze(1)
+    first, late = first_of(small_graph)
     model = paper(width=64, hidden=16, device="cpu")
     model.fit(small_graph, first, small_graph.y[first])
-    for node in late[: PATIENCE + 1, None]:
-        model.partial_fit(small_graph, node, small_graph.y[node])
+    model.partial_fit(small_graph, late[:1], small_graph.y[late[:1]])
     assert model._learned.R is not None
     model.gamma = 10.0
     model.partial_fit(small_graph, late[6:7], small_graph.y[late[6:7]])
     assert relative_error(model.weights_, ridge(model.statistics_, 10.0)[0]) < 1e-12
+    model.gamma = 1.0
+    model.forget(small_graph, late[6:7], small_graph.y[late[6:7]])
+    assert relative_error(model.weights_, ridge(model.statistics_, 1.0)[0]) < 1e-12
     model.head = "slda"
     model.partial_fit(small_graph, late[7:8], small_graph.y[late[7:8]])
-    assert torch.equal(model.weights_, HEADS["slda"](model.statistics_, 10.0)[0])
+    assert torch.equal(model.weights_, HEADS["slda"](model.statistics_, 1.0)[0])
 
 
 CONTINUE = textwrap.dedent(

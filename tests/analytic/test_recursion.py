@@ -1,11 +1,12 @@
 """The paper's claims, on random problems: recursion = joint solution = sums and Cholesky."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic.heads import ridge
-from algnn.analytic.recursion import Recursion, refined, woodbury
+from algnn.analytic.recursion import WIDE, Inverse, Recursion, holds, refined, woodbury
 from algnn.analytic.statistics import Statistics
 
 
@@ -92,19 +93,94 @@ def test_why_the_sums_are_kept_and_not_the_inverse():
     assert not errors[torch.float32] < 0.1
 
 
+def inverse(Z, gamma, inverted):
+    matrix = Z.mT @ Z + gamma * torch.eye(Z.size(1)).double()
+    return Inverse.of(torch.linalg.cholesky(matrix), inverted)
+
+
+@settings(max_examples=50, deadline=None)
+@given(streams(), st.sampled_from([0.1, 1.0, 100.0]), st.booleans())
+def test_nodes_come_and_go_by_way_of_the_inverse(sessions, gamma, inverted):
+    """All sessions learned, then all but the first forgotten: R and W each time."""
+    Z, Y = everything(sessions)
+    first, *later = torch.arange(Z.size(0)).split([z.size(0) for z, _ in sessions])
+    R, W = inverse(Z[first], gamma, inverted), joint_solution(Z[first], Y[first], gamma)
+    known = first
+    for sign, parts in ((1, later), (-1, later)):
+        for part in parts:
+            R, W = R.updated(Z[part], Y[part], W, sign=sign)
+            known = torch.cat([known, part]) if sign > 0 else known[~torch.isin(known, part)]
+            matrix = Z[known].mT @ Z[known] + gamma * torch.eye(Z.size(1)).double()
+            assert relative_error(R.times(matrix), torch.eye(Z.size(1)).double()) < 1e-8
+            # features that are left may all be zero, and the weights with them
+            exact = joint_solution(Z[known], Y[known], gamma)
+            torch.testing.assert_close(W, exact, rtol=1e-8, atol=1e-9)
+    assert R.V.size(0) == 2 * (Z.size(0) - first.numel())
+
+
+@pytest.mark.parametrize("inverted", [True, False])
+def test_what_was_never_learned_cannot_be_taken_out(inverted):
+    generator = torch.Generator().manual_seed(0)
+    Z = torch.randn(4, 9, generator=generator).double()
+    R, W, Y = inverse(Z, 0.1, inverted), torch.zeros(9, 2).double(), torch.ones(4, 2).double()
+    assert bool(R.updated(3 * Z, Y, W, sign=-1)[1].isnan().all())
+    assert bool(R.updated(Z, Y, W, sign=-1)[1].isfinite().all())
+    # nor what someone else has doubts about
+    for doubt in (True, False):
+        found = R.updated(Z, Y, W, sign=-1, unless=torch.tensor(doubt))[1]
+        assert bool(found.isnan().any()) == doubt
+    assert R.has_room(9 // WIDE)
+    assert not R.has_room(9 // WIDE + 1)
+    assert not R.updated(Z, Y, W)[0].has_room(1)
+
+
 @settings(max_examples=50, deadline=None)
 @given(streams(), st.sampled_from([0.1, 1.0, 100.0]), st.floats(0, 1e-3))
 def test_the_sums_correct_what_the_recursion_proposes(sessions, gamma, off):
     Z, Y = everything(sessions)
     G, Q = Z.mT @ Z, Z.mT @ Y
-    R = torch.linalg.inv(sessions[0][0].mT @ sessions[0][0] + gamma * torch.eye(G.size(0)).double())
-    for later, _ in sessions[1:]:
-        R = woodbury(R, later)
-    found = refined(R, G, Q, gamma)
-    assert found is not None
-    assert relative_error(found, joint_solution(Z, Y, gamma)) < 1e-9
+    exact = joint_solution(Z, Y, gamma)
+    R, W = inverse(Z, gamma, False), torch.zeros_like(Q)
+    for start in (exact, exact + off, W):
+        found = refined(start, R, G, Q, gamma)
+        assert found is not None
+        assert relative_error(found, exact) < 1e-9
     # an R that is off gives the same weights or none, never others
-    found = refined(R * (1 + off), G, Q, gamma)
-    assert found is None or relative_error(found, joint_solution(Z, Y, gamma)) < 1e-9
-    assert refined(R * 3, G, Q, gamma) is None
-    assert refined(R * torch.nan, G, Q, gamma) is None
+    for factor in (1 + off, 1 - off):
+        wrong = Inverse.of(R.root * factor)
+        found = refined(exact + off, wrong, G, Q, gamma)
+        assert found is None or relative_error(found, exact) < 1e-9
+    if bool(Q.any()):
+        assert refined(W, Inverse.of(R.root / 3), G, Q, gamma) is None
+        assert refined(W, Inverse.of(R.root * 1e6), G, Q, gamma) is None
+    assert refined(W, Inverse.of(R.root * torch.nan), G, Q, gamma) is None
+
+
+@settings(max_examples=50, deadline=None)
+@given(streams(), st.integers(1, 40), st.sampled_from([0, 1e-6, 1e-3, 0.1, 1]), st.data())
+def test_what_is_said_to_be_within_the_sums_is(sessions, columns, off, data):
+    """By any columns, of nodes that are in the sums and of others: never a wrong yes."""
+    Z, _ = everything(sessions)
+    part = sessions[data.draw(st.integers(0, len(sessions) - 1))][0]
+    noise = torch.randn(part.shape, generator=torch.Generator().manual_seed(columns)).double()
+    gone, G = part + off * noise, Z.mT @ Z
+    slack = 1e-5 * part.square().sum() + 1e-12 * G.trace()
+    if bool(holds(G, gone, slack, min(columns, Z.size(1)))):
+        least = torch.linalg.eigvalsh(G - gone.mT @ gone)[0]
+        assert float(least) >= -float(slack) * (1 + 1e-6)
+
+
+def test_few_columns_tell_who_is_within_the_sums():
+    """Wide features, of which some are always zero: yes to those who are, no to all others."""
+    generator = torch.Generator().manual_seed(0)
+    Z = torch.randn(40, 512, generator=generator).double().relu()
+    Z[:, ::3] = 0
+    G, gone = Z.mT @ Z, Z[10:15]
+    noise = torch.randn(gone.shape, generator=generator).double()
+    slack = 1e-5 * gone.square().sum()
+    said = [bool(holds(G, gone + off * noise, slack, 72)) for off in (0, 1e-9, 1e-3, 1)]
+    assert said == [True, True, False, False]
+    assert bool(holds(G, torch.cat([Z, 1e-9 * Z]), 1e-5 * Z.square().sum(), 72))
+    assert not bool(holds(G, 1.01 * gone, slack, 72))
+    # too few columns to tell
+    assert not bool(holds(G, gone, slack, 39))

@@ -84,7 +84,7 @@ class JointRidge(ALGNN):
                 " one: use half_life=0"
             )
 
-    def _is_small(self, nodes: Tensor, learned: Learned) -> bool:
+    def _is_small(self, count: int, learned: Learned) -> bool:
         return False
 
     def _untaught(self, features: Features) -> LearnedJointly:

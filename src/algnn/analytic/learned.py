@@ -15,12 +15,12 @@ from torch import Tensor
 
 from algnn.analytic.bank import Bank
 from algnn.analytic.choice import halvings, second_halves
-from algnn.analytic.cholesky import factorise
+from algnn.analytic.cholesky import factorise, substituted
 from algnn.analytic.encoder import Widened
 from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.journal import Journal
 from algnn.analytic.record import Record
-from algnn.analytic.recursion import refined, woodbury
+from algnn.analytic.recursion import Inverse, holds, refined
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import Statistics
 from algnn.checks import check_trained
@@ -30,12 +30,11 @@ Features = Bank | Widened
 # gives Z of a session's nodes, all of them or those at some places, in blocks of rows
 Encode = Callable[[Tensor | None], Iterator[Tensor]]
 
-# A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: the
-# update of R takes about 4nd² operations and a factorisation d³/3, at a lower rate on a GPU.
+# A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: that
+# takes d³/3 operations, at a lower rate on a GPU, and R about nd² for n nodes.
 FEW = {"cpu": 8, "cuda": 4}
-# R itself costs one and a half to four factorisations, so it is made once so many small sessions
-# have come in a row that more are likely.
-PATIENCE = 4
+# Columns of G, beyond one for each node, from which it is told that few nodes can be in it.
+SPARE = 32
 # Features that differ from those that were learned by more than this are not the same features.
 # Those of another machine may differ by the rounding of float32, which is less.
 OTHER = 1e-5
@@ -60,11 +59,10 @@ class Learned:
     # which nodes were learned, where that is kept; and all that was done
     record: Record | None = None
     journal: Journal = field(default_factory=Journal)
-    # What follows from the above, and is neither saved nor counted as retained: the weights; how
-    # many small sessions came in a row; and R, which is (G + γI)⁻¹ to some digits.
+    # What follows from the above, and is neither saved nor counted as retained: the weights, and
+    # R = (G + γI)⁻¹ to some digits, where few nodes are likely to come next.
     solved: Affine | None = None
-    small: int = 0
-    R: Tensor | None = None
+    R: Inverse | None = None
 
     @cached_property
     def affine(self) -> Affine:
@@ -114,23 +112,66 @@ class Learned:
         record = None if room.record is None else room.record.plus(nodes, labels)
         return room._with(span, sums, seconds, record)
 
+    def factorised(self) -> Learned:
+        """Solved, and ready for few nodes: the factor is kept; for ``"ridge"`` only."""
+        factor = factorise(self.statistics.G.clone(), self.gamma)
+        W = substituted(factor, self.statistics.Q)
+        check_trained(W)
+        # sums that fade are others before the next session
+        R = None if self.decays else Inverse.of(factor)
+        return replace(self, solved=(W, W.new_zeros(W.size(1))), R=R)
+
     def plus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
         """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
         record = None if self.record is None else self.record.plus(nodes, labels)
-        statistics = self.statistics.plus([Z], labels)
-        R = W = None
-        if self.R is not None:
-            R = woodbury(self.R, Z)
-            W = refined(R, statistics.G, statistics.Q, self.gamma)
-        if W is None:
-            factor = factorise(statistics.G.clone(), self.gamma)
-            W = torch.cholesky_solve(statistics.Q, factor)
-            check_trained(W)
-            R = torch.cholesky_inverse(factor) if self.small + 1 >= PATIENCE else None
-        solved = W, W.new_zeros(W.size(1))
-        return replace(
-            self, statistics=statistics, record=record, solved=solved, small=self.small + 1, R=R
+        after = replace(self, statistics=self.statistics.plus([Z], labels), record=record)
+        # small sessions seldom come alone, so the factor will be of use
+        return self._recursed(after, Z, labels) or after.factorised()
+
+    def minus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned | None:
+        """Without few nodes, whose features are Z [n, d]; for ``"ridge"`` only.
+
+        None where it is not clear that the sums hold them, or R is of no help: `minus` tells.
+        """
+        self._check_counts(labels)
+        record = None if self.record is None else self.record.minus(nodes, labels)
+        before = self.statistics
+        if self.R is None or labels.size >= int(before.n.sum()):
+            return None
+        Y = _one_hot(labels, before.classes)
+        there, n = Y.to(Z.device), before.n - Y.sum(0).to(torch.int64)
+        left = Statistics(
+            torch.addmm(before.G, Z.mT, Z, alpha=-1),
+            torch.addmm(before.Q, Z.mT, there, alpha=-1),
+            n,
+            before.classes,
         )
+        doubtful = _is_doubtful(before, Z, left)
+        after = replace(self, statistics=left.only(before.classes[(n > 0).numpy()]), record=record)
+        return self._recursed(after, Z, labels, sign=-1, unless=doubtful)
+
+    def _recursed(
+        self,
+        after: Learned,
+        Z: Tensor,
+        labels: npt.NDArray[Any],
+        sign: int = 1,
+        unless: Tensor | None = None,
+    ) -> Learned | None:
+        """Other sums solved by way of R, if that can be."""
+        if self.R is None or not self.R.has_room(labels.size):
+            return None
+        sums, (W, _) = after.statistics, self.affine
+        # classes that are new start from zeros, and those that are gone have no column
+        before, now = np.intersect1d(self.statistics.classes, sums.classes, True, True)[1:]
+        start = W.new_zeros(W.size(0), sums.classes.size)
+        start[:, torch.from_numpy(now).to(W.device)] = W[:, torch.from_numpy(before).to(W.device)]
+        Y = _one_hot(labels, sums.classes).to(W.device)
+        R, proposed = self.R.updated(Z, Y, start, sign=sign, unless=unless)
+        found = refined(proposed, R, sums.G, sums.Q, self.gamma)
+        if found is None:
+            return None
+        return replace(after, solved=(found, found.new_zeros(found.size(1))), R=R)
 
     def minus(
         self, features: Encode, nodes: Tensor, labels: npt.NDArray[Any], seed: int
@@ -204,6 +245,11 @@ class Learned:
         return self.seconds.G.size(0)
 
     @property
+    def expected(self) -> int:
+        """The best guess at the nodes of the next session: it brings one class like the others."""
+        return int(self.statistics.n.sum()) // max(1, self.statistics.classes.size)
+
+    @property
     def taught(self) -> bool:
         """Whether any class is known."""
         return self.statistics.classes.size > 0
@@ -228,7 +274,6 @@ class Learned:
             seconds=seconds,
             record=record,
             solved=None,
-            small=0,
             R=None,
         )
 
@@ -319,6 +364,31 @@ def per_class(statistics: Statistics) -> dict[Any, float]:
     {7: 2}
     """
     return dict(zip(statistics.classes.tolist(), statistics.n.tolist(), strict=True))
+
+
+def _one_hot(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Tensor:
+    """A row for each label and a column for each class, float64."""
+    return torch.from_numpy((labels[:, None] == classes).astype(np.float64))
+
+
+def _is_doubtful(before: Statistics, Z: Tensor, left: Statistics) -> Tensor:
+    """Whether few nodes may not be in these sums, as `_check_left` asks; a bool on the device.
+
+    As long as at most half as many nodes were learned as features are wide, it takes few columns of
+    G. Later it takes a factorisation.
+    """
+    empty = (left.n == 0).nonzero().squeeze(1).to(Z.device)
+    over, size = (torch.linalg.vector_norm(sums.Q[:, empty]) for sums in (left, before))
+    slack = OTHER * Z.square().sum() + ROUNDING * before.G.trace()
+    columns = int(before.n.sum()) + SPARE
+    if 2 * columns <= Z.size(1):
+        within = holds(before.G, Z, slack, columns)
+    else:
+        matrix = left.G.clone()
+        matrix.diagonal().add_(slack)
+        within = torch.linalg.cholesky_ex(matrix).info == 0
+    doubtful: Tensor = (over > OTHER * size) | ~within
+    return doubtful
 
 
 def _check_left(before: Statistics, gone: Statistics, left: Statistics) -> None:

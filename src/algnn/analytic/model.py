@@ -648,10 +648,8 @@ class ALGNN(Encoding):
         if self.half_life and learned.taught:
             kept = 2 ** (-1 / self.half_life)
             learned = learned.decayed(kept)
-        if self._is_small(nodes, learned):
-            first, *others = self._features(graph, nodes, learned)
-            Z = torch.cat([first, *others]) if others else first
-            after = learned.plus_few(Z, nodes, labels)
+        if self._is_small(nodes.numel(), learned):
+            after = learned.plus_few(self._few(graph, nodes, learned), nodes, labels)
         else:
             after = self._settled(self._with_nodes(graph, nodes, labels, learned))
         return after.noted("learn", counted(labels), kept=kept)
@@ -673,8 +671,12 @@ class ALGNN(Encoding):
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
     ) -> Learned:
         """Without the sums of some nodes, not solved yet."""
-        features = self._session_features(graph, nodes, learned)
-        left = self._as_asked(learned).minus(features, nodes, labels, self.seed)
+        learned, left = self._as_asked(learned), None
+        if learned.R is not None and self._is_small(nodes.numel(), learned):
+            left = learned.minus_few(self._few(graph, nodes, learned), nodes, labels)
+        if left is None:
+            features = self._session_features(graph, nodes, learned)
+            left = learned.minus(features, nodes, labels, self.seed)
         if left.taught:
             return left
         # of nothing, not even the rounding stays
@@ -690,6 +692,12 @@ class ALGNN(Encoding):
                 )
             gamma, _ = choose_gamma(after.statistics, after.seconds)
             after = replace(after, gamma=gamma, solved=None)
+        # Where the next session is likely to be small, keep the factor for it: d² numbers, and on a
+        # GPU one inverse of a triangle, some factorisations' worth. Where classes are large, as
+        # 4,000 nodes at a width of 8,192, it would hardly be used.
+        likely = not self.half_life and self._is_small(after.expected, after)
+        if likely and after.solved is None:
+            after = after.factorised()
         # solve now: it is part of learning, and may fail
         check_trained(*after.affine)
         return replace(after, solved=after.affine)
@@ -699,10 +707,16 @@ class ALGNN(Encoding):
         """Whether γ is chosen from the sums."""
         return self.gamma == 0 and self.head == "balanced"
 
-    def _is_small(self, nodes: Tensor, learned: Learned) -> bool:
+    def _few(self, graph: Data, nodes: Tensor, learned: Learned) -> Tensor:
+        """Z of few nodes, float64."""
+        first, *others = self._features(graph, nodes, learned)
+        return torch.cat([first, *others]) if others else first
+
+    def _is_small(self, count: int, learned: Learned) -> bool:
+        """Whether so many nodes of a later session are few."""
         later, G = learned.statistics.classes.size > 0, learned.statistics.G
         dense = learned.span.basis is None and not learned.ways
-        few = FEW[G.device.type] * nodes.numel() <= G.size(0)
+        few = FEW[G.device.type] * count <= G.size(0)
         return self.head == "ridge" and later and dense and few
 
     def _base(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:

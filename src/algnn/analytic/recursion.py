@@ -2,13 +2,14 @@
 
 Both give the joint solution; the sums (`Statistics`) give it with a smaller error (5e-14 against
 1e-5 at γ = 1e-3). `Recursion` is the reference that tests compare with. Where a session has few
-nodes the recursion is the cheaper one, so there the two work together: `refined` lets R_t propose
-weights and the sums correct them.
+nodes the recursion is the cheaper one, so there the two work together: an `Inverse` stands for R_t,
+proposes weights, and `refined` corrects them by the sums. The same works backwards, for few nodes
+that are forgotten; `holds` tells whether sums can have held them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +18,13 @@ REFINEMENTS = 3
 # the largest last step, relative to the largest weight, after which W counts as settled; mostly the
 # first one is at rounding already
 CONVERGED = 1e-9
+# and the largest residual before it, relative to the largest target: an R that is far too small
+# makes small steps as well
+CLOSE = 1e-6
+# an `Inverse` that carries more than d / WIDE nodes costs more than the factorisation it saves
+WIDE = 4
+# what is added to a matrix that rounding may have cost its definiteness, relative to its trace
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -101,21 +109,159 @@ def woodbury(R: Tensor, Z: Tensor) -> Tensor:
     ZR = Z @ R
     inner = ZR @ Z.mT
     inner.diagonal().add_(1)
-    # not checked: where rounding has cost R its definiteness, `refined` will notice
+    # not checked: rounding may cost R its definiteness, and a reference shows that
     factor, _ = torch.linalg.cholesky_ex(inner)
     half = torch.linalg.solve_triangular(factor, ZR, upper=False)
     return torch.addmm(R, half.mT, half, alpha=-1)
 
 
-def refined(R: Tensor, G: Tensor, Q: Tensor, gamma: float) -> Tensor | None:
-    """W = (G + γI)⁻¹ Q from an R that is only nearly that inverse.
+@dataclass(frozen=True)
+class Inverse:
+    """R = (G + γI)⁻¹ after a factorisation, with few nodes learned or forgotten since.
+
+    With F Fᵀ = G + γI as it was factorised, R = F⁻ᵀ (I − Vᵀ S V) F⁻¹: a row of V for each node
+    since, and S = ±1 for learned or forgotten. No array of d² numbers is written for a session, and
+    none is inverted: the CPU substitutes in F, which is at hand. A GPU substitutes slowly and
+    multiplies fast, so there F⁻¹ is made once.
+
+    Attributes
+    ----------
+    root : Tensor [d, d], float64
+        F, lower triangular, or F⁻¹.
+    inverted : bool
+        Which of them.
+    V : Tensor [k, d], float64
+    signs : Tensor [k, 1], float64
+
+    Examples
+    --------
+    >>> import torch
+    >>> one = torch.ones(1, 1).double()
+    >>> R, W = Inverse.of(2 * one).updated(one, one, 0 * one)
+    >>> R.times(one), W
+    (tensor([[0.2000]], dtype=torch.float64), tensor([[0.2000]], dtype=torch.float64))
+    """
+
+    root: Tensor
+    inverted: bool
+    V: Tensor
+    signs: Tensor
+
+    @classmethod
+    def of(cls, factor: Tensor, inverted: bool | None = None) -> Inverse:
+        """R of a Cholesky factor.
+
+        Parameters
+        ----------
+        factor : Tensor [d, d], float64
+            F, lower triangular; kept, or inverted.
+        inverted : bool, optional
+            By default on a GPU.
+
+        Returns
+        -------
+        Inverse
+        """
+        width, root = factor.size(0), factor
+        inverted = factor.is_cuda if inverted is None else inverted
+        if inverted:
+            identity = torch.eye(width, dtype=factor.dtype, device=factor.device)
+            root = torch.linalg.solve_triangular(factor, identity, upper=False)
+        return cls(root, inverted, factor.new_zeros(0, width), factor.new_zeros(0, 1))
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many more nodes are cheaper by way of it than by a new factorisation.
+
+        Parameters
+        ----------
+        count : int
+
+        Returns
+        -------
+        bool
+        """
+        return WIDE * (self.V.size(0) + count) <= self.V.size(1)
+
+    def times(self, X: Tensor) -> Tensor:
+        """R X.
+
+        Parameters
+        ----------
+        X : Tensor [d, m], float64
+
+        Returns
+        -------
+        Tensor [d, m]
+        """
+        return self._back(self._without(self._forth(X)))
+
+    def updated(
+        self, Z: Tensor, Y: Tensor, W: Tensor, *, sign: int = 1, unless: Tensor | None = None
+    ) -> tuple[Inverse, Tensor]:
+        """R and W with some more nodes, Eq. (Rt_woodbury) and (Wt_recursive), or without them.
+
+        Parameters
+        ----------
+        Z : Tensor [n, d], float64
+        Y : Tensor [n, C], float64
+            One-hot labels.
+        W : Tensor [d, C], float64
+            Weights so far, with zeros for classes that are new.
+        sign : {1, -1}
+            −1 to take the nodes out again.
+        unless : Tensor [], bool, optional
+            Where true, no weights.
+
+        Returns
+        -------
+        Inverse
+        Tensor [d, C]
+            NaN where there are none, as when nodes are taken out that were never in it: what comes
+            next will see it, and a GPU need not be waited for here.
+        """
+        half = self._forth(Z.mT)
+        seen = self._without(half)
+        inner = (sign * half.mT) @ seen
+        inner.diagonal().add_(1)
+        factor, info = torch.linalg.cholesky_ex(inner)
+        rows = torch.linalg.solve_triangular(factor, seen.mT, upper=False)
+        error = torch.linalg.solve_triangular(factor, torch.addmm(Y, Z, W, alpha=-1), upper=False)
+        failed = info != 0 if unless is None else (info != 0) | unless
+        error.masked_fill_(failed, torch.nan)
+        signs = torch.cat([self.signs, self.signs.new_full((Z.size(0), 1), sign)])
+        after = replace(self, V=torch.cat([self.V, rows]), signs=signs)
+        return after, torch.add(W, self._back(rows.mT @ error), alpha=sign)
+
+    def _forth(self, X: Tensor) -> Tensor:
+        """F⁻¹ X."""
+        if self.inverted:
+            return self.root @ X
+        found: Tensor = torch.linalg.solve_triangular(self.root, X, upper=False)
+        return found
+
+    def _back(self, X: Tensor) -> Tensor:
+        """F⁻ᵀ X."""
+        if self.inverted:
+            return self.root.mT @ X
+        found: Tensor = torch.linalg.solve_triangular(self.root.mT, X, upper=True)
+        return found
+
+    def _without(self, X: Tensor) -> Tensor:
+        """(I − Vᵀ S V) X."""
+        return torch.addmm(X, self.V.mT, self.signs * (self.V @ X), alpha=-1)
+
+
+def refined(W: Tensor, R: Inverse, G: Tensor, Q: Tensor, gamma: float) -> Tensor | None:
+    """(G + γI)⁻¹ Q from weights and an R that are only nearly right.
 
     W ← W + R (Q − (G + γI) W), a few times: each shrinks the error by the factor by which R is
-    off, and G, which is exact, decides where it ends. This takes matrix products only.
+    off, and G, which is exact, decides where it ends.
 
     Parameters
     ----------
-    R, G : Tensor [d, d], float64
+    W : Tensor [d, C], float64
+    R : Inverse
+    G : Tensor [d, d], float64
     Q : Tensor [d, C], float64
     gamma : float
 
@@ -128,18 +274,64 @@ def refined(R: Tensor, G: Tensor, Q: Tensor, gamma: float) -> Tensor | None:
     --------
     >>> import torch
     >>> G, Q = torch.full((1, 1), 3.0).double(), torch.ones(1, 1).double()
-    >>> refined(torch.full((1, 1), 0.250001).double(), G, Q, 1.0)
+    >>> refined(0 * Q, Inverse.of(torch.full((1, 1), 2.00001).double()), G, Q, 1.0)
     tensor([[0.2500]], dtype=torch.float64)
-    >>> refined(torch.full((1, 1), 9.0).double(), G, Q, 1.0) is None
+    >>> refined(0 * Q, Inverse.of(torch.full((1, 1), 0.5).double()), G, Q, 1.0) is None
     True
     """
-    W = R @ Q
     for _ in range(REFINEMENTS):
-        step = R @ torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma)
+        residual = torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma)
+        step = R.times(residual)
         W = W + step
-        norms = [torch.linalg.vector_norm(t, torch.inf) for t in (step, W)]
-        last, size = torch.stack(norms).tolist()
+        norms = [torch.linalg.vector_norm(t, torch.inf) for t in (step, W, residual, Q)]
+        last, size, rest, target = torch.stack(norms).tolist()
         # what is still wrong is a small part of the last step; NaN is never small enough
-        if last <= CONVERGED * size:
+        if last <= CONVERGED * size and rest <= CLOSE * target:
             return W
     return None
+
+
+def holds(G: Tensor, Z: Tensor, slack: Tensor, columns: int) -> Tensor:
+    """Whether G + slack I ≽ ZᵀZ for sure, from some columns of G and without a factorisation of it.
+
+    Some rows C of G, with M its entries in those rows and the columns of the same places, bound it
+    from below: G ≽ Cᵀ M⁻¹ C. If Z = X C + E and X M Xᵀ ≼ 1 + ζ, then ZᵀZ is at most (1 + ζ) G but
+    for what E adds, and 2 ‖Z‖ ‖E‖ + ‖E‖² + ζ ‖Z‖² is all that it is beyond G. Where G is of a lower
+    rank than there are rows, and Z is within it, both E and ζ are rounding.
+
+    Parameters
+    ----------
+    G : Tensor [d, d], float64
+        Symmetric, without negative eigenvalues.
+    Z : Tensor [n, d], float64
+    slack : Tensor [], float64
+    columns : int
+        At most d.
+
+    Returns
+    -------
+    Tensor [], bool
+        False where it does not hold, or one cannot tell from these columns.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Z = torch.tensor([[1.0, 2.0, 3.0]]).double()
+    >>> slack = torch.tensor(1e-6).double()
+    >>> holds(Z.mT @ Z, Z, slack, 2), holds(Z.mT @ Z, Z + 0.01, slack, 2)
+    (tensor(True), tensor(False))
+    """
+    some = torch.arange(columns, device=G.device) * G.size(0) // columns
+    C = G[some]
+    M = C[:, some]
+    M.diagonal().add_(ROUNDING * G.trace())
+    factor, first = torch.linalg.cholesky_ex(M)
+    X = torch.cholesky_solve(Z[:, some].mT, factor).mT
+    size = torch.linalg.vector_norm(Z)
+    rest = torch.linalg.vector_norm(torch.addmm(Z, X, C, alpha=-1))
+    # half of the slack for E, half for ζ
+    matrix = -(X @ M) @ X.mT
+    matrix.diagonal().add_(1 + slack / (2 * size.square()))
+    _, second = torch.linalg.cholesky_ex(matrix)
+    sure: Tensor = (first == 0) & (second == 0) & (rest * (2 * size + rest) <= slack / 2)
+    return sure
