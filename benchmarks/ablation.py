@@ -98,7 +98,7 @@ class OneHalving(ALGNN):
 
     def _untaught(self, features: Features) -> Learned:
         known = super()._untaught(features)
-        return replace(known, seconds=known.seconds.first(1))
+        return replace(known, seconds=known.seconds[:1])
 
 
 class LargeGamma(ALGNN):

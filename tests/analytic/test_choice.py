@@ -8,11 +8,13 @@ from algnn.analytic.choice import (
     COARSE,
     GAMMAS,
     MANY,
+    _Directions,
     agreements,
     choose_gamma,
     second_halves,
     some_of,
 )
+from algnn.analytic.heads import balanced
 from algnn.analytic.statistics import Statistics
 
 
@@ -27,6 +29,11 @@ def problem(seed, counts, width, noise):
 def sums(Z, labels, chosen):
     nothing = Statistics.empty(Z.size(1))
     return nothing.plus([Z[chosen]], labels[chosen])._on(np.unique(labels))
+
+
+def best(everything, seconds):
+    chosen = choose_gamma(everything, seconds)
+    return chosen.gamma, chosen.agreement
 
 
 def pairs(classes, means):
@@ -64,7 +71,7 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
     Z, labels = problem(seed, [6, 9, 12], 5, noise)
     chosen = np.arange(len(labels)) % 2 == 0
     everything, second = sums(Z, labels, np.arange(len(labels))), sums(Z, labels, chosen)
-    gamma, agreement = choose_gamma(everything, second.alone())
+    gamma, agreement = best(everything, second.alone())
     assert abs(by_hand(Z, labels, chosen, gamma) - agreement) < 1e-8
     place = GAMMAS.index(gamma)
     for other in {*COARSE, max(place - 1, 0), min(place + 1, len(GAMMAS) - 1)}:
@@ -76,8 +83,8 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
 def test_the_size_of_features_does_not_matter(seed, scale):
     Z, labels = problem(seed, [8, 8, 8], 6, 1.0)
     chosen = np.flatnonzero(np.arange(24) % 2)
-    gamma, _ = choose_gamma(sums(Z, labels, np.arange(24)), sums(Z, labels, chosen).alone())
-    scaled, _ = choose_gamma(
+    gamma, _ = best(sums(Z, labels, np.arange(24)), sums(Z, labels, chosen).alone())
+    scaled, _ = best(
         sums(Z * scale, labels, np.arange(24)), sums(Z * scale, labels, chosen).alone()
     )
     assert gamma == scaled
@@ -86,7 +93,7 @@ def test_the_size_of_features_does_not_matter(seed, scale):
 def test_classes_of_one_node_and_empty_halves_are_survived():
     Z, labels = problem(0, [1, 1, 5], 4, 0.5)
     for chosen in ([], [0], [1, 2], list(range(7))):
-        gamma, agreement = choose_gamma(
+        gamma, agreement = best(
             sums(Z, labels, np.arange(7)), sums(Z, labels, np.array(chosen, dtype=int)).alone()
         )
         assert 0 < gamma < 1
@@ -124,7 +131,7 @@ def test_only_inner_products_of_features_count(seed, width):
     halves = second_halves(nodes, seed, MANY)
     everything = sums(Z, labels, nodes.numpy())
     seconds = Statistics.empty(width, ways=MANY).plus_chosen([Z], labels, halves)
-    expected = choose_gamma(everything, seconds)[1]
+    expected = best(everything, seconds)[1]
     # but for the little room that twins are given
     assert abs(found - expected) < 1e-3
 
@@ -134,7 +141,7 @@ def test_large_sums_find_the_best_penalty_uphill():
     Z, labels = problem(1, [500, 500, 500], 600, 6.0)
     chosen = np.arange(len(labels)) % 2 == 0
     everything = sums(Z, labels, np.arange(len(labels)))
-    gamma, found = choose_gamma(everything, sums(Z, labels, chosen).alone())
+    gamma, found = best(everything, sums(Z, labels, chosen).alone())
     place = GAMMAS.index(gamma)
     one_way = [
         by_hand(Z, labels, chosen, GAMMAS[other], both=False)
@@ -142,6 +149,23 @@ def test_large_sums_find_the_best_penalty_uphill():
         if 0 <= other < len(GAMMAS)
     ]
     assert abs(max(one_way) - found) < 1e-8
+
+
+def test_weights_that_are_solved_along_with_the_halves_are_those_of_the_head():
+    """What a GPU does for all nodes beside the halves, here on the CPU."""
+    Z, labels = problem(3, [20, 9, 14], 12, 1.0)
+    everything = sums(Z, labels, np.arange(len(labels)))
+    chosen = second_halves(torch.arange(len(labels)), 0, 3)
+    seconds = Statistics.empty(12, ways=3).plus_chosen([Z], labels, chosen)
+    both = {"both": True}
+    alone = _Directions(everything.alone(), seconds, **both, own=False)
+    along = _Directions(everything.alone(), seconds, **both, own=True)
+    places = range(len(GAMMAS))
+    assert along.at(places) == alone.at(places)
+    assert not alone.weights
+    for place in places:
+        expected, _ = balanced(everything, GAMMAS[place])
+        torch.testing.assert_close(along.weights[place], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_sample_is_the_same_in_any_order_and_in_both_halves():

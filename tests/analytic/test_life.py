@@ -352,7 +352,7 @@ def test_a_halving_that_was_given_up_does_not_come_back(make_graph, monkeypatch)
     assert model._learned.ways == 1
     model.forget(graph, nodes[10:], graph.y[10:30])
     expected = model.blank()
-    expected._learned = replace(expected._learned, seconds=expected._learned.seconds.first(1))
+    expected._learned = replace(expected._learned, seconds=expected._learned.seconds[:1])
     assert_same(model, expected.partial_fit(graph, nodes[:10], graph.y[:10]), graph)
     assert model.partial_fit(graph, nodes[20:], graph.y[20:30])._learned.ways == 1
 

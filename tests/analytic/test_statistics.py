@@ -133,6 +133,6 @@ def test_sums_side_by_side_are_those_of_each_alone(seed, ways, count):
     found = before.plus_chosen(torch.split(Z, 7), labels, chosen)
     for way, mine in enumerate(chosen):
         alone = first.plus([Z[mine]], labels[mine])._on(found.classes)
-        assert torch.equal(found.at(way).n, alone.n)
-        torch.testing.assert_close(found.at(way).G, alone.G)
-        torch.testing.assert_close(found.at(way).Q, alone.Q)
+        assert torch.equal(found[way].n, alone.n)
+        torch.testing.assert_close(found[way].G, alone.G)
+        torch.testing.assert_close(found[way].Q, alone.Q)

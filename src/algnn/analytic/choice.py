@@ -13,6 +13,7 @@ PubMed, with few nodes a session, it chose too small a γ.)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,27 @@ FEW_SUMS = 256
 # from so many nodes on, weights of one half against the other tell as much as both ways do
 CROWD = 512
 NOTHING = 1e-12
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A γ, and how it was found.
+
+    Attributes
+    ----------
+    gamma : float
+        Of `GAMMAS`.
+    agreement : float
+        At most 1: how well the halves agree at this γ, to nine digits, since beyond them rounding
+        would decide; 0 where there is nothing to compare.
+    weights : Tensor [d, C] or None
+        Of all nodes at this γ, where they are at hand: a GPU has solved for them along with the
+        halves.
+    """
+
+    gamma: float
+    agreement: float
+    weights: Tensor | None
 
 
 def halvings(nodes: int, width: int) -> int:
@@ -114,7 +136,7 @@ def some_of(nodes: Tensor, seed: int, most: int) -> Tensor:
     return torch.from_numpy(np.sort(drawn))
 
 
-def choose_gamma(everything: Statistics, seconds: Statistics) -> tuple[float, float]:
+def choose_gamma(everything: Statistics, seconds: Statistics) -> Choice:
     """The γ of the balanced head whose weights from either half agree best with the other half.
 
     Parameters
@@ -126,12 +148,9 @@ def choose_gamma(everything: Statistics, seconds: Statistics) -> tuple[float, fl
 
     Returns
     -------
-    gamma : float
-        Of `GAMMAS`. The largest where nothing tells them apart. Not all of them are tried: the best
-        of a few is the start, and from there on it goes uphill.
-    agreement : float
-        At most 1: how well the halves agree at this γ, to nine digits, since beyond them rounding
-        would decide; 0 where there is nothing to compare.
+    Choice
+        γ is the largest where nothing tells them apart. Not all of them are tried: the best of a
+        few is the start, and from there on it goes uphill.
 
     Examples
     --------
@@ -140,17 +159,18 @@ def choose_gamma(everything: Statistics, seconds: Statistics) -> tuple[float, fl
     >>> labels = np.array([0, 0, 1, 1])
     >>> every = Statistics.empty(2).plus([Z], labels)
     >>> second = Statistics.empty(2).plus([Z[1::2]], labels[1::2])
-    >>> gamma, agreement = choose_gamma(every, second.alone())
-    >>> gamma in GAMMAS, agreement > 0.9
+    >>> chosen = choose_gamma(every, second.alone())
+    >>> chosen.gamma in GAMMAS, chosen.agreement > 0.9
     (True, True)
     """
     nodes, width = int(everything.n.sum()), everything.G.size(0)
     # with few nodes for so many coordinates there may be more than one hill
     crowded = width > TOGETHER and nodes >= 2 * width
-    directions = _Directions(everything.alone(), seconds, both=nodes <= CROWD)
-    scores = _searched(directions, AROUND if crowded else COARSE)[0]
-    chosen = max(scores, key=lambda gamma: (scores[gamma], gamma))
-    return chosen, scores[chosen]
+    at_once = everything.G.is_cuda and width <= TOGETHER
+    directions = _Directions(everything.alone(), seconds, both=nodes <= CROWD, own=at_once)
+    (scores,) = _searched(directions, AROUND if crowded else COARSE, at_once)
+    place = max(scores, key=lambda place: (scores[place], place))
+    return Choice(GAMMAS[place], scores[place], directions.weights.get(place))
 
 
 def agreements(
@@ -201,13 +221,18 @@ def agreements(
         torch.from_numpy(chosen @ Y).repeat(count, 1),
         classes,
     )
-    directions = _Directions(everything, seconds, both=len(labels) <= CROWD)
-    return [max(scores.values()) for scores in _searched(directions, COARSE)]
+    directions = _Directions(everything, seconds, both=len(labels) <= CROWD, own=False)
+    return [max(scores.values()) for scores in _searched(directions, COARSE, rows.is_cuda)]
 
 
-def _searched(directions: _Directions, first: Sequence[int]) -> list[dict[float, float]]:
-    """Agreements of a few γ: at some places, and from the best of these on uphill."""
-    tried = directions.at(range(len(GAMMAS)) if directions.at_once else first)
+def _searched(
+    directions: _Directions, first: Sequence[int], at_once: bool
+) -> list[dict[int, float]]:
+    """Agreements at a few places of `GAMMAS`: some, and from the best of these on uphill.
+
+    A GPU tries all of them at once sooner than one after the other; the way uphill is the same.
+    """
+    tried = directions.at(range(len(GAMMAS)) if at_once else first)
 
     def height(of: int, place: int) -> float:
         if not 0 <= place < len(GAMMAS):
@@ -226,7 +251,7 @@ def _searched(directions: _Directions, first: Sequence[int]) -> list[dict[float,
             if height(of, beside) <= height(of, place):
                 break
             place = beside
-        found.append({GAMMAS[p]: height(of, p) for p in visited if 0 <= p < len(GAMMAS)})
+        found.append({p: height(of, p) for p in visited if 0 <= p < len(GAMMAS)})
     return found
 
 
@@ -241,15 +266,19 @@ class _Directions:
         Sums of the second half, for each of them and each way of halving.
     both : bool
         Whether weights of the second half are held against the first as well.
+    own : bool
+        Whether `weights` shall be kept for each γ that is tried: those of all nodes.
     """
 
-    def __init__(self, everything: Statistics, seconds: Statistics, *, both: bool) -> None:
+    def __init__(
+        self, everything: Statistics, seconds: Statistics, *, both: bool, own: bool
+    ) -> None:
         self.count, self.sides = everything.G.size(0), 2 if both else 1
+        self.weights: dict[int, Tensor] = {}
         device, half = everything.G.device, seconds.G.size(0)
-        self.at_once = device.type == "cuda" and everything.G.size(-1) <= TOGETHER
-        # first halves, then second halves
+        # first halves, then second halves, then all nodes
         G, Q, n = (
-            torch.cat([whole.repeat_interleave(half // self.count, 0) - second, second])
+            torch.cat([_each(whole, half) - second, second, *([whole] if own else [])])
             for whole, second in (
                 (everything.G, seconds.G),
                 (everything.Q, seconds.Q),
@@ -259,16 +288,16 @@ class _Directions:
         B, means, there = _systems(G, Q, n.to(device, torch.float64))
         size = G.diagonal(dim1=1, dim2=2).sum(1)
         # a half without nodes, or without features, says nothing
-        least = torch.minimum(size[:half], size[half:]) > NOTHING * (size[:half] + size[half:])
+        one, other = size[:half], size[half : 2 * half]
+        least = torch.minimum(one, other) > NOTHING * (one + other)
         self.told = torch.cat([least, least]) if both else least
         ours = slice(0, 2 * half if both else half)
-        self.matrix, known = B[ours], there[ours]
+        known = there[ours]
         self.spread, truth, shown = (
-            torch.cat([t[half:], t[:half]])[ours] for t in (B, means, there)
+            torch.cat([t[half : 2 * half], t[:half]])[ours] for t in (B, means, there)
         )
         # a class of one node is in one half only, and tells nothing about the other
         self.truth = truth * known[:, None]
-        self.scale = self.matrix.diagonal(dim1=1, dim2=2).sum(1)
         self.least = NOTHING * self.spread.diagonal(dim1=1, dim2=2).sum(1)
         # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
         classes = known.sum(1)
@@ -277,6 +306,11 @@ class _Directions:
         # nothing; what they are solved from may be centred as well
         middle = means[ours].sum(-1) / classes.clamp_min(1)[:, None]
         self.means = (means[ours] - middle[..., None]) * known[:, None]
+        self.matrix = B[ours]
+        if own:
+            self.matrix = torch.cat([B[ours], B[2 * half :]])
+            self.means = torch.cat([self.means, means[2 * half :]])
+        self.scale = self.matrix.diagonal(dim1=1, dim2=2).sum(1)
 
     def at(self, places: Sequence[int]) -> dict[int, list[float]]:
         """The squared cosine between scores and truth, over the other half's nodes, for each γ.
@@ -285,6 +319,12 @@ class _Directions:
         """
         gammas = torch.tensor([GAMMAS[place] for place in places], dtype=torch.float64)
         W, failed = self._weights(gammas.to(self.scale.device)[:, None] * self.scale)
+        m = self.told.numel()
+        if W.size(1) > m:
+            # NaN where there are none, which whoever takes them must look for
+            own = W[:, m].masked_fill(failed[:, m, None, None], torch.nan)
+            self.weights.update(zip(places, own, strict=True))
+            W, failed = W[:, :m], failed[:, :m]
         hit = (W * self.truth).sum((-2, -1))
         size = (W * (self.spread @ W)).sum((-2, -1))
         # scores that are nothing but rounding agree with nothing: halves that share no direction
@@ -313,6 +353,11 @@ class _Directions:
             factor, failed[some] = factors(matrix)
             W[some] = substituted(factor, self.means[each[some]])
         return W.view(tried, m, d, C), (failed > 0).view(tried, m)
+
+
+def _each(whole: Tensor, count: int) -> Tensor:
+    """Something of each of the features, once for each way."""
+    return whole if whole.size(0) == 1 else whole.repeat_interleave(count // whole.size(0), 0)
 
 
 def _systems(G: Tensor, Q: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -33,6 +33,11 @@ Encode = Callable[[Tensor | None], Iterator[Tensor]]
 # A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: that
 # takes d³/3 operations, at a lower rate on a GPU, and R about nd² for n nodes.
 FEW = {"cpu": 8, "cuda": 4}
+# R is kept for sessions to come. On the CPU that is the factor, which is there anyway. On a GPU it is
+# one inverse, some factorisations' worth: only where the next session is likely to have at most
+# d / LIKELY nodes, so that many fit into d, and not where classes are large, as 2,000 nodes at a
+# width of 8,192.
+LIKELY = 16
 # Columns of G, beyond one for each node, from which it is told that few nodes can be in it.
 SPARE = 32
 # Features that differ from those that were learned by more than this are not the same features.
@@ -51,7 +56,7 @@ class Learned:
     features: Features
     span: Span
     # sums over coordinates in the span: of all nodes, and, where γ is chosen from them, of the
-    # second half for each way of halving them, side by side over the same classes
+    # second half for each way of halving them, side by side over the same classes (else none)
     statistics: Statistics
     seconds: Statistics
     head: str
@@ -78,7 +83,7 @@ class Learned:
     def with_room_for(self, count: int) -> Learned:
         """The same, ready for so many more nodes: over all features once a span is not worth it."""
         nodes = int(self.statistics.n.sum())
-        kept = self.seconds.first(halvings(nodes + count, self.span.width))
+        kept = self.seconds[: halvings(nodes + count, self.span.width)]
         # nodes that count for little by now span as much as any
         if self.span.basis is None or self.span.has_room(max(nodes, self.span.rank) + count):
             return replace(self, seconds=kept)
@@ -104,28 +109,33 @@ class Learned:
             # of few nodes, as long as there is a basis: once for all sums
             Z = torch.cat(list(features(None)))
             span = span.extended(Z)
+            features = _always(span.coordinates(Z))
             sums, seconds = sums.padded(span.rank), seconds.padded(span.rank)
-            rows = span.coordinates(Z)
-            features = _always(rows)
-        sums = sums.plus(features(None), labels)
-        seconds = _with_halves(seconds, features, nodes, labels, seed)._on(sums.classes)
+        sums, seconds = _summed(sums, seconds, features, nodes, labels, seed)
         record = None if room.record is None else room.record.plus(nodes, labels)
         return room._with(span, sums, seconds, record)
 
+    def solved_by(self, gamma: float, weights: Tensor | None) -> Learned:
+        """With another γ, and solved if weights over coordinates are at hand that are sound."""
+        if weights is None or not bool(weights.isfinite().all()):
+            return replace(self, gamma=gamma, solved=None)
+        affine = self.span.lift(weights), weights.new_zeros(weights.size(1))
+        return replace(self, gamma=gamma, solved=affine)
+
     def factorised(self) -> Learned:
-        """Solved, and ready for few nodes: the factor is kept; for ``"ridge"`` only."""
+        """Solved, and ready for few nodes; for ``"ridge"`` only."""
         factor = factorise(self.statistics.G.clone(), self.gamma)
         W = substituted(factor, self.statistics.Q)
         check_trained(W)
+        pays = not factor.is_cuda or LIKELY * self.expected <= factor.size(0)
         # sums that fade are others before the next session
-        R = None if self.decays else Inverse.of(factor)
+        R = Inverse.of(factor) if pays and not self.decays else None
         return replace(self, solved=(W, W.new_zeros(W.size(1))), R=R)
 
     def plus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
         """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
         record = None if self.record is None else self.record.plus(nodes, labels)
         after = replace(self, statistics=self.statistics.plus([Z], labels), record=record)
-        # small sessions seldom come alone, so the factor will be of use
         return self._recursed(after, Z, labels) or after.factorised()
 
     def minus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned | None:
@@ -162,10 +172,7 @@ class Learned:
         if self.R is None or not self.R.has_room(labels.size):
             return None
         sums, (W, _) = after.statistics, self.affine
-        # classes that are new start from zeros, and those that are gone have no column
-        before, now = np.intersect1d(self.statistics.classes, sums.classes, True, True)[1:]
-        start = W.new_zeros(W.size(0), sums.classes.size)
-        start[:, torch.from_numpy(now).to(W.device)] = W[:, torch.from_numpy(before).to(W.device)]
+        start = _columns(W, self.statistics.classes, sums.classes)
         Y = _one_hot(labels, sums.classes).to(W.device)
         R, proposed = self.R.updated(Z, Y, start, sign=sign, unless=unless)
         found = refined(proposed, R, sums.G, sums.Q, self.gamma)
@@ -186,12 +193,13 @@ class Learned:
         span, before = self.span, self.statistics
         if span.basis is not None:
             features = _always(span.coordinates(torch.cat(list(features(None)))))
-        nothing = Statistics.empty(span.rank, before.G.device)
-        gone = nothing.plus(features(None), labels)
-        sums = before.minus(gone)
-        no_halves = Statistics.empty(span.rank, before.G.device, ways=self.ways)
-        halves = _with_halves(no_halves, features, nodes, labels, seed)
-        seconds = self.seconds.less(halves).only(sums.classes)
+        nothing, no_halves = (
+            Statistics.empty(span.rank, before.G.device, ways) for ways in (None, self.ways)
+        )
+        gone, halves = _summed(nothing, no_halves, features, nodes, labels, seed)
+        sums, seconds = before.minus(gone), self.seconds
+        if self.ways:
+            seconds = seconds.less(halves).only(sums.classes)
         _check_left(before, gone, sums)
         if span.basis is not None:
             span, turn = span.narrowed(sums, seconds, before)
@@ -205,8 +213,8 @@ class Learned:
         ours = self.with_room_for(int(other.statistics.n.sum()))
         # theirs may lack halves that were given up, and ours those that both together give up
         ways = min(ours.ways, other.ways)
-        span, sums = ours.span, [ours.statistics, ours.seconds.first(ways)]
-        theirs = [other.statistics, other.seconds.first(ways)]
+        span, sums = ours.span, [ours.statistics, ours.seconds[:ways]]
+        theirs = [other.statistics, other.seconds[:ways]]
         if span.basis is None or other.span.basis is None:
             span, whole = Span(span.width, None), ours.span.whole
             sums = [whole(one) for one in sums]
@@ -229,7 +237,7 @@ class Learned:
         What counts for less cannot be taken out again, so the record of it has no use any more.
         """
         sums = self.statistics.scaled(factor)
-        seconds = self.seconds.scaled(factor).only(sums.classes)
+        seconds = self.seconds.scaled(factor).only(sums.classes) if self.ways else self.seconds
         return self._with(self.span, sums, seconds, None)
 
     def noted(
@@ -301,6 +309,16 @@ class Learned:
             start += Z.size(0)
 
 
+def _columns(W: Tensor, before: npt.NDArray[Any], now: npt.NDArray[Any]) -> Tensor:
+    """W for other classes: those that are new start from zeros, those that are gone have none."""
+    if np.array_equal(before, now[: before.size]):
+        return torch.nn.functional.pad(W, (0, now.size - before.size))
+    old, new = np.intersect1d(before, now, assume_unique=True, return_indices=True)[1:]
+    start = W.new_zeros(W.size(0), now.size)
+    start[:, torch.from_numpy(new).to(W.device)] = W[:, torch.from_numpy(old).to(W.device)]
+    return start
+
+
 def _always(Z: Tensor) -> Encode:
     """Features that are there already."""
 
@@ -310,19 +328,31 @@ def _always(Z: Tensor) -> Encode:
     return of
 
 
-def _with_halves(
-    seconds: Statistics, features: Encode, nodes: Tensor, labels: npt.NDArray[Any], seed: int
-) -> Statistics:
-    """The sums of second halves, with what is in them of some more nodes."""
+def _summed(
+    sums: Statistics,
+    seconds: Statistics,
+    features: Encode,
+    nodes: Tensor,
+    labels: npt.NDArray[Any],
+    seed: int,
+) -> tuple[Statistics, Statistics]:
+    """The sums of all nodes and of second halves, with those of some more."""
     ways = seconds.G.size(0)
-    if not ways:
-        return seconds
     chosen = second_halves(nodes, seed, ways)
     if ways > 1:
-        return seconds.plus_chosen(features(None), labels, chosen)
-    # of one half, only its own rows
-    (places,) = chosen[0].nonzero()
-    return seconds.at(0).plus(features(torch.from_numpy(places)), labels[places]).alone()
+        # all nodes are one more choice of some of them
+        every = np.ones((1, labels.size), dtype=bool)
+        both = seconds.after(sums).plus_chosen(
+            features(None), labels, np.concatenate([every, chosen])
+        )
+        return both[0], both[1:]
+    sums = sums.plus(features(None), labels)
+    if ways:
+        # of one half, only its own rows
+        (places,) = chosen[0].nonzero()
+        second = seconds[0].plus(features(torch.from_numpy(places)), labels[places])
+        seconds = second._on(sums.classes).alone()
+    return sums, seconds
 
 
 def counted(labels: npt.NDArray[Any]) -> dict[Any, int]:

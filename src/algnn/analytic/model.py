@@ -690,11 +690,9 @@ class ALGNN(Encoding):
                     "gamma=0 needs the sums of two halves, which are kept only where gamma was 0"
                     " and the head balanced from the first session on: give a positive gamma"
                 )
-            gamma, _ = choose_gamma(after.statistics, after.seconds)
-            after = replace(after, gamma=gamma, solved=None)
-        # Where the next session is likely to be small, keep the factor for it: d² numbers, and on a
-        # GPU one inverse of a triangle, some factorisations' worth. Where classes are large, as
-        # 4,000 nodes at a width of 8,192, it would hardly be used.
+            chosen = choose_gamma(after.statistics, after.seconds)
+            after = after.solved_by(chosen.gamma, chosen.weights)
+        # where the next session is likely to be small, what is made now will help with it
         likely = not self.half_life and self._is_small(after.expected, after)
         if likely and after.solved is None:
             after = after.factorised()

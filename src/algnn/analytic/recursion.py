@@ -119,17 +119,17 @@ def woodbury(R: Tensor, Z: Tensor) -> Tensor:
 class Inverse:
     """R = (G + γI)⁻¹ after a factorisation, with few nodes learned or forgotten since.
 
-    With F Fᵀ = G + γI as it was factorised, R = F⁻ᵀ (I − Vᵀ S V) F⁻¹: a row of V for each node
-    since, and S = ±1 for learned or forgotten. No array of d² numbers is written for a session, and
-    none is inverted: the CPU substitutes in F, which is at hand. A GPU substitutes slowly and
-    multiplies fast, so there F⁻¹ is made once.
+    On a GPU it is a matrix: memory is quick there, and substitution slow. Not so on a CPU: with
+    F Fᵀ = G + γI as it was factorised, R = F⁻ᵀ (I − Vᵀ S V) F⁻¹, a row of V for each node since,
+    and S = ±1 for learned or forgotten. No array of d² numbers is written for a session then, and
+    none is inverted.
 
     Attributes
     ----------
     root : Tensor [d, d], float64
-        F, lower triangular, or F⁻¹.
-    inverted : bool
-        Which of them.
+        F, lower triangular, or R itself.
+    whole : bool
+        Whether it is R itself.
     V : Tensor [k, d], float64
     signs : Tensor [k, 1], float64
 
@@ -143,31 +143,28 @@ class Inverse:
     """
 
     root: Tensor
-    inverted: bool
+    whole: bool
     V: Tensor
     signs: Tensor
 
     @classmethod
-    def of(cls, factor: Tensor, inverted: bool | None = None) -> Inverse:
+    def of(cls, factor: Tensor, whole: bool | None = None) -> Inverse:
         """R of a Cholesky factor.
 
         Parameters
         ----------
         factor : Tensor [d, d], float64
             F, lower triangular; kept, or inverted.
-        inverted : bool, optional
+        whole : bool, optional
             By default on a GPU.
 
         Returns
         -------
         Inverse
         """
-        width, root = factor.size(0), factor
-        inverted = factor.is_cuda if inverted is None else inverted
-        if inverted:
-            identity = torch.eye(width, dtype=factor.dtype, device=factor.device)
-            root = torch.linalg.solve_triangular(factor, identity, upper=False)
-        return cls(root, inverted, factor.new_zeros(0, width), factor.new_zeros(0, 1))
+        whole = factor.is_cuda if whole is None else whole
+        root = torch.cholesky_inverse(factor) if whole else factor
+        return cls(root, whole, factor.new_zeros(0, factor.size(0)), factor.new_zeros(0, 1))
 
     def has_room(self, count: int) -> bool:
         """Whether so many more nodes are cheaper by way of it than by a new factorisation.
@@ -180,7 +177,7 @@ class Inverse:
         -------
         bool
         """
-        return WIDE * (self.V.size(0) + count) <= self.V.size(1)
+        return self.whole or WIDE * (self.V.size(0) + count) <= self.V.size(1)
 
     def times(self, X: Tensor) -> Tensor:
         """R X.
@@ -193,7 +190,7 @@ class Inverse:
         -------
         Tensor [d, m]
         """
-        return self._back(self._without(self._forth(X)))
+        return self.root @ X if self.whole else self._back(self._without(self._forth(X)))
 
     def updated(
         self, Z: Tensor, Y: Tensor, W: Tensor, *, sign: int = 1, unless: Tensor | None = None
@@ -219,8 +216,8 @@ class Inverse:
             NaN where there are none, as when nodes are taken out that were never in it: what comes
             next will see it, and a GPU need not be waited for here.
         """
-        half = self._forth(Z.mT)
-        seen = self._without(half)
+        half = Z.mT if self.whole else self._forth(Z.mT)
+        seen = self.root @ half if self.whole else self._without(half)
         inner = (sign * half.mT) @ seen
         inner.diagonal().add_(1)
         factor, info = torch.linalg.cholesky_ex(inner)
@@ -228,21 +225,20 @@ class Inverse:
         error = torch.linalg.solve_triangular(factor, torch.addmm(Y, Z, W, alpha=-1), upper=False)
         failed = info != 0 if unless is None else (info != 0) | unless
         error.masked_fill_(failed, torch.nan)
+        if self.whole:
+            R = torch.addmm(self.root, rows.mT, rows, alpha=-sign)
+            return replace(self, root=R), torch.addmm(W, rows.mT, error, alpha=sign)
         signs = torch.cat([self.signs, self.signs.new_full((Z.size(0), 1), sign)])
         after = replace(self, V=torch.cat([self.V, rows]), signs=signs)
         return after, torch.add(W, self._back(rows.mT @ error), alpha=sign)
 
     def _forth(self, X: Tensor) -> Tensor:
         """F⁻¹ X."""
-        if self.inverted:
-            return self.root @ X
         found: Tensor = torch.linalg.solve_triangular(self.root, X, upper=False)
         return found
 
     def _back(self, X: Tensor) -> Tensor:
         """F⁻ᵀ X."""
-        if self.inverted:
-            return self.root.mT @ X
         found: Tensor = torch.linalg.solve_triangular(self.root.mT, X, upper=True)
         return found
 

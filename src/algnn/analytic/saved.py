@@ -51,7 +51,7 @@ def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
     for place in range(known.ways):
-        named = known.seconds.at(place).tensors().items()
+        named = known.seconds[place].tensors().items()
         tensors |= {f"second{place}.{name}": t for name, t in named}
     if known.span.basis is not None:
         tensors["span.basis"] = known.span.basis
@@ -154,8 +154,7 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
 
 def _side_by_side(halves: list[Statistics], sums: Statistics) -> Statistics:
     if not halves:
-        empty = Statistics.empty(sums.G.size(0), sums.G.device, ways=0)
-        return empty._on(sums.classes)
+        return Statistics.empty(sums.G.size(0), sums.G.device, ways=0)
     G, Q, n = (torch.stack([getattr(half, name) for half in halves]) for name in ("G", "Q", "n"))
     return Statistics(G, Q, n, sums.classes)
 

@@ -154,34 +154,27 @@ class Statistics:
         new.n.add_(torch.from_numpy(counts))
         return new
 
-    def first(self, ways: int) -> Statistics:
-        """The first few of sums side by side.
+    def __getitem__(self, which: int | slice) -> Statistics:
+        """One of sums side by side, or some; over all classes, also those of which it has none."""
+        return Statistics(self.G[which], self.Q[which], self.n[which], self.classes)
+
+    def after(self, first: Statistics) -> Statistics:
+        """Sums side by side, and one before them.
 
         Parameters
         ----------
-        ways : int
+        first : Statistics
+            Of the same classes.
 
         Returns
         -------
         Statistics
         """
-        if ways >= self.G.size(0):
-            return self
-        return Statistics(self.G[:ways], self.Q[:ways], self.n[:ways], self.classes)
-
-    def at(self, way: int) -> Statistics:
-        """One of sums side by side.
-
-        Parameters
-        ----------
-        way : int
-
-        Returns
-        -------
-        Statistics
-            Over all classes, also those of which it has no node.
-        """
-        return Statistics(self.G[way], self.Q[way], self.n[way], self.classes)
+        G, Q, n = (
+            torch.cat([one[None], others])
+            for one, others in ((first.G, self.G), (first.Q, self.Q), (first.n, self.n))
+        )
+        return Statistics(G, Q, n, self.classes)
 
     def alone(self) -> Statistics:
         """The same sums as the only ones of a stack.
