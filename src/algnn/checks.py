@@ -24,6 +24,28 @@ Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
 FEW = 64
 
 
+def onto(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device, without waiting for what the device is doing.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        On the CPU, or there already.
+    device : device
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> onto(torch.ones(1), torch.device("cpu"))
+    tensor([1.])
+    """
+    # what is copied is taken over before this returns, and only its arrival is not waited for
+    return tensor.to(device, non_blocking=True)
+
+
 def resolve_device(device: str) -> torch.device:
     """The device a name stands for, if it is there.
 
@@ -334,12 +356,31 @@ def check_trained(*weights: Tensor) -> None:
         ...
     algnn.errors.InputError: training diverged (weights are not finite): use a smaller lr, or...
     """
-    # a sum is finite only if all its terms are; one look at the device for all of them
-    sums = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights])
-    if not bool(torch.isfinite(sums).all()):
+    if not are_finite(*weights):
         raise InputError(
             "training diverged (weights are not finite): use a smaller lr, or scale graph.x down"
         )
+
+
+def are_finite(*weights: Tensor) -> bool:
+    """Whether all weights are finite.
+
+    Parameters
+    ----------
+    *weights : Tensor
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> are_finite(torch.zeros(2), torch.tensor([float("inf")]))
+    False
+    """
+    # a sum is finite only if all its terms are; one look at the device for all of them
+    sums = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights])
+    return bool(torch.isfinite(sums).all())
 
 
 def check_number(

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from algnn.analytic.cholesky import TOGETHER, factors, substituted
 from algnn.analytic.statistics import Statistics
+from algnn.checks import onto
 from algnn.graph.propagate import blocks
 
 # γ is one of these: half decades, of the trace of B
@@ -210,9 +211,9 @@ def agreements(
     classes, codes = np.unique(labels, return_inverse=True)
     Y = np.eye(classes.size)[codes]
     count, device, chosen = rows.size(0), rows.device, second_halves(nodes, seed, ways)
-    halves = torch.from_numpy(chosen).to(device, torch.float64)
+    halves = onto(torch.from_numpy(chosen), device).to(torch.float64)
     theirs = rows.mT[:, None] * halves[:, None]
-    truth = torch.from_numpy(Y).to(device)
+    truth = onto(torch.from_numpy(Y), device)
     n = torch.from_numpy(Y.sum(0)).expand(count, -1)
     everything = Statistics(rows.mT @ rows, rows.mT @ truth, n, classes)
     seconds = Statistics(
@@ -285,7 +286,7 @@ class _Directions:
                 (everything.n, seconds.n),
             )
         )
-        B, means, there = _systems(G, Q, n.to(device, torch.float64))
+        B, means, there = _systems(G, Q, onto(n.to(torch.float64), device))
         size = G.diagonal(dim1=1, dim2=2).sum(1)
         # a half without nodes, or without features, says nothing
         one, other = size[:half], size[half : 2 * half]
@@ -318,7 +319,7 @@ class _Directions:
         The mean over all ways and directions, of each of the features.
         """
         gammas = torch.tensor([GAMMAS[place] for place in places], dtype=torch.float64)
-        W, failed = self._weights(gammas.to(self.scale.device)[:, None] * self.scale)
+        W, failed = self._weights(onto(gammas, self.scale.device)[:, None] * self.scale)
         m = self.told.numel()
         if W.size(1) > m:
             # NaN where there are none, which whoever takes them must look for

@@ -18,7 +18,7 @@ from algnn.analytic.choice import MANY, agreements, some_of
 from algnn.analytic.encoder import GCNEncoder, Widened
 from algnn.analytic.expansion import Expansion
 from algnn.analytic.learned import Encode, Features, Learned
-from algnn.checks import check_trained
+from algnn.checks import check_trained, onto
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import Operator, blocks
 from algnn.learner import Learner
@@ -47,8 +47,8 @@ class Encoding(Learner):
         encoder = GCNEncoder.fit(
             self._adjacency(graph),
             x,
-            nodes.to(x.device),
-            codes.to(x.device),
+            onto(nodes, x.device),
+            onto(codes, x.device),
             hidden=self.hidden,
             epochs=self.epochs,
             lr=self.lr,
@@ -66,7 +66,7 @@ class Encoding(Learner):
         places = some_of(nodes, self.seed, SAMPLE)
         some, classes = nodes[places], labels[places.numpy()]
         views = [view for view in VIEWS if any(view in bank.views for bank in offered)]
-        seen = offered[0].look(views, self._transposed(graph), x, some.to(x.device))
+        seen = offered[0].look(views, self._transposed(graph), x, onto(some, x.device))
         seen = normalize(seen.to(FLOAT), dim=2).to(torch.float32)
         parts = dict(zip(views, seen, strict=True))
         ways = MANY if some.numel() <= FEW_NODES else FEW_WAYS
@@ -102,9 +102,9 @@ class Encoding(Learner):
             x = self._inputs(graph)
             if isinstance(features, Bank) and features.is_few(nodes.numel(), x.size(0)):
                 # a few nodes cost less by themselves than the whole graph does
-                return features.rows(self._transposed(graph), x, nodes.to(x.device)), None
+                return features.rows(self._transposed(graph), x, onto(nodes, x.device)), None
             prepared = memo.get(key, lambda: features.prepare(self._adjacency(graph), x))
-        return prepared, nodes.to(prepared.device)
+        return prepared, onto(nodes, prepared.device)
 
     def _session_features(self, graph: Data, nodes: Tensor, learned: Learned) -> Encode:
         """Z of a session's nodes, encoded once."""
@@ -118,7 +118,7 @@ class Encoding(Learner):
         def of(places: Tensor | None) -> Iterator[Tensor]:
             at = where
             if places is not None:
-                at = places.to(prepared.device)
+                at = onto(places, prepared.device)
                 at = at if where is None else where[at]
             count = prepared.size(0) if at is None else at.numel()
             for block in blocks(count, 8 * features.width, prepared.device):

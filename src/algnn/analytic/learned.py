@@ -23,7 +23,7 @@ from algnn.analytic.record import Record
 from algnn.analytic.recursion import Inverse, holds, refined
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import Statistics
-from algnn.checks import check_trained
+from algnn.checks import check_trained, onto
 from algnn.errors import InputError
 
 Features = Bank | Widened
@@ -33,8 +33,8 @@ Encode = Callable[[Tensor | None], Iterator[Tensor]]
 # A session of at most d / FEW nodes is cheaper by way of R than by a factorisation of its own: that
 # takes d³/3 operations, at a lower rate on a GPU, and R about nd² for n nodes.
 FEW = {"cpu": 8, "cuda": 4}
-# R is kept for sessions to come. On the CPU that is the factor, which is there anyway. On a GPU it is
-# one inverse, some factorisations' worth: only where the next session is likely to have at most
+# R is kept for sessions to come. On the CPU that is the factor, which is there anyway. On a GPU it
+# is one inverse, some factorisations' worth: only where the next session is likely to have at most
 # d / LIKELY nodes, so that many fit into d, and not where classes are large, as 2,000 nodes at a
 # width of 8,192.
 LIKELY = 16
@@ -116,8 +116,8 @@ class Learned:
         return room._with(span, sums, seconds, record)
 
     def solved_by(self, gamma: float, weights: Tensor | None) -> Learned:
-        """With another γ, and solved if weights over coordinates are at hand that are sound."""
-        if weights is None or not bool(weights.isfinite().all()):
+        """With another γ, and solved if weights over coordinates are at hand."""
+        if weights is None:
             return replace(self, gamma=gamma, solved=None)
         affine = self.span.lift(weights), weights.new_zeros(weights.size(1))
         return replace(self, gamma=gamma, solved=affine)
@@ -149,7 +149,7 @@ class Learned:
         if self.R is None or labels.size >= int(before.n.sum()):
             return None
         Y = _one_hot(labels, before.classes)
-        there, n = Y.to(Z.device), before.n - Y.sum(0).to(torch.int64)
+        there, n = onto(Y, Z.device), before.n - Y.sum(0).to(torch.int64)
         left = Statistics(
             torch.addmm(before.G, Z.mT, Z, alpha=-1),
             torch.addmm(before.Q, Z.mT, there, alpha=-1),
@@ -173,7 +173,7 @@ class Learned:
             return None
         sums, (W, _) = after.statistics, self.affine
         start = _columns(W, self.statistics.classes, sums.classes)
-        Y = _one_hot(labels, sums.classes).to(W.device)
+        Y = onto(_one_hot(labels, sums.classes), W.device)
         R, proposed = self.R.updated(Z, Y, start, sign=sign, unless=unless)
         found = refined(proposed, R, sums.G, sums.Q, self.gamma)
         if found is None:
@@ -323,7 +323,7 @@ def _always(Z: Tensor) -> Encode:
     """Features that are there already."""
 
     def of(places: Tensor | None) -> Iterator[Tensor]:
-        yield Z if places is None else Z[places.to(Z.device)]
+        yield Z if places is None else Z[onto(places, Z.device)]
 
     return of
 

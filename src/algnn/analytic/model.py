@@ -32,6 +32,7 @@ from algnn.analytic.summary import Summary, summarise
 from algnn.checks import (
     Labels,
     Nodes,
+    are_finite,
     check_base,
     check_labels,
     check_nodes,
@@ -697,7 +698,10 @@ class ALGNN(Encoding):
         if likely and after.solved is None:
             after = after.factorised()
         # solve now: it is part of learning, and may fail
-        check_trained(*after.affine)
+        if after.solved is not None and not are_finite(*after.solved):
+            after = replace(after, solved=None)  # the head will say what is wrong
+        if after.solved is None:
+            check_trained(*after.affine)
         return replace(after, solved=after.affine)
 
     @property

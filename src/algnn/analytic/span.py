@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.statistics import Statistics
+from algnn.checks import onto
 
 # Beyond this share of d, the basis and the sums together are no smaller than the sums alone:
 # r d + r² / 2 reaches d² / 2 at (√2 − 1) d.
@@ -111,7 +112,7 @@ class Span:
             found = sizes > max(least, float(sizes[-1:].sum()) * HALF_DIGITS)
             if not bool(found.any()):
                 break
-            turn = (mix[:, found] / sizes[found].sqrt()).mT.to(Z.device)
+            turn = onto((mix[:, found] / sizes[found].sqrt()).mT, Z.device)
             V = torch.cat([V, _orthonormal(_without(turn @ rest, V))])
             if bool((sizes > float(sizes[-1]) * ALL_DIGITS).all()):
                 break  # as many directions as rows, and none that others could have hidden

@@ -16,6 +16,7 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
+from algnn.checks import onto
 from algnn.graph.propagate import blocks
 
 # A class is gone once its nodes count for less than this: after some 300 half-lives without one.
@@ -143,7 +144,7 @@ class Statistics:
         """
         new = self._with_classes(labels)
         places = np.searchsorted(new.classes, labels)
-        mask = torch.from_numpy(chosen).to(new.G.device, torch.float64)
+        mask = onto(torch.from_numpy(chosen), new.G.device).to(torch.float64)
         for Z, Y, rows in _one_hot(features, places, new):
             theirs = Z.mT * mask[:, None, rows]
             new.Q.baddbmm_(theirs, Y.expand(mask.size(0), *Y.shape))
@@ -383,7 +384,7 @@ def _one_hot(
     features: Iterable[Tensor], places: npt.NDArray[np.int64], sums: Statistics
 ) -> Iterator[tuple[Tensor, Tensor, slice]]:
     """Blocks of Z in float64, with Y of their rows, and which rows they are."""
-    codes = torch.from_numpy(places).to(sums.G.device)
+    codes = onto(torch.from_numpy(places), sums.G.device)
     columns = torch.arange(sums.classes.size, device=sums.G.device)
     # sums side by side take as many times the room
     row_bytes, seen = 8 * sums.Q.shape[:-1].numel(), 0

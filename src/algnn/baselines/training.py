@@ -28,6 +28,7 @@ from algnn.checks import (
     check_kept_nodes,
     check_number,
     check_trained,
+    onto,
     resolve_device,
 )
 from algnn.errors import CheckpointError
@@ -109,7 +110,7 @@ class Task:
 
     def code(self, labels: npt.NDArray[Any]) -> Tensor:
         """Labels of classes seen so far as columns of the head."""
-        return as_codes(self.arrival, labels).to(self.x.device)
+        return onto(as_codes(self.arrival, labels), self.x.device)
 
     @cached_property
     def field(self) -> Field:
@@ -249,8 +250,8 @@ class GradientLearner(Learner):
             gcn,
             self._adjacency(graph),
             self._inputs(graph),
-            nodes.to(device),
-            as_codes(arrival, labels).to(device),
+            onto(nodes, device),
+            onto(as_codes(arrival, labels), device),
             arrival,
             before,
             initial,
