@@ -29,7 +29,7 @@ from algnn.graph.propagate import blocks
 # γ is one of these: half decades, of the trace of B
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
 # where the best one is looked for first
-AROUND = (4, 5, 6)
+AROUND = (4, 5, 6, 7)
 COARSE = (1, 4, 7, 10, 13)
 MANY = 8
 # sums of at most so many coordinates are cheap: nodes are halved in several ways
@@ -234,25 +234,19 @@ def _searched(
     A GPU tries all of them at once sooner than one after the other; the way uphill is the same.
     """
     tried = directions.at(range(len(GAMMAS)) if at_once else first)
-
-    def height(of: int, place: int) -> float:
-        if not 0 <= place < len(GAMMAS):
-            return -1.0
-        if place not in tried:
-            tried.update(directions.at([place]))
-        return tried[place][of]
-
     found = []
     for of in range(directions.count):
-        place = max(first, key=lambda place: (height(of, place), place))
-        visited = {*first, place}
+        place, visited = max(first, key=lambda place: (tried[place][of], place)), {*first}
         while True:
-            visited |= {place - 1, place + 1}
-            beside = max(place - 1, place + 1, key=lambda other: (height(of, other), other))
-            if height(of, beside) <= height(of, place):
+            beside = [p for p in (place - 1, place + 1) if 0 <= p < len(GAMMAS)]
+            # both together, where they are new
+            tried |= directions.at([p for p in beside if p not in tried])
+            visited.update(beside)
+            higher = max(beside, key=lambda place: (tried[place][of], place))
+            if tried[higher][of] <= tried[place][of]:
                 break
-            place = beside
-        found.append({p: height(of, p) for p in visited if 0 <= p < len(GAMMAS)})
+            place = higher
+        found.append({place: tried[place][of] for place in visited})
     return found
 
 
@@ -318,6 +312,8 @@ class _Directions:
 
         The mean over all ways and directions, of each of the features.
         """
+        if not places:
+            return {}
         gammas = torch.tensor([GAMMAS[place] for place in places], dtype=torch.float64)
         W, failed = self._weights(onto(gammas, self.scale.device)[:, None] * self.scale)
         m = self.told.numel()

@@ -15,14 +15,14 @@ TOGETHER = 512
 BLOCK = 256
 
 
-def factorise(matrix: Tensor, gamma: float) -> Tensor:
+def factorise(matrix: Tensor, gamma: float | Tensor) -> Tensor:
     """The Cholesky factor of matrix + γI.
 
     Parameters
     ----------
     matrix : Tensor [d, d], float64
         Symmetric; overwritten.
-    gamma : float
+    gamma : float or Tensor []
         γ > 0.
 
     Returns
@@ -40,7 +40,7 @@ def factorise(matrix: Tensor, gamma: float) -> Tensor:
     factor, info = torch.linalg.cholesky_ex(matrix)
     if int(info):
         raise InputError(
-            f"gamma={gamma!r} leaves the matrix not positive definite in float64: use a larger one,"
+            f"gamma={float(gamma)!r} leaves the matrix not positive definite in float64: use a larger one,"
             " or scale graph.x down"
         )
     return factor
@@ -73,7 +73,7 @@ def factors(matrices: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack([one.L for one in alone]), torch.stack([one.info for one in alone])
 
 
-def solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
+def solve(matrix: Tensor, targets: Tensor, gamma: float | Tensor) -> Tensor:
     """(matrix + γI)⁻¹ targets.
 
     Parameters
@@ -81,7 +81,7 @@ def solve(matrix: Tensor, targets: Tensor, gamma: float) -> Tensor:
     matrix : Tensor [d, d], float64
         Symmetric; overwritten.
     targets : Tensor [d, C], float64
-    gamma : float
+    gamma : float or Tensor []
         γ > 0.
 
     Returns

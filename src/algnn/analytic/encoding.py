@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -44,20 +45,23 @@ class Encoding(Learner):
         """The paper's features: a GCN trained on the base session, its first layer expanded."""
         codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
         x = self._inputs(graph)
-        encoder = GCNEncoder.fit(
-            self._adjacency(graph),
-            x,
-            onto(nodes, x.device),
-            onto(codes, x.device),
-            hidden=self.hidden,
-            epochs=self.epochs,
-            lr=self.lr,
-            dropout=self.dropout,
-            weight_decay=self.weight_decay,
-            seed=self.seed,
-        )
+        with ThreadPoolExecutor(1) as beside:
+            # its random weights are made while the encoder is trained
+            expansion = beside.submit(Expansion, self.expansion, self.hidden, self.width, self.seed)
+            encoder = GCNEncoder.fit(
+                self._adjacency(graph),
+                x,
+                onto(nodes, x.device),
+                onto(codes, x.device),
+                hidden=self.hidden,
+                epochs=self.epochs,
+                lr=self.lr,
+                dropout=self.dropout,
+                weight_decay=self.weight_decay,
+                seed=self.seed,
+            )
         check_trained(encoder.weight, encoder.bias)
-        return Widened(encoder, Expansion(self.expansion, self.hidden, self.width, self.seed))
+        return Widened(encoder, expansion.result())
 
     def _bank(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Bank:
         """The bank whose views make halves of the base session agree best on its classes."""

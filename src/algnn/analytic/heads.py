@@ -13,6 +13,7 @@ from torch import Tensor
 
 from algnn.analytic.cholesky import solve
 from algnn.analytic.statistics import Statistics
+from algnn.checks import onto
 
 Affine = tuple[Tensor, Tensor]
 
@@ -129,8 +130,9 @@ def balanced(statistics: Statistics, gamma: float) -> Affine:
             [0., 1.]], dtype=torch.float64)
     """
     matrix, means = balanced_system(statistics)
+    trace = matrix.trace()
     # features that are all zero have weights all the same: zeros
-    weights = solve(matrix, means, gamma * (float(matrix.trace()) or 1.0))
+    weights = solve(matrix, means, gamma * torch.where(trace > 0, trace, 1.0))
     return weights, weights.new_zeros(weights.size(1))
 
 
@@ -152,7 +154,7 @@ def balanced_system(statistics: Statistics) -> tuple[Tensor, Tensor]:
     >>> balanced_system(Statistics.empty(1).plus([torch.tensor([[2.0]])], np.array([7])))
     (tensor([[4.]], dtype=torch.float64), tensor([[2.]], dtype=torch.float64))
     """
-    n = statistics.n.to(statistics.Q.device, torch.float64)
+    n = onto(statistics.n.to(torch.float64), statistics.Q.device)
     means = statistics.Q / n
     share = n.numel() / n.sum()
     # Σ_c (1 − C n_c / N) μ_c μ_cᵀ + (C / N) G
