@@ -117,11 +117,13 @@ def check_graph(graph: Data) -> bool:
         raise InputError("graph.edge_index must be a dense tensor [2, edges]")
     if edge_index.dtype != torch.int64:
         raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
-    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < x.size(0):
-        raise InputError(
-            f"graph.edge_index names nodes from {int(edge_index.min())} to {int(edge_index.max())}:"
-            f" they must lie in 0 … {x.size(0) - 1}, the rows of graph.x"
-        )
+    if edge_index.numel():
+        low, high = torch.stack(torch.aminmax(edge_index)).tolist()
+        if not 0 <= low <= high < x.size(0):
+            raise InputError(
+                f"graph.edge_index names nodes from {low} to {high}:"
+                f" they must lie in 0 … {x.size(0) - 1}, the rows of graph.x"
+            )
     return True
 
 

@@ -218,7 +218,7 @@ class Bank:
         """
         # row i of a polynomial of Â is the same polynomial of Âᵀ, applied to the indicator of i
         indicator = torch.zeros(transposed.size(0), nodes.numel(), dtype=FLOAT, device=nodes.device)
-        indicator[nodes, torch.arange(nodes.numel(), device=nodes.device)] = 1
+        indicator.scatter_(0, nodes[None], 1.0)
         return polynomial(view, transposed.to(FLOAT), indicator)
 
     def entries(self, x: Tensor) -> Tensor:
@@ -347,7 +347,8 @@ def plain_bank(x: Tensor, seed: int) -> Bank:
     projected = WIDEST if inputs > WIDEST and num_nodes > LARGE else 0
     # as far as some rows from all over the graph can tell
     some = x[:: max(1, num_nodes // ROWS)]
-    root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
+    kinds = torch.stack([(some < 0).any(), ((some == 0) | (some == 1)).all()])
+    root = not any(kinds.tolist())
     return Bank("pagerank", inputs, projected, root, seed=seed)
 
 

@@ -207,7 +207,7 @@ def agreements(
     # rows with these inner products, as few numbers as there are nodes; twins need a little room
     room = 1e-9 * kernels.diagonal(dim1=1, dim2=2).mean(1, keepdim=True)
     kernels.diagonal(dim1=1, dim2=2).add_(torch.where(room > 0, room, 1.0))
-    rows = torch.linalg.cholesky(kernels)
+    rows, _ = torch.linalg.cholesky_ex(kernels)
     classes, codes = np.unique(labels, return_inverse=True)
     Y = np.eye(classes.size)[codes]
     count, device, chosen = rows.size(0), rows.device, second_halves(nodes, seed, ways)
@@ -281,11 +281,10 @@ class _Directions:
             )
         )
         B, means, there = _systems(G, Q, onto(n.to(torch.float64), device))
-        size = G.diagonal(dim1=1, dim2=2).sum(1)
-        # a half without nodes, or without features, says nothing
-        one, other = size[:half], size[half : 2 * half]
-        least = torch.minimum(one, other) > NOTHING * (one + other)
-        self.told = torch.cat([least, least]) if both else least
+        # where one half has no nodes, neither says anything
+        told = (n[:half].sum(1) > 0) & (n[half : 2 * half].sum(1) > 0)
+        self.told = self.sides * told.view(self.count, -1).sum(1).clamp_min(1)
+        self.systems = self.sides * half
         ours = slice(0, 2 * half if both else half)
         known = there[ours]
         self.spread, truth, shown = (
@@ -316,7 +315,7 @@ class _Directions:
             return {}
         gammas = torch.tensor([GAMMAS[place] for place in places], dtype=torch.float64)
         W, failed = self._weights(onto(gammas, self.scale.device)[:, None] * self.scale)
-        m = self.told.numel()
+        m = self.systems
         if W.size(1) > m:
             # NaN where there are none, which whoever takes them must look for
             own = W[:, m].masked_fill(failed[:, m, None, None], torch.nan)
@@ -326,12 +325,11 @@ class _Directions:
         size = (W * (self.spread @ W)).sum((-2, -1))
         # scores that are nothing but rounding agree with nothing: halves that share no direction
         least = self.least * W.square().sum((-2, -1))
-        nothing = failed | ~(size > least) | ~self.told
-        cosines = (hit * hit.abs() / (size * self.ideal)).masked_fill(nothing, 0.0)
+        cosines = hit * hit.abs() / (size * self.ideal)
+        cosines = cosines.masked_fill(failed | ~(size > least), 0.0)
         # a direction, one of the features, a way
-        shape = (self.sides, self.count, -1)
-        told = self.told.view(shape).sum((0, 2)).clamp_min(1)
-        means = cosines.view(len(places), *shape).sum((1, 3)) / told
+        sums = cosines.view(len(places), self.sides, self.count, -1).sum((1, 3))
+        means = sums.cpu() / self.told
         rounded = [[round(value, 9) for value in row] for row in means.tolist()]
         return dict(zip(places, rounded, strict=True))
 

@@ -40,8 +40,8 @@ def factorise(matrix: Tensor, gamma: float | Tensor) -> Tensor:
     factor, info = torch.linalg.cholesky_ex(matrix)
     if int(info):
         raise InputError(
-            f"gamma={float(gamma)!r} leaves the matrix not positive definite in float64: use a larger one,"
-            " or scale graph.x down"
+            f"gamma={float(gamma)!r} leaves the matrix not positive definite in float64: use a"
+            " larger one, or scale graph.x down"
         )
     return factor
 

@@ -110,8 +110,7 @@ class Learned:
             Z = torch.cat(list(features(None)))
             span = span.extended(Z)
             features = _always(span.coordinates(Z))
-            sums, seconds = sums.padded(span.rank), seconds.padded(span.rank)
-        sums, seconds = _summed(sums, seconds, features, nodes, labels, seed)
+        sums, seconds = _summed(sums, seconds, span.rank, features, nodes, labels, seed)
         record = None if room.record is None else room.record.plus(nodes, labels)
         return room._with(span, sums, seconds, record)
 
@@ -196,7 +195,7 @@ class Learned:
         nothing, no_halves = (
             Statistics.empty(span.rank, before.G.device, ways) for ways in (None, self.ways)
         )
-        gone, halves = _summed(nothing, no_halves, features, nodes, labels, seed)
+        gone, halves = _summed(nothing, no_halves, span.rank, features, nodes, labels, seed)
         sums, seconds = before.minus(gone), self.seconds
         if self.ways:
             seconds = seconds.less(halves).only(sums.classes)
@@ -331,26 +330,29 @@ def _always(Z: Tensor) -> Encode:
 def _summed(
     sums: Statistics,
     seconds: Statistics,
+    rank: int,
     features: Encode,
     nodes: Tensor,
     labels: npt.NDArray[Any],
     seed: int,
 ) -> tuple[Statistics, Statistics]:
-    """The sums of all nodes and of second halves, with those of some more."""
+    """The sums of all nodes and of second halves, with those of some more of this rank."""
     ways = seconds.G.size(0)
     chosen = second_halves(nodes, seed, ways)
     if ways > 1:
         # all nodes are one more choice of some of them
         every = np.ones((1, labels.size), dtype=bool)
-        both = seconds.after(sums).plus_chosen(
-            features(None), labels, np.concatenate([every, chosen])
+        both = (
+            seconds.after(sums)
+            .padded(rank)
+            .plus_chosen(features(None), labels, np.concatenate([every, chosen]))
         )
         return both[0], both[1:]
-    sums = sums.plus(features(None), labels)
+    sums = sums.padded(rank).plus(features(None), labels)
     if ways:
         # of one half, only its own rows
         (places,) = chosen[0].nonzero()
-        second = seconds[0].plus(features(torch.from_numpy(places)), labels[places])
+        second = seconds[0].padded(rank).plus(features(torch.from_numpy(places)), labels[places])
         seconds = second._on(sums.classes).alone()
     return sums, seconds
 

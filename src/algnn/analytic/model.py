@@ -698,7 +698,7 @@ class ALGNN(Encoding):
         if likely and after.solved is None:
             after = after.factorised()
         # solve now: it is part of learning, and may fail
-        if after.solved is not None and not are_finite(*after.solved):
+        if after.solved is not None and not are_finite(after.solved[0]):
             after = replace(after, solved=None)  # the head will say what is wrong
         if after.solved is None:
             check_trained(*after.affine)
