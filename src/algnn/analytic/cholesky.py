@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -67,10 +69,33 @@ def factors(matrices: Tensor) -> tuple[Tensor, Tensor]:
     tensor([0, 1], dtype=torch.int32)
     """
     if matrices.device.type == "cpu" or matrices.size(-1) <= TOGETHER:
-        found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(matrices)
-        return found
-    alone = [torch.linalg.cholesky_ex(matrix) for matrix in matrices]
-    return torch.stack([one.L for one in alone]), torch.stack([one.info for one in alone])
+        together: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(matrices)
+        return together
+    # each leaves most of a GPU idle, so they go side by side, in streams of their own
+    here: Any = torch.cuda.current_stream(matrices.device)
+    streams = _streams(matrices.device, matrices.size(0))
+    found: list[Any] = []
+    for matrix, stream in zip(matrices, streams, strict=True):
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            found.append(torch.linalg.cholesky_ex(matrix))
+    for (factor, info), stream in zip(found, streams, strict=True):
+        here.wait_stream(stream)
+        # what was made there is used here from now on, and must not be given away before
+        factor.record_stream(here)
+        info.record_stream(here)
+    return torch.stack([one.L for one in found]), torch.stack([one.info for one in found])
+
+
+def _streams(device: torch.device, count: int) -> list[Any]:
+    """So many streams of a device, the same ones every time."""
+    have = _all_streams.setdefault(device, [])
+    while len(have) < count:
+        have.append(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+    return have[:count]
+
+
+_all_streams: dict[torch.device, list[Any]] = {}
 
 
 def solve(matrix: Tensor, targets: Tensor, gamma: float | Tensor) -> Tensor:
