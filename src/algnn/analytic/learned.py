@@ -348,11 +348,11 @@ def _summed(
             .plus_chosen(features(None), labels, np.concatenate([every, chosen]))
         )
         return both[0], both[1:]
-    sums = sums.padded(rank).plus(features(None), labels)
+    sums, seconds = sums.padded(rank).plus(features(None), labels), seconds.padded(rank)
     if ways:
         # of one half, only its own rows
         (places,) = chosen[0].nonzero()
-        second = seconds[0].padded(rank).plus(features(torch.from_numpy(places)), labels[places])
+        second = seconds[0].plus(features(torch.from_numpy(places)), labels[places])
         seconds = second._on(sums.classes).alone()
     return sums, seconds
 
