@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from algnn import load
 from algnn.bench import records
-from algnn.bench.plan import Plan, carry_out, perform, recorded_name, runs
+from algnn.bench.plan import Plan, carry_out, perform, recorded_name, rehearse, runs
 from algnn.errors import AlgnnError, InputError
 
 SMALL = {"width": 32, "hidden": 8, "epochs": 3}
@@ -109,3 +109,13 @@ def test_generators_that_everyone_shares_follow_the_seed(
 def test_names_in_records() -> None:
     assert recorded_name("CORA") == "cora"
     assert recorded_name("/home/someone/cora.npz") == "cora.npz"
+
+
+@pytest.mark.parametrize("method", ["algnn", "bare", "joint"])
+def test_a_run_is_the_same_after_a_rehearsal(file: str, method: str) -> None:
+    changes = {} if method == "algnn" else {"hidden": 8, "epochs": 3}
+    plan, graph = Plan(file, method, [1], changes, device="cpu"), load(file)
+    alone = perform(plan, 1, graph)
+    rehearse(plan, 1, graph)
+    again = perform(plan, 1, graph)
+    np.testing.assert_array_equal(alone.outcome.correct, again.outcome.correct)

@@ -168,7 +168,9 @@ def choose_gamma(everything: Statistics, seconds: Statistics) -> Choice:
     # with few nodes for so many coordinates there may be more than one hill
     crowded = width > TOGETHER and nodes >= 2 * width
     at_once = everything.G.is_cuda and width <= TOGETHER
-    directions = _Directions(everything.alone(), seconds, both=nodes <= CROWD, own=at_once)
+    # a class that has all but faded away is for the head alone to weigh
+    own = at_once and float(everything.n.min()) > NOTHING
+    directions = _Directions(everything.alone(), seconds, both=nodes <= CROWD, own=own)
     (scores,) = _searched(directions, AROUND if crowded else COARSE, at_once)
     place = max(scores, key=lambda place: (scores[place], place))
     return Choice(GAMMAS[place], scores[place], directions.weights.get(place))

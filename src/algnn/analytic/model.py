@@ -517,7 +517,8 @@ class ALGNN(Encoding):
         check_mergeable(known, theirs, (self.seed, other.seed))
         with as_usual():
             after = known.merged(theirs)
-            self._learned = self._settled(after).noted(
+            # γ is chosen now; weights, if there is nothing to choose, when they are first needed
+            self._learned = (self._settled(after) if self._chooses else after).noted(
                 "merge", per_class(theirs.statistics), other=theirs.journal.end
             )
         return self

@@ -189,6 +189,30 @@ def perform(
     return _record(plan, graph, seed, outcome, started, jobs)
 
 
+def rehearse(plan: Plan, seed: int, graph: Data, sessions: int = 3) -> None:
+    """Have a plan's learner learn the first sessions, and forget about it.
+
+    Parameters
+    ----------
+    plan : Plan
+    seed : int
+    graph : Data
+        The plan's graph.
+    sessions : int
+
+    Examples
+    --------
+    >>> import algnn
+    >>> rehearse(Plan("digits", "ncm", [42], device="cpu"), 42, algnn.load("digits"), sessions=1)
+    """
+    stream, learner = _stream(plan, graph, seed), _learner(plan, seed)
+    for index in range(min(sessions, len(stream))):
+        session = stream[index]
+        extra = (stream.nodes("val", index),) if learner.uses_validation else ()
+        learner.partial_fit(session.graph, session.nodes, session.labels, *extra)
+        learner.predict(session.graph, session.nodes)
+
+
 def recorded_name(dataset: str) -> str:
     """What records call a dataset.
 
