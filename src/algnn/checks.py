@@ -42,8 +42,9 @@ def onto(tensor: Tensor, device: torch.device) -> Tensor:
     >>> onto(torch.ones(1), torch.device("cpu"))
     tensor([1.])
     """
-    # what is copied is taken over before this returns, and only its arrival is not waited for
-    return tensor.to(device, non_blocking=True)
+    # ordinary memory is taken over before this returns, and only its arrival is not waited for
+    waits = tensor.device.type != "cpu" or tensor.is_pinned()
+    return tensor.to(device, non_blocking=not waits)
 
 
 def resolve_device(device: str) -> torch.device:

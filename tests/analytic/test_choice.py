@@ -136,6 +136,20 @@ def test_only_inner_products_of_features_count(seed, width):
     assert abs(found - expected) < 1e-3
 
 
+def test_the_way_uphill_falls_short_of_all_penalties_by_little():
+    short = []
+    for seed in range(20):
+        Z, labels = problem(seed, [8, 12, 16, 5], 30, 1.5)
+        chosen = second_halves(torch.arange(len(labels)), seed, MANY)
+        everything = sums(Z, labels, np.arange(len(labels)))
+        seconds = Statistics.empty(30, ways=MANY).plus_chosen([Z], labels, chosen)
+        every = _Directions(everything.alone(), seconds, both=True, own=False)
+        highest = max(height for (height,) in every.at(range(len(GAMMAS))).values())
+        short.append(highest - best(everything, seconds)[1])
+    assert min(short) >= 0
+    assert max(short) < 0.02
+
+
 def test_large_sums_find_the_best_penalty_uphill():
     """Wider than what is tried in full: the one found is better than those beside it."""
     Z, labels = problem(1, [500, 500, 500], 600, 6.0)

@@ -184,7 +184,7 @@ def agreements(
     Parameters
     ----------
     kernels : Tensor [b, n, n], float64
-        Z Zᵀ of each: however wide features are, only inner products of rows count.
+        Z Zᵀ of each: however wide features are, only inner products of rows count. Overwritten.
     nodes : Tensor [n], int64
         Their ids, which say who is in which half.
     labels : array [n]
@@ -209,7 +209,9 @@ def agreements(
     # rows with these inner products, as few numbers as there are nodes; twins need a little room
     room = 1e-9 * kernels.diagonal(dim1=1, dim2=2).mean(1, keepdim=True)
     kernels.diagonal(dim1=1, dim2=2).add_(torch.where(room > 0, room, 1.0))
-    rows, _ = torch.linalg.cholesky_ex(kernels)
+    rows, failed = torch.linalg.cholesky_ex(kernels)
+    # rows of zeros agree with nothing
+    rows = rows.masked_fill(failed[:, None, None] != 0, 0.0)
     classes, codes = np.unique(labels, return_inverse=True)
     Y = np.eye(classes.size)[codes]
     count, device, chosen = rows.size(0), rows.device, second_halves(nodes, seed, ways)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from algnn.analytic.bank import Bank
 from algnn.analytic.choice import halvings, second_halves
-from algnn.analytic.cholesky import factorise, substituted
+from algnn.analytic.cholesky import TOGETHER, factorise, substituted
 from algnn.analytic.encoder import Widened
 from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.journal import Journal
@@ -118,8 +118,9 @@ class Learned:
         """With another γ, and solved if weights over coordinates are at hand."""
         if weights is None:
             return replace(self, gamma=gamma, solved=None)
-        affine = self.span.lift(weights), weights.new_zeros(weights.size(1))
-        return replace(self, gamma=gamma, solved=affine)
+        # a copy where nothing is lifted: what was solved along with them is not kept alive
+        W = weights.clone() if self.span.basis is None else self.span.lift(weights)
+        return replace(self, gamma=gamma, solved=(W, W.new_zeros(W.size(1))))
 
     def factorised(self) -> Learned:
         """Solved, and ready for few nodes; for ``"ridge"`` only."""
@@ -145,7 +146,9 @@ class Learned:
         self._check_counts(labels)
         record = None if self.record is None else self.record.minus(nodes, labels)
         before = self.statistics
-        if self.R is None or labels.size >= int(before.n.sum()):
+        if self.R is None or not self.R.has_room(labels.size):
+            return None
+        if labels.size >= int(before.n.sum()):
             return None
         Y = _one_hot(labels, before.classes)
         there, n = onto(Y, Z.device), before.n - Y.sum(0).to(torch.int64)
@@ -339,7 +342,7 @@ def _summed(
     """The sums of all nodes and of second halves, with those of some more of this rank."""
     ways = seconds.G.size(0)
     chosen = second_halves(nodes, seed, ways)
-    if ways > 1:
+    if ways > 1 and rank <= TOGETHER:
         # all nodes are one more choice of some of them
         every = np.ones((1, labels.size), dtype=bool)
         both = (
@@ -349,6 +352,8 @@ def _summed(
         )
         return both[0], both[1:]
     sums, seconds = sums.padded(rank).plus(features(None), labels), seconds.padded(rank)
+    if ways > 1:
+        return sums, seconds.plus_chosen(features(None), labels, chosen)
     if ways:
         # of one half, only its own rows
         (places,) = chosen[0].nonzero()

@@ -496,7 +496,8 @@ class ALGNN(Encoding):
         Returns
         -------
         self
-            With its own head and γ (chosen anew where it chooses).
+            With its own head and γ (chosen anew where it chooses). Where γ is given, weights are
+            solved for when they are first needed.
 
         Examples
         --------
@@ -672,7 +673,7 @@ class ALGNN(Encoding):
     def _without(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
     ) -> Learned:
-        """Without the sums of some nodes, not solved yet."""
+        """Without the sums of some nodes; mostly not solved yet."""
         learned, left = self._as_asked(learned), None
         if learned.R is not None and self._is_small(nodes.numel(), learned):
             left = learned.minus_few(self._few(graph, nodes, learned), nodes, labels)

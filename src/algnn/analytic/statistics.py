@@ -87,10 +87,12 @@ class Statistics:
         -------
         Statistics
         """
-        stack = () if ways is None else (ways,)
-        G = torch.zeros(*stack, width, width, dtype=torch.float64, device=device)
-        n = torch.zeros(*stack, 0, dtype=torch.int64)
-        return cls(G, G.new_zeros(*stack, width, 0), n, np.empty(0, dtype=np.int64))
+        G = torch.zeros(width, width, dtype=torch.float64, device=device)
+        Q, n, classes = G.new_zeros(width, 0), torch.zeros(0, dtype=torch.int64), np.arange(0)
+        if ways is None:
+            return cls(G, Q, n, classes)
+        # the same zeros for all of them, as long as nothing is added
+        return cls(G.expand(ways, -1, -1), Q.expand(ways, -1, -1), n.expand(ways, -1), classes)
 
     def plus(self, features: Iterable[Tensor], labels: npt.NDArray[Any]) -> Statistics:
         """These sums and those of one more session; nothing of `self` changes.
@@ -233,7 +235,10 @@ class Statistics:
         Statistics
         """
         same = other._on(self.classes)
-        return Statistics(self.G - other.G, self.Q - same.Q, self.n - same.n, self.classes)
+        n = self.n - same.n
+        # of a class without nodes nothing is left, not even rounding
+        there = onto(n != 0, self.Q.device)[..., None, :]
+        return Statistics(self.G - other.G, (self.Q - same.Q) * there, n, self.classes)
 
     def merged(self, other: Statistics) -> Statistics:
         """These sums and others together.

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from time import perf_counter
@@ -82,7 +83,7 @@ class _Worker:
         self.connection = connection
         self.folder = folder
         self.jobs = jobs
-        self.warm: set[Any] = set()
+        self.warm: set[str] = set()
         self.loaded: tuple[Any, Data] | None = None
 
     def say(self, message: dict[str, Any]) -> None:
@@ -131,7 +132,7 @@ class _Worker:
         graph. Where times count, a method's first sessions are therefore rehearsed.
         """
         timed = self.jobs == 1 and resolve_device(plan.device).type == "cuda"
-        key = (plan.method, plan.dataset, plan.step) if timed else plan.device
+        key = repr(replace(plan, seeds=[])) if timed else plan.device
         if key not in self.warm:
             self.warm.add(key)
             with contextlib.suppress(Exception):  # the run itself will tell what is wrong
