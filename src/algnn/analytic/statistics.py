@@ -112,7 +112,7 @@ class Statistics:
         places = np.searchsorted(new.classes, labels)
         wide = new.G.size(0) >= SYRK_WIDTH[new.G.device.type]
         lower = wide and labels.size >= SYRK_ROWS
-        for Z, Y, _ in _one_hot(features, places, new):
+        for Z, Y, _ in _with_targets(features, places, new):
             # one-hot products rather than index_add: the same sum in the same order every time
             new.Q.addmm_(Z.mT, Y)
             _add_gram(new.G, Z, lower=lower)
@@ -147,7 +147,7 @@ class Statistics:
         new = self._with_classes(labels)
         places = np.searchsorted(new.classes, labels)
         mask = onto(torch.from_numpy(chosen), new.G.device).to(torch.float64)
-        for Z, Y, rows in _one_hot(features, places, new):
+        for Z, Y, rows in _with_targets(features, places, new):
             theirs = Z.mT * mask[:, None, rows]
             new.Q.baddbmm_(theirs, Y.expand(mask.size(0), *Y.shape))
             new.G.baddbmm_(theirs, Z.expand(mask.size(0), *Z.shape))
@@ -385,7 +385,7 @@ class Statistics:
         return Statistics(self.G.clone(), wider.Q, wider.n, classes)
 
 
-def _one_hot(
+def _with_targets(
     features: Iterable[Tensor], places: npt.NDArray[np.int64], sums: Statistics
 ) -> Iterator[tuple[Tensor, Tensor, slice]]:
     """Blocks of Z in float64, with Y of their rows, and which rows they are."""
