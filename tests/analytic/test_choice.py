@@ -143,7 +143,7 @@ def test_the_way_uphill_falls_short_of_all_penalties_by_little():
         chosen = second_halves(torch.arange(len(labels)), seed, MANY)
         everything = sums(Z, labels, np.arange(len(labels)))
         seconds = Statistics.empty(30, ways=MANY).plus_chosen([Z], labels, chosen)
-        every = _Directions(everything.alone(), seconds, both=True, own=False)
+        every = _Directions(everything.alone(), seconds, both=True, own=())
         highest = max(height for (height,) in every.at(range(len(GAMMAS))).values())
         short.append(highest - best(everything, seconds)[1])
     assert min(short) >= 0
@@ -172,14 +172,15 @@ def test_weights_that_are_solved_along_with_the_halves_are_those_of_the_head():
     chosen = second_halves(torch.arange(len(labels)), 0, 3)
     seconds = Statistics.empty(12, ways=3).plus_chosen([Z], labels, chosen)
     both = {"both": True}
-    alone = _Directions(everything.alone(), seconds, **both, own=False)
-    along = _Directions(everything.alone(), seconds, **both, own=True)
+    alone = _Directions(everything.alone(), seconds, **both, own=())
+    along = _Directions(everything.alone(), seconds, **both, own=[*range(9), 12])
     places = range(len(GAMMAS))
     assert along.at(places) == alone.at(places)
     assert not alone.weights
-    for place in places:
+    assert sorted(along.weights) == [*range(9), 12]
+    for place, found in along.weights.items():
         expected, _ = balanced(everything, GAMMAS[place])
-        torch.testing.assert_close(along.weights[place], expected, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_sample_is_the_same_in_any_order_and_in_both_halves():

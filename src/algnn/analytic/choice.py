@@ -137,7 +137,7 @@ def some_of(nodes: Tensor, seed: int, most: int) -> Tensor:
     return torch.from_numpy(np.sort(drawn))
 
 
-def choose_gamma(everything: Statistics, seconds: Statistics) -> Choice:
+def choose_gamma(everything: Statistics, seconds: Statistics, guess: float = 0.0) -> Choice:
     """The γ of the balanced head whose weights from either half agree best with the other half.
 
     Parameters
@@ -146,6 +146,9 @@ def choose_gamma(everything: Statistics, seconds: Statistics) -> Choice:
         Of all nodes.
     seconds : Statistics, of the same classes
         Of those in the second half, for each way of halving, side by side.
+    guess : float
+        A γ that it may well be, such as the last one: it changes nothing but what a GPU solves for
+        in advance.
 
     Returns
     -------
@@ -168,8 +171,10 @@ def choose_gamma(everything: Statistics, seconds: Statistics) -> Choice:
     # with few nodes for so many coordinates there may be more than one hill
     crowded = width > TOGETHER and nodes >= 2 * width
     at_once = everything.G.is_cuda and width <= TOGETHER
+    own: Sequence[int] = ()
     # a class that has all but faded away is for the head alone to weigh
-    own = at_once and float(everything.n.min()) > NOTHING
+    if everything.G.is_cuda and float(everything.n.min()) > NOTHING:
+        own = [place for place, gamma in enumerate(GAMMAS) if at_once or gamma == guess]
     directions = _Directions(everything.alone(), seconds, both=nodes <= CROWD, own=own)
     (scores,) = _searched(directions, AROUND if crowded else COARSE, at_once)
     place = max(scores, key=lambda place: (scores[place], place))
@@ -226,7 +231,7 @@ def agreements(
         torch.from_numpy(chosen @ Y).repeat(count, 1),
         classes,
     )
-    directions = _Directions(everything, seconds, both=len(labels) <= CROWD, own=False)
+    directions = _Directions(everything, seconds, both=len(labels) <= CROWD, own=())
     return [max(scores.values()) for scores in _searched(directions, COARSE, rows.is_cuda)]
 
 
@@ -265,15 +270,17 @@ class _Directions:
         Sums of the second half, for each of them and each way of halving.
     both : bool
         Whether weights of the second half are held against the first as well.
-    own : bool
-        Whether `weights` shall be kept for each γ that is tried: those of all nodes.
+    own : sequence of int
+        Places of `GAMMAS` for which, if they are tried, `weights` shall be kept: those of all
+        nodes, of one of the features.
     """
 
     def __init__(
-        self, everything: Statistics, seconds: Statistics, *, both: bool, own: bool
+        self, everything: Statistics, seconds: Statistics, *, both: bool, own: Sequence[int]
     ) -> None:
         self.count, self.sides = everything.G.size(0), 2 if both else 1
         self.weights: dict[int, Tensor] = {}
+        self.own = frozenset(own)
         device, half = everything.G.device, seconds.G.size(0)
         # first halves, then second halves, then all nodes
         G, Q, n = (
@@ -317,14 +324,16 @@ class _Directions:
         """
         if not places:
             return {}
-        gammas = torch.tensor([GAMMAS[place] for place in places], dtype=torch.float64)
-        W, failed = self._weights(onto(gammas, self.scale.device)[:, None] * self.scale)
-        m = self.systems
-        if W.size(1) > m:
+        count, m, own = len(places), self.systems, [place for place in places if place in self.own]
+        # each γ for every system, and some for that of all nodes, which is the last one
+        which = np.concatenate([np.tile(np.arange(m), count), np.full(len(own), m)])
+        gammas = np.array(GAMMAS)[np.concatenate([np.repeat(places, m), own]).astype(np.int64)]
+        W, failed = self._weights(which, gammas)
+        if own:
             # NaN where there are none, which whoever takes them must look for
-            own = W[:, m].masked_fill(failed[:, m, None, None], torch.nan)
-            self.weights.update(zip(places, own, strict=True))
-            W, failed = W[:, :m], failed[:, :m]
+            found = W[count * m :].masked_fill(failed[count * m :, None, None], torch.nan)
+            self.weights.update(zip(own, found, strict=True))
+        W, failed = W[: count * m].view(count, m, *W.shape[1:]), failed[: count * m].view(count, m)
         hit = (W * self.truth).sum((-2, -1))
         size = (W * (self.spread @ W)).sum((-2, -1))
         # scores that are nothing but rounding agree with nothing: halves that share no direction
@@ -332,26 +341,29 @@ class _Directions:
         cosines = hit * hit.abs() / (size * self.ideal)
         cosines = cosines.masked_fill(failed | ~(size > least), 0.0)
         # a direction, one of the features, a way
-        sums = cosines.view(len(places), self.sides, self.count, -1).sum((1, 3))
+        sums = cosines.view(count, self.sides, self.count, -1).sum((1, 3))
         means = sums.cpu() / self.told
         rounded = [[round(value, 9) for value in row] for row in means.tolist()]
         return dict(zip(places, rounded, strict=True))
 
-    def _weights(self, penalties: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights [g, m, d, C] for each penalty [g, m], and where there are none [g, m]."""
-        (tried, m), (_, d, C) = penalties.shape, self.means.shape
-        device = penalties.device
-        W = self.means.new_empty(tried * m, d, C)
-        failed = torch.empty(tried * m, dtype=torch.int32, device=device)
-        each, flat = torch.arange(tried * m, device=device) % m, penalties.flatten()
+    def _weights(
+        self, which: npt.NDArray[np.int64], gammas: npt.NDArray[np.float64]
+    ) -> tuple[Tensor, Tensor]:
+        """Weights [t, d, C] of some systems, each with a γ, and where there are none [t]."""
+        d, device = self.means.size(1), self.scale.device
+        each = onto(torch.from_numpy(which), device)
+        penalties = onto(torch.from_numpy(gammas), device) * self.scale[each]
+        found = []
         # in portions, which on a CPU stay in its cache
         portion = 16 if device.type == "cpu" else 1
-        for some in blocks(tried * m, portion * 8 * d * d, device):
+        for some in blocks(which.size, portion * 8 * d * d, device):
             matrix = self.matrix[each[some]]
-            matrix.diagonal(dim1=1, dim2=2).add_(flat[some, None])
-            factor, failed[some] = factors(matrix)
-            W[some] = substituted(factor, self.means[each[some]])
-        return W.view(tried, m, d, C), (failed > 0).view(tried, m)
+            matrix.diagonal(dim1=1, dim2=2).add_(penalties[some, None])
+            factor, failed = factors(matrix)
+            found.append((substituted(factor, self.means[each[some]]), failed > 0))
+        if len(found) == 1:
+            return found[0]
+        return torch.cat([W for W, _ in found]), torch.cat([failed for _, failed in found])
 
 
 def _each(whole: Tensor, count: int) -> Tensor:

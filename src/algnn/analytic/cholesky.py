@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -12,9 +13,11 @@ from algnn.errors import InputError
 
 # A GPU factorises matrices up to this size together; larger ones keep it busy one by one. And it
 # substitutes row after row, however few columns there are, which is slow where rows are many:
-# beyond this size it goes by blocks of rows instead, whose own triangles are inverted all at once.
+# beyond this size it goes by blocks of rows instead, whose own triangles are inverted: those of at
+# most LEAF rows by substitution, all at once, and blocks of at most LARGEST by way of these.
 TOGETHER = 512
-BLOCK = 256
+LEAF = 384
+LARGEST = 2048
 
 
 def factorise(matrix: Tensor, gamma: float | Tensor) -> Tensor:
@@ -149,15 +152,40 @@ def substituted(factor: Tensor, targets: Tensor) -> Tensor:
     return solution
 
 
-def by_blocks(factor: Tensor, targets: Tensor, size: int = BLOCK) -> Tensor:
+def inverted(factor: Tensor) -> Tensor:
+    """(L Lᵀ)⁻¹.
+
+    Parameters
+    ----------
+    factor : Tensor [d, d]
+        L, lower triangular.
+
+    Returns
+    -------
+    Tensor [d, d]
+
+    Examples
+    --------
+    >>> inverted(torch.full((1, 1), 2.0))
+    tensor([[0.2500]])
+    """
+    d = factor.size(0)
+    if factor.device.type == "cpu" or not TOGETHER < d <= LARGEST:
+        return torch.cholesky_inverse(factor)
+    even, halvings = _evened(factor[None], 1, LEAF)
+    inverse = _inverted(even[:, None], halvings)[0, 0, :d, :d]
+    return inverse.mT @ inverse
+
+
+def by_blocks(factor: Tensor, targets: Tensor, most: int = LARGEST, leaf: int = LEAF) -> Tensor:
     """The same, block after block of rows: forward with L, then backward with Lᵀ.
 
     Parameters
     ----------
     factor : Tensor [k, d, d]
     targets : Tensor [k, d, C]
-    size : int
-        Rows of a block.
+    most, leaf : int
+        Rows of a block, and of the pieces that it is inverted by, at most; or a few more.
 
     Returns
     -------
@@ -166,41 +194,68 @@ def by_blocks(factor: Tensor, targets: Tensor, size: int = BLOCK) -> Tensor:
     Examples
     --------
     >>> L = torch.tensor([[[2.0, 0.0], [1.0, 1.0]]])
-    >>> by_blocks(L, torch.tensor([[[4.0], [3.0]]]), size=1).flatten()
+    >>> by_blocks(L, torch.tensor([[[4.0], [3.0]]]), most=1).flatten()
     tensor([0.5000, 1.0000])
     """
-    d, inverse = factor.size(1), _inverted(factor, size)
-    starts = range(0, d, size)
-    X = targets.clone()
-    for place, start in enumerate(starts):
-        rows, done = slice(start, start + size), slice(0, start)
-        here = X[:, rows]
-        if start:
-            here = torch.baddbmm(here, factor[:, rows, done], X[:, done], alpha=-1)
-        X[:, rows] = inverse[:, place, : here.size(1), : here.size(1)] @ here
-    for place, start in reversed(list(enumerate(starts))):
-        rows, done = slice(start, start + size), slice(start + size, d)
-        here = X[:, rows]
-        if start + size < d:
-            here = torch.baddbmm(here, factor[:, done, rows].mT, X[:, done], alpha=-1)
-        X[:, rows] = inverse[:, place, : here.size(1), : here.size(1)].mT @ here
-    return X
+    d = factor.size(1)
+    count = -(-d // most)
+    factor, halvings = _evened(factor, count, leaf)
+    size = factor.size(1) // count
+    inverse = _inverted(_on_diagonal(factor, count), halvings)
+    X = pad(targets, (0, 0, 0, factor.size(1) - d))
+    if count == 1:
+        return (inverse[:, 0].mT @ (inverse[:, 0] @ X))[:, :d]
+    for place in range(count):
+        rows, done = slice(place * size, (place + 1) * size), slice(0, place * size)
+        here = torch.baddbmm(X[:, rows], factor[:, rows, done], X[:, done], alpha=-1)
+        X[:, rows] = inverse[:, place] @ here
+    for place in reversed(range(count)):
+        rows, done = slice(place * size, (place + 1) * size), slice((place + 1) * size, None)
+        here = torch.baddbmm(X[:, rows], factor[:, done, rows].mT, X[:, done], alpha=-1)
+        X[:, rows] = inverse[:, place].mT @ here
+    return X[:, :d]
 
 
-def _inverted(factor: Tensor, size: int) -> Tensor:
-    """The inverses of the triangles on the diagonal [k, blocks, size, size], by one call."""
-    many, d, _ = factor.shape
-    count = -(-d // size)
-    triangles = factor.new_zeros(many, count, size, size)
-    one = torch.eye(size, dtype=factor.dtype, device=factor.device)
-    for place, start in enumerate(range(0, d, size)):
-        piece = factor[:, start : start + size, start : start + size]
-        # the last one may be smaller
-        short = size - piece.size(1)
-        triangles[:, place] = pad(piece, (0, short, 0, short)) if short else piece
-    if d < count * size:
-        triangles[:, -1].diagonal(dim1=1, dim2=2)[:, d - count * size :] = 1.0
-    inverse: Tensor = torch.linalg.solve_triangular(
-        triangles, one.expand_as(triangles), upper=False
-    )
-    return inverse
+def _evened(factor: Tensor, count: int, leaf: int) -> tuple[Tensor, int]:
+    """Factors with a few more rows, of the identity, so that they divide into alike blocks.
+
+    And how often such a block can be halved until it has at most `leaf` rows.
+    """
+    d = factor.size(1)
+    halvings = max(0, math.ceil(math.log2(d / (count * leaf))))
+    short = -d % (count << halvings)
+    if short:
+        factor = pad(factor, (0, short, 0, short))
+        factor[:, d:].diagonal(d, 1, 2).fill_(1.0)
+    return factor, halvings
+
+
+def _on_diagonal(matrices: Tensor, count: int) -> Tensor:
+    """The blocks on the diagonal [..., count, s, s] of matrices [..., count s, count s]."""
+    size = matrices.size(-1) // count
+    blocks = matrices.reshape(*matrices.shape[:-2], count, size, count, size)
+    found: Tensor = blocks.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+    return found
+
+
+def _inverted(triangles: Tensor, halvings: int) -> Tensor:
+    """The inverses of lower triangular matrices [k, b, s, s], by halves of halves, all at once.
+
+    The inverse of [[A, 0], [C, B]] is [[A⁻¹, 0], [−B⁻¹ C A⁻¹, B⁻¹]].
+    """
+    size = triangles.size(-1) >> halvings
+    leaves = _on_diagonal(triangles, 1 << halvings)
+    one = torch.eye(size, dtype=triangles.dtype, device=triangles.device)
+    inverse: Tensor = torch.linalg.solve_triangular(leaves, one.expand_as(leaves), upper=False)
+    for level in range(halvings - 1, -1, -1):
+        first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
+        below = _on_diagonal(triangles, 1 << level)[..., size:, :size]
+        inverse = torch.cat(
+            [
+                torch.cat([first, -(second @ below @ first)], dim=-2),
+                pad(second, (0, 0, size, 0)),
+            ],
+            dim=-1,
+        )
+        size *= 2
+    return inverse[..., 0, :, :]

@@ -14,9 +14,10 @@ from torch import Tensor
 from algnn.graph.propagate import spmm
 
 EXPANSIONS = ("gcn", "plain")
-# Weights that are made at a time: few enough to stay in a core's cache, and enough to be worth a
-# thread. The generator makes four words a step, so it is a multiple of four.
-BLOCK = 2**15
+# Weights that are made at a time: enough to be worth a thread, and so many that one which trains a
+# network meanwhile is seldom interrupted. The generator makes four words a step, so it is a
+# multiple of four.
+BLOCK = 2**18
 
 
 @dataclass(frozen=True)

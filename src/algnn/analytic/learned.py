@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,13 +15,14 @@ from torch import Tensor
 from algnn.analytic.bank import Bank
 from algnn.analytic.choice import halvings, second_halves
 from algnn.analytic.cholesky import TOGETHER, factorise, substituted
+from algnn.analytic.classes import counted
 from algnn.analytic.encoder import Widened
 from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.journal import Journal
 from algnn.analytic.record import Record
 from algnn.analytic.recursion import Inverse, holds, refined
 from algnn.analytic.span import Span
-from algnn.analytic.statistics import Statistics
+from algnn.analytic.statistics import SYRK_ROWS, Statistics
 from algnn.checks import check_trained, onto
 from algnn.errors import InputError
 
@@ -43,8 +43,6 @@ SPARE = 32
 # Features that differ from those that were learned by more than this are not the same features.
 # Those of another machine may differ by the rounding of float32, which is less.
 OTHER = 1e-5
-# so few are counted one by one, which is quicker than to sort them as an array
-FEW_LABELS = 64
 # what sums lose to rounding, at most
 ROUNDING = 1e-12
 
@@ -107,7 +105,7 @@ class Learned:
         span, sums, seconds = room.span, room.statistics, room.seconds
         if span.basis is not None:
             # of few nodes, as long as there is a basis: once for all sums
-            Z = torch.cat(list(features(None)))
+            Z = _whole(features)
             span = span.extended(Z)
             features = _always(span.coordinates(Z))
         sums, seconds = _summed(sums, seconds, span.rank, features, nodes, labels, seed)
@@ -124,19 +122,26 @@ class Learned:
 
     def factorised(self) -> Learned:
         """Solved, and ready for few nodes; for ``"ridge"`` only."""
-        factor = factorise(self.statistics.G.clone(), self.gamma)
-        W = substituted(factor, self.statistics.Q)
-        check_trained(W)
+        sums = self.statistics
+        factor = factorise(sums.G.clone(), self.gamma)
         pays = not factor.is_cuda or LIKELY * self.expected <= factor.size(0)
         # sums that fade are others before the next session
         R = Inverse.of(factor) if pays and not self.decays else None
+        W = None
+        if R is not None and R.whole:
+            # with R at hand a product is quicker than a substitution
+            W = refined(R.times(sums.Q), R, sums.G, sums.Q, self.gamma)
+        if W is None:
+            W = substituted(factor, sums.Q)
+            check_trained(W)
         return replace(self, solved=(W, W.new_zeros(W.size(1))), R=R)
 
     def plus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
         """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
+        sums, Y = self.statistics.with_few(Z, labels)
         record = None if self.record is None else self.record.plus(nodes, labels)
-        after = replace(self, statistics=self.statistics.plus([Z], labels), record=record)
-        return self._recursed(after, Z, labels) or after.factorised()
+        after = replace(self, statistics=sums, record=record)
+        return self._recursed(after, Z, Y) or after.factorised()
 
     def minus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned | None:
         """Without few nodes, whose features are Z [n, d]; for ``"ridge"`` only.
@@ -150,32 +155,27 @@ class Learned:
             return None
         if labels.size >= int(before.n.sum()):
             return None
-        Y = _one_hot(labels, before.classes)
-        there, n = onto(Y, Z.device), before.n - Y.sum(0).to(torch.int64)
-        left = Statistics(
-            torch.addmm(before.G, Z.mT, Z, alpha=-1),
-            torch.addmm(before.Q, Z.mT, there, alpha=-1),
-            n,
-            before.classes,
-        )
-        doubtful = _is_doubtful(before, Z, left)
-        after = replace(self, statistics=left.only(before.classes[(n > 0).numpy()]), record=record)
-        return self._recursed(after, Z, labels, sign=-1, unless=doubtful)
+        left, Y = before.without_few(Z, labels)
+        doubtful, some = _is_doubtful(before, Z, left), left.n > 0
+        sums = left.only(before.classes[some.numpy()])
+        after = replace(self, statistics=sums, record=record)
+        # of classes that are gone nothing is asked any more
+        Y = Y if bool(some.all()) else Y[:, onto(some, Y.device)]
+        return self._recursed(after, Z, Y, sign=-1, unless=doubtful)
 
     def _recursed(
         self,
         after: Learned,
         Z: Tensor,
-        labels: npt.NDArray[Any],
+        Y: Tensor,
         sign: int = 1,
         unless: Tensor | None = None,
     ) -> Learned | None:
         """Other sums solved by way of R, if that can be."""
-        if self.R is None or not self.R.has_room(labels.size):
+        if self.R is None or not self.R.has_room(Y.size(0)):
             return None
         sums, (W, _) = after.statistics, self.affine
         start = _columns(W, self.statistics.classes, sums.classes)
-        Y = onto(_one_hot(labels, sums.classes), W.device)
         R, proposed = self.R.updated(Z, Y, start, sign=sign, unless=unless)
         found = refined(proposed, R, sums.G, sums.Q, self.gamma)
         if found is None:
@@ -194,7 +194,7 @@ class Learned:
         self._check_spanned(features, nodes)
         span, before = self.span, self.statistics
         if span.basis is not None:
-            features = _always(span.coordinates(torch.cat(list(features(None)))))
+            features = _always(span.coordinates(_whole(features)))
         nothing, no_halves = (
             Statistics.empty(span.rank, before.G.device, ways) for ways in (None, self.ways)
         )
@@ -321,6 +321,12 @@ def _columns(W: Tensor, before: npt.NDArray[Any], now: npt.NDArray[Any]) -> Tens
     return start
 
 
+def _whole(features: Encode) -> Tensor:
+    """Z of few nodes, float64."""
+    first, *others = features(None)
+    return (torch.cat([first, *others]) if others else first).to(torch.float64)
+
+
 def _always(Z: Tensor) -> Encode:
     """Features that are there already."""
 
@@ -351,37 +357,24 @@ def _summed(
             .plus_chosen(features(None), labels, np.concatenate([every, chosen]))
         )
         return both[0], both[1:]
-    sums, seconds = sums.padded(rank).plus(features(None), labels), seconds.padded(rank)
+    sums, seconds = sums.padded(rank), seconds.padded(rank)
     if ways > 1:
+        sums = sums.plus(features(None), labels)
         return sums, seconds.plus_chosen(features(None), labels, chosen)
-    if ways:
-        # of one half, only its own rows
-        (places,) = chosen[0].nonzero()
+    # of one half, only its own rows
+    places = chosen[0].nonzero()[0] if ways else None
+    if labels.size < SYRK_ROWS:
+        Z = _whole(features)
+        sums, _ = sums.with_few(Z, labels)
+        if places is None:
+            return sums, seconds
+        second, _ = seconds[0].with_few(Z[onto(torch.from_numpy(places), Z.device)], labels[places])
+    else:
+        sums = sums.plus(features(None), labels)
+        if places is None:
+            return sums, seconds
         second = seconds[0].plus(features(torch.from_numpy(places)), labels[places])
-        seconds = second._on(sums.classes).alone()
-    return sums, seconds
-
-
-def counted(labels: npt.NDArray[Any]) -> dict[Any, int]:
-    """How many of each class, by its label.
-
-    Parameters
-    ----------
-    labels : array [n]
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
-    >>> counted(np.array(["b", "a", "b"]))
-    {'a': 1, 'b': 2}
-    """
-    if labels.size <= FEW_LABELS:
-        return dict(sorted(Counter(labels.tolist()).items()))
-    classes, counts = np.unique(labels, return_counts=True)
-    return dict(zip(classes.tolist(), counts.tolist(), strict=True))
+    return sums, second._on(sums.classes).alone()
 
 
 def per_class(statistics: Statistics) -> dict[Any, float]:
@@ -401,11 +394,6 @@ def per_class(statistics: Statistics) -> dict[Any, float]:
     {7: 2}
     """
     return dict(zip(statistics.classes.tolist(), statistics.n.tolist(), strict=True))
-
-
-def _one_hot(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Tensor:
-    """A row for each label and a column for each class, float64."""
-    return torch.from_numpy((labels[:, None] == classes).astype(np.float64))
 
 
 def _is_doubtful(before: Statistics, Z: Tensor, left: Statistics) -> Tensor:

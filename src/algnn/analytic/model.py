@@ -16,12 +16,13 @@ from algnn.analytic import saved
 from algnn.analytic.bank import Bank
 from algnn.analytic.calibration import held_out, sharpness
 from algnn.analytic.choice import MANY, choose_gamma
+from algnn.analytic.classes import counted
 from algnn.analytic.encoding import Encoding
 from algnn.analytic.expansion import EXPANSIONS
 from algnn.analytic.explanation import Explanation, column_of, contributions
 from algnn.analytic.heads import HEADS
 from algnn.analytic.journal import Event
-from algnn.analytic.learned import FEW, Features, Learned, counted, per_class
+from algnn.analytic.learned import FEW, Features, Learned, per_class
 from algnn.analytic.life import as_usual, check_forgettable, check_mergeable, check_reached
 from algnn.analytic.novelty import Familiar, spread_out
 from algnn.analytic.reach import affected, without_node
@@ -693,16 +694,15 @@ class ALGNN(Encoding):
                     "gamma=0 needs the sums of two halves, which are kept only where gamma was 0"
                     " and the head balanced from the first session on: give a positive gamma"
                 )
-            chosen = choose_gamma(after.statistics, after.seconds)
+            chosen = choose_gamma(after.statistics, after.seconds, guess=after.gamma)
             after = after.solved_by(chosen.gamma, chosen.weights)
-        # where the next session is likely to be small, what is made now will help with it
-        likely = not self.half_life and self._is_small(after.expected, after)
-        if likely and after.solved is None:
-            after = after.factorised()
+            if after.solved is not None and not are_finite(after.solved[0]):
+                after = replace(after, solved=None)  # the head will say what is wrong
         # solve now: it is part of learning, and may fail
-        if after.solved is not None and not are_finite(after.solved[0]):
-            after = replace(after, solved=None)  # the head will say what is wrong
         if after.solved is None:
+            if not self.half_life and self._is_small(after.expected, after):
+                # the next session is likely to be small, and what is made now will help with it
+                return after.factorised()
             check_trained(*after.affine)
         return replace(after, solved=after.affine)
 
@@ -713,8 +713,8 @@ class ALGNN(Encoding):
 
     def _few(self, graph: Data, nodes: Tensor, learned: Learned) -> Tensor:
         """Z of few nodes, float64."""
-        first, *others = self._features(graph, nodes, learned)
-        return torch.cat([first, *others]) if others else first
+        prepared, where = self._encoding(graph, nodes, learned.features)
+        return learned.features(prepared if where is None else prepared[where])
 
     def _is_small(self, count: int, learned: Learned) -> bool:
         """Whether so many nodes of a later session are few."""

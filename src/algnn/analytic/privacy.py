@@ -34,6 +34,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.bank import Bank
+from algnn.analytic.classes import union
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.saved import FLOAT, WIDEST_INPUTS, _restored_classes, _restored_features
 from algnn.analytic.statistics import Statistics
@@ -263,7 +264,7 @@ class LearnedPrivately:
 
     def plus(self, session: Statistics, sigma: float) -> LearnedPrivately:
         """With the noisy sums of one more session."""
-        classes = np.union1d(self.shown.classes, session.classes)
+        classes = union(self.shown.classes, session.classes)
         old, new = self.shown._on(classes), session._on(classes)
         shown = Statistics(old.G + new.G, old.Q + new.Q, old.n + new.n, classes)
         spent = torch.zeros(classes.size, dtype=torch.float64)

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from algnn.analytic.classes import distinct
 from algnn.errors import InputError
 
 Hashes = npt.NDArray[np.int64]
@@ -154,9 +155,12 @@ class Record:
             pairs = zip(nodes.tolist(), labels.tolist(), strict=True)
             hashed = [_hashed(node, *_salt(self.key, label)) for node, label in pairs]
         else:
-            classes, codes = np.unique(labels, return_inverse=True)
+            classes, codes = distinct(labels)
             salts = np.array([_salt(self.key, c) for c in classes.tolist()], dtype=np.uint64)
-            hashed = _hashed(nodes.numpy().view(np.uint64), *salts.T.take(codes, axis=1))
+            one = salts.shape[0] == 1
+            hashed = _hashed(
+                nodes.numpy().view(np.uint64), *(salts[0] if one else salts.T.take(codes, axis=1))
+            )
         return np.asarray(hashed, dtype=np.uint64).view(np.int64)
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from algnn.analytic.cholesky import inverted
+
 REFINEMENTS = 3
 # the largest last step, relative to the largest weight, after which W counts as settled; mostly the
 # first one is at rounding already
@@ -163,7 +165,7 @@ class Inverse:
         Inverse
         """
         whole = factor.is_cuda if whole is None else whole
-        root = torch.cholesky_inverse(factor) if whole else factor
+        root = inverted(factor) if whole else factor
         return cls(root, whole, factor.new_zeros(0, factor.size(0)), factor.new_zeros(0, 1))
 
     def has_room(self, count: int) -> bool:
@@ -213,18 +215,26 @@ class Inverse:
         -------
         Inverse
         Tensor [d, C]
-            NaN where there are none, as when nodes are taken out that were never in it: what comes
-            next will see it, and a GPU need not be waited for here.
+            Wrong where there are none, NaN when nodes are taken out that were never in it: what
+            comes next (`refined`) will see it, and a GPU need not be waited for here.
         """
-        half = Z.mT if self.whole else self._forth(Z.mT)
-        seen = self.root @ half if self.whole else self._without(half)
-        inner = (sign * half.mT) @ seen
+        if self.whole:
+            seen = self.root @ Z.mT
+            inner = Z @ seen
+        else:
+            half = self._forth(Z.mT)
+            seen = self._without(half)
+            inner = half.mT @ seen
+        if sign < 0:
+            inner.neg_()
         inner.diagonal().add_(1)
         factor, info = torch.linalg.cholesky_ex(inner)
-        rows = torch.linalg.solve_triangular(factor, seen.mT, upper=False)
-        error = torch.linalg.solve_triangular(factor, torch.addmm(Y, Z, W, alpha=-1), upper=False)
-        failed = info != 0 if unless is None else (info != 0) | unless
-        error.masked_fill_(failed, torch.nan)
+        # R and what W gets wrong in one substitution
+        both = torch.cat([seen.mT, torch.addmm(Y, Z, W, alpha=-1)], dim=1)
+        both = torch.linalg.solve_triangular(factor, both, upper=False)
+        rows, error = both[:, : seen.size(0)], both[:, seen.size(0) :]
+        if sign < 0:
+            error.masked_fill_(info != 0 if unless is None else (info != 0) | unless, torch.nan)
         if self.whole:
             R = torch.addmm(self.root, rows.mT, rows, alpha=-sign)
             return replace(self, root=R), torch.addmm(W, rows.mT, error, alpha=sign)
@@ -279,8 +289,9 @@ def refined(W: Tensor, R: Inverse, G: Tensor, Q: Tensor, gamma: float) -> Tensor
         residual = torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma)
         step = R.times(residual)
         W = W + step
-        norms = [torch.linalg.vector_norm(t, torch.inf) for t in (step, W, residual, Q)]
-        last, size, rest, target = torch.stack(norms).tolist()
+        # all four at once: on a GPU it is the number of calls that counts here
+        four = torch.stack([step, W, residual, Q])
+        last, size, rest, target = torch.linalg.vector_norm(four, torch.inf, (1, 2)).tolist()
         # what is still wrong is a small part of the last step; NaN is never small enough
         if last <= CONVERGED * size and rest <= CLOSE * target:
             return W

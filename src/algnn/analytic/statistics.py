@@ -16,6 +16,7 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
+from algnn.analytic.classes import distinct, one_hot, union
 from algnn.checks import onto
 from algnn.graph.propagate import blocks
 
@@ -157,6 +158,44 @@ class Statistics:
         new.n.add_(torch.from_numpy(counts))
         return new
 
+    def with_few(self, Z: Tensor, labels: npt.NDArray[Any]) -> tuple[Statistics, Tensor]:
+        """`plus` for few rows at once.
+
+        Parameters
+        ----------
+        Z : Tensor [n, d], float64
+        labels : array [n]
+
+        Returns
+        -------
+        Statistics
+        Y : Tensor [n, C], float64
+            Over all classes that there are then.
+        """
+        sums = self._on(union(self.classes, distinct(labels)[0]))
+        return sums._moved(Z, one_hot(labels, sums.classes), 1)
+
+    def without_few(self, Z: Tensor, labels: npt.NDArray[Any]) -> tuple[Statistics, Tensor]:
+        """The same backwards; classes that are left without a node stay, with none.
+
+        Parameters
+        ----------
+        Z : Tensor [n, d], float64
+        labels : array [n]
+
+        Returns
+        -------
+        Statistics
+        Y : Tensor [n, C], float64
+        """
+        return self._moved(Z, one_hot(labels, self.classes), -1)
+
+    def _moved(self, Z: Tensor, Y: Tensor, sign: int) -> tuple[Statistics, Tensor]:
+        more = torch.from_numpy(Y.numpy().sum(0).astype(self.n.numpy().dtype))
+        n, Y, across = torch.add(self.n, more, alpha=sign), onto(Y, Z.device), Z.mT
+        G = torch.addmm(self.G, across, Z, alpha=sign)
+        return Statistics(G, torch.addmm(self.Q, across, Y, alpha=sign), n, self.classes), Y
+
     def __getitem__(self, which: int | slice) -> Statistics:
         """One of sums side by side, or some; over all classes, also those of which it has none."""
         return Statistics(self.G[which], self.Q[which], self.n[which], self.classes)
@@ -252,11 +291,7 @@ class Statistics:
         -------
         Statistics
         """
-        if not (self.classes.size and other.classes.size):
-            # the classes of nothing have no kind
-            classes = self.classes if self.classes.size else other.classes
-        else:
-            classes = np.union1d(self.classes, other.classes)
+        classes = union(self.classes, other.classes)
         ours, theirs = self._on(classes), other._on(classes)
         G, Q = (t.to(self.G.device) for t in (theirs.G, theirs.Q))
         return Statistics(ours.G + G, ours.Q + Q, ours.n + theirs.n, classes)
@@ -326,8 +361,8 @@ class Statistics:
         places = np.searchsorted(classes, self.classes)
         if not places.size or places[-1] == places.size - 1:
             # mostly the new ones come last
-            pad = torch.nn.functional.pad
-            return Statistics(self.G, pad(self.Q, (0, more)), pad(self.n, (0, more)), classes)
+            n = torch.cat([self.n, self.n.new_zeros(*self.n.shape[:-1], more)], dim=-1)
+            return Statistics(self.G, torch.nn.functional.pad(self.Q, (0, more)), n, classes)
         there = torch.from_numpy(places)
         n = self.n.new_zeros(*self.n.shape[:-1], classes.size)
         n[..., there] = self.n
@@ -378,7 +413,7 @@ class Statistics:
 
     def _with_classes(self, labels: npt.NDArray[Any]) -> Statistics:
         """A copy with a zero column for each class that is new."""
-        classes = np.union1d(self.classes, labels) if self.classes.size else np.unique(labels)
+        classes = union(self.classes, distinct(labels)[0])
         wider = self._on(classes)
         if wider is self:
             return Statistics(self.G.clone(), self.Q.clone(), self.n.clone(), classes)
