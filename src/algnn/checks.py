@@ -359,31 +359,12 @@ def check_trained(*weights: Tensor) -> None:
         ...
     algnn.errors.InputError: training diverged (weights are not finite): use a smaller lr, or...
     """
-    if not are_finite(*weights):
+    # a sum is finite only if all its terms are; one look at the device for all of them
+    sums = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights])
+    if not bool(torch.isfinite(sums).all()):
         raise InputError(
             "training diverged (weights are not finite): use a smaller lr, or scale graph.x down"
         )
-
-
-def are_finite(*weights: Tensor) -> bool:
-    """Whether all weights are finite.
-
-    Parameters
-    ----------
-    *weights : Tensor
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> are_finite(torch.zeros(2), torch.tensor([float("inf")]))
-    False
-    """
-    # a sum is finite only if all its terms are; one look at the device for all of them
-    sums = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights])
-    return bool(torch.isfinite(sums).all())
 
 
 def check_number(

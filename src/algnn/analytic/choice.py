@@ -280,8 +280,8 @@ class _Directions:
     ) -> None:
         self.count, self.sides = everything.G.size(0), 2 if both else 1
         self.weights: dict[int, Tensor] = {}
-        self.own = frozenset(own)
-        device, half = everything.G.device, seconds.G.size(0)
+        self.own, half = frozenset(own), seconds.G.size(0)
+        self.systems = self.sides * half
         # first halves, then second halves, then all nodes
         G, Q, n = (
             torch.cat([_each(whole, half) - second, second, *([whole] if own else [])])
@@ -291,31 +291,35 @@ class _Directions:
                 (everything.n, seconds.n),
             )
         )
-        B, means, there = _systems(G, Q, onto(n.to(torch.float64), device))
-        # where one half has no nodes, neither says anything
-        told = (n[:half].sum(1) > 0) & (n[half : 2 * half].sum(1) > 0)
-        self.told = self.sides * told.view(self.count, -1).sum(1).clamp_min(1)
-        self.systems = self.sides * half
-        ours = slice(0, 2 * half if both else half)
-        known = there[ours]
-        self.spread, truth, shown = (
-            torch.cat([t[half : 2 * half], t[:half]])[ours] for t in (B, means, there)
-        )
-        # a class of one node is in one half only, and tells nothing about the other
-        self.truth = truth * known[:, None]
-        self.least = NOTHING * self.spread.diagonal(dim1=1, dim2=2).sum(1)
-        # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
-        classes = known.sum(1)
-        self.ideal = shown.sum(1) * (1 - 1 / classes.clamp_min(2))
+        # what follows from counts alone is small: it is found on the CPU, and goes over in one copy
+        counts = n.numpy().astype(np.float64)
+        there, nodes = (counts > 0).astype(np.float64), counts.sum(1)
+        classes = there.sum(1)
+        # B = (C / N) (G + Σ_c (N / C − n_c) μ_c μ_cᵀ); its factor changes no direction
+        per_class = nodes / classes.clip(1)
         # weights are centred over the classes that this half knows, since of the others it says
         # nothing; what they are solved from may be centred as well
-        middle = means[ours].sum(-1) / classes.clamp_min(1)[:, None]
-        self.means = (means[ours] - middle[..., None]) * known[:, None]
-        self.matrix = B[ours]
-        if own:
-            self.matrix = torch.cat([B[ours], B[2 * half :]])
-            self.means = torch.cat([self.means, means[2 * half :]])
-        self.scale = self.matrix.diagonal(dim1=1, dim2=2).sum(1)
+        centre = (np.eye(n.size(1)) - 1 / classes.clip(1)[:, None, None]) * there[:, None]
+        centre[2 * half :] = np.eye(n.size(1)) * per_class[2 * half :, None, None]
+        each = np.stack([there / counts.clip(NOTHING), per_class[:, None] - counts], 1)
+        known = onto(torch.from_numpy(np.concatenate([each, centre], 1)), G.device)
+        means = Q * known[:, :1]
+        self.matrix = G.baddbmm_(means * known[:, 1:2], means.mT)
+        self.targets = means @ known[:, 2:]
+        self.trace = self.matrix.diagonal(dim1=1, dim2=2).sum(1)
+        # each half is held against the other. A class of one node is in one half only, and tells
+        # nothing about the other: weights for it are zero.
+        other = np.roll(np.arange(2 * half), half)[: self.systems]
+        self.spread, self.truth = (
+            torch.cat([t[half : 2 * half], t[:half]]) if both else t[half : 2 * half]
+            for t in (self.matrix, means)
+        )
+        # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
+        ideal = classes[other] * (1 - 1 / classes[: self.systems].clip(2))
+        self.ideal, self.other = ideal / per_class[other].clip(NOTHING), other
+        # where one half has no nodes, neither says anything
+        told = ((nodes[:half] > 0) & (nodes[half : 2 * half] > 0)).reshape(self.count, -1)
+        self.told = self.sides * told.sum(1).clip(1)
 
     def at(self, places: Sequence[int]) -> dict[int, list[float]]:
         """The squared cosine between scores and truth, over the other half's nodes, for each γ.
@@ -326,33 +330,41 @@ class _Directions:
             return {}
         count, m, own = len(places), self.systems, [place for place in places if place in self.own]
         # each γ for every system, and some for that of all nodes, which is the last one
-        which = np.concatenate([np.tile(np.arange(m), count), np.full(len(own), m)])
+        which = np.concatenate([np.tile(np.arange(m), count), np.full(len(own), -1)])
         gammas = np.array(GAMMAS)[np.concatenate([np.repeat(places, m), own]).astype(np.int64)]
         W, failed = self._weights(which, gammas)
-        if own:
-            # NaN where there are none, which whoever takes them must look for
-            found = W[count * m :].masked_fill(failed[count * m :, None, None], torch.nan)
-            self.weights.update(zip(own, found, strict=True))
-        W, failed = W[: count * m].view(count, m, *W.shape[1:]), failed[: count * m].view(count, m)
-        hit = (W * self.truth).sum((-2, -1))
-        size = (W * (self.spread @ W)).sum((-2, -1))
+        (tried, d, C), left = W.shape, W[count * m :]
+        # all γ of a system side by side, as so many more columns
+        W = W[: count * m].view(count, m, d, C).permute(1, 2, 0, 3).contiguous()
+        seen = (self.spread @ W.view(m, d, count * C)).view_as(W)
+        parts = [(W * self.truth[:, :, None]).sum((1, 3)), (W * seen).sum((1, 3))]
+        parts += [torch.linalg.vector_norm(W, dim=(1, 3)), failed, self.trace, left.sum((1, 2))]
+        # the device is looked at once
+        found = torch.cat([part.flatten().to(torch.float64) for part in parts]).cpu().numpy()
+        hit, size, length = found[: 3 * m * count].reshape(3, m, count)
+        bad, trace, sums = np.split(found[3 * m * count :], [tried, tried + self.trace.numel()])
+        for place, weights, fails, total in zip(own, left, bad[count * m :], sums, strict=True):
+            if not fails and np.isfinite(total):
+                self.weights[place] = weights
         # scores that are nothing but rounding agree with nothing: halves that share no direction
-        least = self.least * W.square().sum((-2, -1))
-        cosines = hit * hit.abs() / (size * self.ideal)
-        cosines = cosines.masked_fill(failed | ~(size > least), 0.0)
+        least = NOTHING * trace[self.other, None] * length**2
+        fine = (bad[: count * m].reshape(count, m).T == 0) & (size > least)
+        cosines = np.zeros((m, count))
+        np.divide(hit * abs(hit), size * self.ideal[:, None], out=cosines, where=fine)
         # a direction, one of the features, a way
-        sums = cosines.view(count, self.sides, self.count, -1).sum((1, 3))
-        means = sums.cpu() / self.told
-        rounded = [[round(value, 9) for value in row] for row in means.tolist()]
-        return dict(zip(places, rounded, strict=True))
+        means = cosines.reshape(self.sides, self.count, -1, count).sum((0, 2)).T / self.told
+        return {
+            place: [round(x, 9) for x in row]
+            for place, row in zip(places, means.tolist(), strict=True)
+        }
 
     def _weights(
         self, which: npt.NDArray[np.int64], gammas: npt.NDArray[np.float64]
     ) -> tuple[Tensor, Tensor]:
-        """Weights [t, d, C] of some systems, each with a γ, and where there are none [t]."""
-        d, device = self.means.size(1), self.scale.device
+        """Weights [t, d, C] of some systems, each with a γ, and [t] not 0 where there are none."""
+        d, device = self.targets.size(1), self.trace.device
         each = onto(torch.from_numpy(which), device)
-        penalties = onto(torch.from_numpy(gammas), device) * self.scale[each]
+        penalties = onto(torch.from_numpy(gammas), device) * self.trace[each]
         found = []
         # in portions, which on a CPU stay in its cache
         portion = 16 if device.type == "cpu" else 1
@@ -360,7 +372,7 @@ class _Directions:
             matrix = self.matrix[each[some]]
             matrix.diagonal(dim1=1, dim2=2).add_(penalties[some, None])
             factor, failed = factors(matrix)
-            found.append((substituted(factor, self.means[each[some]]), failed > 0))
+            found.append((substituted(factor, self.targets[each[some]]), failed))
         if len(found) == 1:
             return found[0]
         return torch.cat([W for W, _ in found]), torch.cat([failed for _, failed in found])
@@ -369,16 +381,6 @@ class _Directions:
 def _each(whole: Tensor, count: int) -> Tensor:
     """Something of each of the features, once for each way."""
     return whole if whole.size(0) == 1 else whole.repeat_interleave(count // whole.size(0), 0)
-
-
-def _systems(G: Tensor, Q: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """B [k, d, d], M [k, d, C] and which classes there are [k, C], of the balanced head."""
-    there = (n > 0).to(torch.float64)
-    means = Q / n.clamp_min(NOTHING)[:, None] * there[:, None]
-    share = (there.sum(1) / n.sum(1).clamp_min(NOTHING))[:, None]
-    # Σ_c (1 − C n_c / N) μ_c μ_cᵀ + (C / N) G
-    matrix = torch.baddbmm(G * share[..., None], means * (1 - share * n)[:, None], means.mT)
-    return matrix, means, there
 
 
 def _bits(nodes: Tensor, seed: int) -> npt.NDArray[np.uint64]:

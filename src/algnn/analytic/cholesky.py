@@ -78,8 +78,9 @@ def factors(matrices: Tensor) -> tuple[Tensor, Tensor]:
     here: Any = torch.cuda.current_stream(matrices.device)
     streams = _streams(matrices.device, matrices.size(0))
     found: list[Any] = []
+    ready = here.record_event()
     for matrix, stream in zip(matrices, streams, strict=True):
-        stream.wait_stream(here)
+        stream.wait_event(ready)
         with torch.cuda.stream(stream):
             found.append(torch.linalg.cholesky_ex(matrix))
     for (factor, info), stream in zip(found, streams, strict=True):

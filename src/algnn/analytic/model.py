@@ -33,7 +33,6 @@ from algnn.analytic.summary import Summary, summarise
 from algnn.checks import (
     Labels,
     Nodes,
-    are_finite,
     check_base,
     check_labels,
     check_nodes,
@@ -696,8 +695,6 @@ class ALGNN(Encoding):
                 )
             chosen = choose_gamma(after.statistics, after.seconds, guess=after.gamma)
             after = after.solved_by(chosen.gamma, chosen.weights)
-            if after.solved is not None and not are_finite(after.solved[0]):
-                after = replace(after, solved=None)  # the head will say what is wrong
         # solve now: it is part of learning, and may fail
         if after.solved is None:
             if not self.half_life and self._is_small(after.expected, after):

@@ -147,7 +147,7 @@ class Statistics:
         """
         new = self._with_classes(labels)
         places = np.searchsorted(new.classes, labels)
-        mask = onto(torch.from_numpy(chosen), new.G.device).to(torch.float64)
+        mask = onto(torch.from_numpy(chosen.astype(np.float64)), new.G.device)
         for Z, Y, rows in _with_targets(features, places, new):
             theirs = Z.mT * mask[:, None, rows]
             new.Q.baddbmm_(theirs, Y.expand(mask.size(0), *Y.shape))
@@ -424,15 +424,18 @@ def _with_targets(
     features: Iterable[Tensor], places: npt.NDArray[np.int64], sums: Statistics
 ) -> Iterator[tuple[Tensor, Tensor, slice]]:
     """Blocks of Z in float64, with Y of their rows, and which rows they are."""
-    codes = onto(torch.from_numpy(places), sums.G.device)
-    columns = torch.arange(sums.classes.size, device=sums.G.device)
+    # Y of few nodes is made here and sent over, which takes fewer calls; of many, only codes are
+    columns, few = np.arange(sums.classes.size), places.size < SYRK_ROWS
+    codes = one_hot(places, columns) if few else torch.from_numpy(places)
+    codes, every = (onto(t, sums.G.device) for t in (codes, torch.from_numpy(columns)))
     # sums side by side take as many times the room
     row_bytes, seen = 8 * sums.Q.shape[:-1].numel(), 0
     for given in features:
         for part in blocks(given.size(0), row_bytes, given.device):
             Z = given[part].to(torch.float64)
             rows = slice(seen + part.start, seen + part.stop)
-            yield Z, (codes[rows, None] == columns).to(torch.float64), rows
+            Y = codes[rows] if few else (codes[rows, None] == every).to(torch.float64)
+            yield Z, Y, rows
         seen += given.size(0)
 
 
