@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,7 +83,11 @@ class Familiar:
         of_means, of_graph = means.mean(0), sample.mean(0)
         centre = (of_means + of_graph) / 2
         seen, found = means - centre, sample - centre
-        both = (scatter + seen.mT @ seen / len(means) + found.mT @ found / len(sample)) / 2
+        # as sums are made: by half of the products, since they are symmetric
+        squares = Statistics.empty(sample.size(1), sample.device).plus(
+            [found], np.zeros(len(found), dtype=np.int64)
+        )
+        both = (scatter + seen.mT @ seen / len(means) + squares.G / len(sample)) / 2
         # where every class is a single node there is no scatter to speak of
         spread = float(scatter.trace())
         spread = spread if spread > 1e-9 * float(both.trace()) else float(both.trace())
