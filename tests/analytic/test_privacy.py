@@ -153,7 +153,9 @@ def test_nothing_is_kept_but_noisy_sums(small_graph, tmp_path):
     assert sorted(facts) == ["bank", "classes", "params", "variance"]
     scale = noise_scale(1e-3, model.delta)
     for name, share in SHARES.items():
-        assert float(tensors[f"shown.{name}"].abs().median()) > 0.1 * scale / math.sqrt(share)
+        # noise is not from a seed: of the four numbers in n, this fails once in three million times
+        size = float(tensors[f"shown.{name}"].square().mean().sqrt())
+        assert size > 0.02 * scale / math.sqrt(share)
     assert (facts["bank"]["name"], facts["bank"]["expanded"]) == ("pagerank", 0)
 
 
