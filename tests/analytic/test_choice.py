@@ -190,3 +190,32 @@ def test_a_sample_is_the_same_in_any_order_and_in_both_halves():
     assert torch.equal(shuffled[some_of(shuffled, 0, 100)].sort().values, found.sort().values)
     for half in second_halves(found, 0, MANY):
         assert 30 < int(half.sum()) < 70
+
+
+def test_rounding_left_in_a_half_without_nodes_says_nothing():
+    """As after forgetting: a half has no nodes any more, and its sums are not quite zero."""
+    Z, labels = problem(5, [4, 4], 3, 0.3)
+    everything = sums(Z, labels, np.arange(8))
+    one, none = sums(Z, labels, np.arange(0, 8, 2)), sums(Z, labels, np.arange(0))
+    left = torch.eye(3).double() * 1e-17
+
+    def halves(G):
+        pairs = ((one.G, G), (one.Q, none.Q), (one.n, none.n))
+        return Statistics(*map(torch.stack, pairs), one.classes)
+
+    for both in (True, False):
+        clean, rounded = (
+            _Directions(everything.alone(), halves(G), both=both, own=()).at(range(len(GAMMAS)))
+            for G in (none.G, left)
+        )
+        assert rounded == clean
+        assert all(0.1 < height <= 1 for (height,) in clean.values())
+
+
+def test_features_that_say_nothing_leave_no_weights_at_hand():
+    labels = np.array([0, 0, 1, 1])
+    nothing = sums(torch.zeros(4, 3).double(), labels, np.arange(4))
+    half = sums(torch.zeros(4, 3).double(), labels, np.array([0, 2]))
+    directions = _Directions(nothing.alone(), half.alone(), both=True, own=range(len(GAMMAS)))
+    assert directions.at([0, 5]) == {0: [0.0], 5: [0.0]}
+    assert not directions.weights

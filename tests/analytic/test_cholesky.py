@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algnn.analytic import cholesky
-from algnn.analytic.cholesky import by_blocks, factorise, factors, solve, substituted
+from algnn.analytic.cholesky import by_blocks, factorise, factors, inverted, solve, substituted
 from algnn.errors import InputError
 
 
@@ -49,6 +49,17 @@ def test_blocks_lose_no_more_digits_than_rows_do():
         assert float(left / scale) < 1e-15
 
 
+@given(st.integers(1, 3), st.integers(1, 40), st.integers(1, 9), st.integers(0, 9))
+def test_triangles_are_inverted_by_halves_of_halves(count, width, leaf, seed):
+    factor, _ = factors(system(count, width, 0, seed)[0])
+    even, halvings = cholesky._evened(factor, 1, leaf)
+    assert even.size(1) >> halvings <= leaf
+    inverse = cholesky._inverted(even[:, None], halvings)[:, 0, :width, :width]
+    expected = torch.linalg.inv(factor)
+    torch.testing.assert_close(inverse, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(inverse, inverse.tril())
+
+
 def test_one_and_several_are_solved_alike():
     matrix, targets = system(2, 6, 3, seed=1)
     several = substituted(factors(matrix)[0], targets)
@@ -70,5 +81,8 @@ def test_a_gpu_finds_the_same(width):
     expected = substituted(factors(matrix)[0], targets)
     factor, failed = factors(matrix.cuda())
     assert not failed.any()
+    torch.testing.assert_close(
+        inverted(factor[0]).cpu(), torch.linalg.inv(matrix[0]), rtol=0, atol=1e-9
+    )
     found = substituted(factor, targets.cuda()).cpu()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)

@@ -16,6 +16,7 @@ from algnn.analytic.heads import HEADS
 from algnn.analytic.joint import JointRidge
 from algnn.analytic.learned import Learned
 from algnn.analytic.reach import affected, hops, without_node
+from algnn.analytic.recursion import Inverse
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import GONE, Statistics
 from algnn.errors import InputError, NotFittedError
@@ -180,6 +181,36 @@ def test_few_nodes_are_forgotten_by_way_of_the_inverse(make_graph, changes):
     stays = nodes[: -last.numel()]
     assert model.classes_.tolist() == [0, 1, 2]
     assert_same(model, model.blank().partial_fit(graph, stays, graph.y[stays]), graph)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_forgotten_down_to_a_few_nodes_it_chooses_as_if_there_had_been_no_others(make_graph, seed):
+    """So few that some halves have no nodes left, only the rounding of those they had."""
+    graph = make_graph(features=NARROW)
+    nodes = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))[:28]
+    stays, gone = nodes[: 4 + seed % 5], nodes[4 + seed % 5 :]
+    model = learner("default").fit(graph, nodes, graph.y[nodes])
+    expected = model.blank().partial_fit(graph, stays, graph.y[stays])
+    assert_same(model.forget(graph, gone, graph.y[gone]), expected, graph)
+
+
+@pytest.mark.parametrize("changes", [{}, WIDER], ids=["narrow", "wide"])
+def test_a_gpu_finds_weights_by_the_inverse_itself(make_graph, changes, monkeypatch):
+    """As a GPU does, here on the CPU: R as a matrix, and W = R Q, corrected."""
+    made = Inverse.of.__func__
+    monkeypatch.setattr(Inverse, "of", classmethod(lambda cls, factor: made(cls, factor, True)))
+    graph = make_graph(features=NARROW)
+    first, *later = sessions_of(graph)
+    model = learner("paper", **changes).fit(graph, *first)
+    if model._learned.R is None:
+        model._learned = model._learned.factorised()
+    assert model._learned.R.whole
+    joint = learner("paper", **changes).fit(graph, *first)
+    assert_same(model, joint, graph)
+    for session in later:
+        model.partial_fit(graph, *session)
+        joint.partial_fit(graph, *session)
+    assert_same(model, joint, graph)
 
 
 @pytest.mark.parametrize("changes", [{}, WIDER], ids=["narrow", "wide"])

@@ -91,3 +91,14 @@ def test_hashes_never_change(pairs, more):
         ]
         found = Record("key").plus(nodes, labels).hashes
         assert found.view(np.uint64).tolist() == expected
+
+
+@pytest.mark.parametrize("names", [np.array([7]), np.array([3, -1, 8]), np.array(["a", "bb"])])
+@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 3 * FEW])
+def test_hashes_do_not_depend_on_how_many_come_together(names, count):
+    nodes, labels = 3 * torch.arange(count), names[np.arange(count) % names.size]
+    one_by_one = Record("key")
+    for place in range(count):
+        one_by_one = one_by_one.plus(nodes[place : place + 1], labels[place : place + 1])
+    together = Record("key").plus(nodes, labels)
+    assert together.hashes.tolist() == one_by_one.hashes.tolist()

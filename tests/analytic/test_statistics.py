@@ -136,3 +136,25 @@ def test_sums_side_by_side_are_those_of_each_alone(seed, ways, count):
         assert torch.equal(found[way].n, alone.n)
         torch.testing.assert_close(found[way].G, alone.G)
         torch.testing.assert_close(found[way].Q, alone.Q)
+
+
+@given(labelled(), labelled(), st.booleans())
+def test_few_rows_at_once_are_those_of_blocks_and_can_be_taken_out_again(first, second, fades):
+    (Z, labels), (more, names) = first, second
+    if labels.dtype.kind != names.dtype.kind or Z.size(1) != more.size(1):
+        return
+    sums = Statistics.empty(Z.size(1)).plus([Z], labels)
+    sums = sums.scaled(0.5) if fades else sums
+    expected = sums.plus([more], names)
+    found, Y = sums.with_few(more.double(), names)
+    assert found.classes.tolist() == expected.classes.tolist()
+    assert found.n.dtype == expected.n.dtype
+    for ours, theirs in zip(
+        (found.G, found.Q, found.n), (expected.G, expected.Q, expected.n), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    assert found.classes[Y.argmax(1).numpy()].tolist() == names.tolist()
+    back, _ = found.without_few(more.double(), names)
+    same = sums._on(found.classes)
+    for ours, theirs in zip((back.G, back.Q, back.n), (same.G, same.Q, same.n), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-11)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.cholesky import TOGETHER, factors, substituted
+from algnn.analytic.classes import distinct, one_hot
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
 from algnn.graph.propagate import blocks
@@ -217,8 +218,8 @@ def agreements(
     rows, failed = torch.linalg.cholesky_ex(kernels)
     # rows of zeros agree with nothing
     rows = rows.masked_fill(failed[:, None, None] != 0, 0.0)
-    classes, codes = np.unique(labels, return_inverse=True)
-    Y = np.eye(classes.size)[codes]
+    classes, _ = distinct(labels)
+    Y = one_hot(labels, classes).numpy()
     count, device, chosen = rows.size(0), rows.device, second_halves(nodes, seed, ways)
     halves = onto(torch.from_numpy(chosen), device).to(torch.float64)
     theirs = rows.mT[:, None] * halves[:, None]
@@ -252,7 +253,7 @@ def _searched(
             tried |= directions.at([p for p in beside if p not in tried])
             visited.update(beside)
             higher = max(beside, key=lambda place: (tried[place][of], place))
-            if tried[higher][of] <= tried[place][of]:
+            if not tried[higher][of] > tried[place][of]:
                 break
             place = higher
         found.append({place: tried[place][of] for place in visited})
@@ -298,14 +299,16 @@ class _Directions:
         # B = (C / N) (G + Σ_c (N / C − n_c) μ_c μ_cᵀ); its factor changes no direction
         per_class = nodes / classes.clip(1)
         # weights are centred over the classes that this half knows, since of the others it says
-        # nothing; what they are solved from may be centred as well
-        centre = (np.eye(n.size(1)) - 1 / classes.clip(1)[:, None, None]) * there[:, None]
-        centre[2 * half :] = np.eye(n.size(1)) * per_class[2 * half :, None, None]
-        each = np.stack([there / counts.clip(NOTHING), per_class[:, None] - counts], 1)
-        known = onto(torch.from_numpy(np.concatenate([each, centre], 1)), G.device)
-        means = Q * known[:, :1]
-        self.matrix = G.baddbmm_(means * known[:, 1:2], means.mT)
-        self.targets = means @ known[:, 2:]
+        # nothing; what they are solved from may be centred as well. Those of all nodes are not.
+        middle, scale = np.repeat(1 / classes.clip(1)[:, None], n.size(1), 1), there.copy()
+        middle[2 * half :], scale[2 * half :] = 0.0, per_class[2 * half :, None]
+        each = np.stack(
+            [there / counts.clip(NOTHING), per_class[:, None] - counts, middle, scale], 1
+        )
+        invert, weigh, centre, rescale = torch.split(onto(torch.from_numpy(each), G.device), 1, 1)
+        means = Q * invert
+        self.matrix = G.baddbmm_(means * weigh, means.mT)
+        self.targets = means.addcmul(means.sum(-1, keepdim=True), centre, value=-1) * rescale
         self.trace = self.matrix.diagonal(dim1=1, dim2=2).sum(1)
         # each half is held against the other. A class of one node is in one half only, and tells
         # nothing about the other: weights for it are zero.
@@ -317,7 +320,7 @@ class _Directions:
         # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
         ideal = classes[other] * (1 - 1 / classes[: self.systems].clip(2))
         self.ideal, self.other = ideal / per_class[other].clip(NOTHING), other
-        # where one half has no nodes, neither says anything
+        # where one half has no nodes, neither says anything, nor counts
         told = ((nodes[:half] > 0) & (nodes[half : 2 * half] > 0)).reshape(self.count, -1)
         self.told = self.sides * told.sum(1).clip(1)
 
@@ -349,6 +352,8 @@ class _Directions:
         # scores that are nothing but rounding agree with nothing: halves that share no direction
         least = NOTHING * trace[self.other, None] * length**2
         fine = (bad[: count * m].reshape(count, m).T == 0) & (size > least)
+        # of a half without nodes there may be rounding left, which is nothing to agree with
+        fine &= self.ideal[:, None] > 0
         cosines = np.zeros((m, count))
         np.divide(hit * abs(hit), size * self.ideal[:, None], out=cosines, where=fine)
         # a direction, one of the features, a way

@@ -186,7 +186,7 @@ def by_blocks(factor: Tensor, targets: Tensor, most: int = LARGEST, leaf: int = 
     factor : Tensor [k, d, d]
     targets : Tensor [k, d, C]
     most, leaf : int
-        Rows of a block, and of the pieces that it is inverted by, at most; or a few more.
+        Rows of a block, at most or a few more; and of the pieces that it is inverted by.
 
     Returns
     -------

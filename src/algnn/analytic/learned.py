@@ -131,6 +131,8 @@ class Learned:
         if R is not None and R.whole:
             # with R at hand a product is quicker than a substitution
             W = refined(R.times(sums.Q), R, sums.G, sums.Q, self.gamma)
+            # an R that is too far off would be of no use later either
+            R = R if W is not None else None
         if W is None:
             W = substituted(factor, sums.Q)
             check_trained(W)

@@ -209,7 +209,7 @@ class Inverse:
         sign : {1, -1}
             −1 to take the nodes out again.
         unless : Tensor [], bool, optional
-            Where true, no weights.
+            Where true, no weights: for nodes that are taken out.
 
         Returns
         -------

@@ -6,7 +6,7 @@ have: those of one half of the nodes, for each way of halving them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -424,19 +424,25 @@ def _with_targets(
     features: Iterable[Tensor], places: npt.NDArray[np.int64], sums: Statistics
 ) -> Iterator[tuple[Tensor, Tensor, slice]]:
     """Blocks of Z in float64, with Y of their rows, and which rows they are."""
-    # Y of few nodes is made here and sent over, which takes fewer calls; of many, only codes are
-    columns, few = np.arange(sums.classes.size), places.size < SYRK_ROWS
-    codes = one_hot(places, columns) if few else torch.from_numpy(places)
-    codes, every = (onto(t, sums.G.device) for t in (codes, torch.from_numpy(columns)))
+    of_rows = _targets(places, sums.classes.size, sums.G.device)
     # sums side by side take as many times the room
     row_bytes, seen = 8 * sums.Q.shape[:-1].numel(), 0
     for given in features:
         for part in blocks(given.size(0), row_bytes, given.device):
             Z = given[part].to(torch.float64)
             rows = slice(seen + part.start, seen + part.stop)
-            Y = codes[rows] if few else (codes[rows, None] == every).to(torch.float64)
-            yield Z, Y, rows
+            yield Z, of_rows(rows), rows
         seen += given.size(0)
+
+
+def _targets(
+    places: npt.NDArray[np.int64], count: int, device: torch.device
+) -> Callable[[slice], Tensor]:
+    """What gives Y of some rows: that of few nodes is sent over whole, of many only their codes."""
+    if places.size < SYRK_ROWS:
+        return onto(one_hot(places, np.arange(count)), device).__getitem__
+    codes, columns = onto(torch.from_numpy(places), device), torch.arange(count, device=device)
+    return lambda rows: (codes[rows, None] == columns).to(torch.float64)
 
 
 def _add_gram(G: Tensor, Z: Tensor, *, lower: bool) -> None:
