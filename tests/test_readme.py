@@ -104,8 +104,7 @@ def test_the_figures_in_the_text_are_those_of_the_records():
         f" {mean(large, 'algnn', 'auroc', digits=2)} on `arxiv-graph`",
         f"cora from {orders('cora', 'ap')}, on computers from {orders('computers', 'ap')}",
         f"cora and {orders('computers', 'macro')} on computers",
-        f"moves too: {orders('cora', 'ap', 'joint')} and"
-        f" {orders('computers', 'ap', 'joint')}",
+        f"moves too: {orders('cora', 'ap', 'joint')} and {orders('computers', 'ap', 'joint')}",
         *(
             f"{name} {times(name)}"
             for name in ("cora", "citeseer", "computers", "corafull-graph", large)

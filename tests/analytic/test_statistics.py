@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic import statistics as module
@@ -141,8 +141,9 @@ def test_sums_side_by_side_are_those_of_each_alone(seed, ways, count):
 @given(labelled(), labelled(), st.booleans())
 def test_few_rows_at_once_are_those_of_blocks_and_can_be_taken_out_again(first, second, fades):
     (Z, labels), (more, names) = first, second
-    if labels.dtype.kind != names.dtype.kind or Z.size(1) != more.size(1):
-        return
+    assume(labels.dtype.kind == names.dtype.kind)
+    width = min(Z.size(1), more.size(1))
+    Z, more = Z[:, :width], more[:, :width]
     sums = Statistics.empty(Z.size(1)).plus([Z], labels)
     sums = sums.scaled(0.5) if fades else sums
     expected = sums.plus([more], names)
