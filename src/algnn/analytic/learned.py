@@ -366,6 +366,7 @@ def _summed(
     # of one half, only its own rows
     places = chosen[0].nonzero()[0] if ways else None
     if labels.size < SYRK_ROWS:
+        # too few for the symmetric route, and so few that they are encoded once for both sums
         Z = _whole(features)
         sums, _ = sums.with_few(Z, labels)
         if places is None:
