@@ -147,7 +147,7 @@ def test_few_rows_at_once_are_those_of_blocks_and_can_be_taken_out_again(first, 
     sums = Statistics.empty(Z.size(1)).plus([Z], labels)
     sums = sums.scaled(0.5) if fades else sums
     expected = sums.plus([more], names)
-    found, Y = sums.with_few(more.double(), names)
+    found, Y = sums.moved(more.double(), names)
     assert found.classes.tolist() == expected.classes.tolist()
     assert found.n.dtype == expected.n.dtype
     for ours, theirs in zip(
@@ -155,7 +155,7 @@ def test_few_rows_at_once_are_those_of_blocks_and_can_be_taken_out_again(first, 
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
     assert found.classes[Y.argmax(1).numpy()].tolist() == names.tolist()
-    back, _ = found.without_few(more.double(), names)
+    back, _ = found.moved(more.double(), names, sign=-1)
     same = sums._on(found.classes)
     for ours, theirs in zip((back.G, back.Q, back.n), (same.G, same.Q, same.n), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-11)

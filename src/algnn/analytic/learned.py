@@ -140,7 +140,7 @@ class Learned:
 
     def plus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
         """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
-        sums, Y = self.statistics.with_few(Z, labels)
+        sums, Y = self.statistics.moved(Z, labels)
         record = None if self.record is None else self.record.plus(nodes, labels)
         after = replace(self, statistics=sums, record=record)
         return self._recursed(after, Z, Y) or after.factorised()
@@ -157,7 +157,7 @@ class Learned:
             return None
         if labels.size >= int(before.n.sum()):
             return None
-        left, Y = before.without_few(Z, labels)
+        left, Y = before.moved(Z, labels, sign=-1)
         doubtful, some = _is_doubtful(before, Z, left), left.n > 0
         sums = left.only(before.classes[some.numpy()])
         after = replace(self, statistics=sums, record=record)
@@ -368,10 +368,10 @@ def _summed(
     if labels.size < SYRK_ROWS:
         # too few for the symmetric route, and so few that they are encoded once for both sums
         Z = _whole(features)
-        sums, _ = sums.with_few(Z, labels)
+        sums, _ = sums.moved(Z, labels)
         if places is None:
             return sums, seconds
-        second, _ = seconds[0].with_few(Z[onto(torch.from_numpy(places), Z.device)], labels[places])
+        second, _ = seconds[0].moved(Z[onto(torch.from_numpy(places), Z.device)], labels[places])
     else:
         sums = sums.plus(features(None), labels)
         if places is None:

@@ -158,43 +158,38 @@ class Statistics:
         new.n.add_(torch.from_numpy(counts))
         return new
 
-    def with_few(self, Z: Tensor, labels: npt.NDArray[Any]) -> tuple[Statistics, Tensor]:
-        """`plus` for few rows at once.
+    def moved(
+        self, Z: Tensor, labels: npt.NDArray[Any], sign: int = 1
+    ) -> tuple[Statistics, Tensor]:
+        """With few rows more, all at once, or without them; and Y of these rows.
 
         Parameters
         ----------
         Z : Tensor [n, d], float64
         labels : array [n]
+        sign : {1, -1}
+            −1 to take rows out again; classes that are left without a node stay, with none.
 
         Returns
         -------
         Statistics
         Y : Tensor [n, C], float64
             Over all classes that there are then.
+
+        Examples
+        --------
+        >>> import numpy as np, torch
+        >>> Z, labels = torch.tensor([[2.0]]).double(), np.array([7])
+        >>> more, Y = Statistics.empty(1).moved(Z, labels)
+        >>> more.G, Y, more.moved(Z, labels, sign=-1)[0].n
+        (tensor([[4.]], dtype=torch.float64), tensor([[1.]], dtype=torch.float64), tensor([0]))
         """
         sums = self._on(union(self.classes, distinct(labels)[0]))
-        return sums._moved(Z, one_hot(labels, sums.classes), 1)
-
-    def without_few(self, Z: Tensor, labels: npt.NDArray[Any]) -> tuple[Statistics, Tensor]:
-        """The same backwards; classes that are left without a node stay, with none.
-
-        Parameters
-        ----------
-        Z : Tensor [n, d], float64
-        labels : array [n]
-
-        Returns
-        -------
-        Statistics
-        Y : Tensor [n, C], float64
-        """
-        return self._moved(Z, one_hot(labels, self.classes), -1)
-
-    def _moved(self, Z: Tensor, Y: Tensor, sign: int) -> tuple[Statistics, Tensor]:
-        more = torch.from_numpy(Y.numpy().sum(0).astype(self.n.numpy().dtype))
-        n, Y, across = torch.add(self.n, more, alpha=sign), onto(Y, Z.device), Z.mT
-        G = torch.addmm(self.G, across, Z, alpha=sign)
-        return Statistics(G, torch.addmm(self.Q, across, Y, alpha=sign), n, self.classes), Y
+        Y = one_hot(labels, sums.classes)
+        more = torch.from_numpy(Y.numpy().sum(0).astype(sums.n.numpy().dtype))
+        n, Y, across = torch.add(sums.n, more, alpha=sign), onto(Y, Z.device), Z.mT
+        G = torch.addmm(sums.G, across, Z, alpha=sign)
+        return Statistics(G, torch.addmm(sums.Q, across, Y, alpha=sign), n, sums.classes), Y
 
     def __getitem__(self, which: int | slice) -> Statistics:
         """One of sums side by side, or some; over all classes, also those of which it has none."""
