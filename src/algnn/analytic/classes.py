@@ -57,6 +57,8 @@ def union(classes: Array, others: Array) -> Array:
     if not (classes.size and others.size):
         # the classes of nothing have no kind
         return classes if classes.size else others
+    if others[0] > classes[-1]:
+        return np.concatenate([classes, others])
     places = np.searchsorted(classes, others)
     new = others[classes.take(places, mode="clip") != others]
     return np.sort(np.concatenate([classes, new])) if new.size else classes

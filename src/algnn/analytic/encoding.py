@@ -90,7 +90,8 @@ class Encoding(Learner):
 
     def _features(self, graph: Data, nodes: Tensor, learned: Learned) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
-        prepared, where = self._encoding(graph, nodes, learned.features)
+        prepared, places = self._encoding(graph, nodes, learned.features)
+        where = None if places is None else onto(places, prepared.device)
         for block in blocks(nodes.numel(), 8 * learned.features.width, prepared.device):
             yield learned.features(prepared[block if where is None else where[block]])
 
@@ -108,7 +109,7 @@ class Encoding(Learner):
                 # a few nodes cost less by themselves than the whole graph does
                 return features.rows(self._transposed(graph), x, onto(nodes, x.device)), None
             prepared = memo.get(key, lambda: features.prepare(self._adjacency(graph), x))
-        return prepared, onto(nodes, prepared.device)
+        return prepared, nodes
 
     def _session_features(self, graph: Data, nodes: Tensor, learned: Learned) -> Encode:
         """Z of a session's nodes, encoded once."""
@@ -117,7 +118,8 @@ class Encoding(Learner):
         if first is not None and first[0] is features and first[1] is nodes:
             prepared, where = first[2], None
         else:
-            prepared, where = self._encoding(graph, nodes, features)
+            prepared, places = self._encoding(graph, nodes, features)
+            where = None if places is None else onto(places, prepared.device)
 
         def of(places: Tensor | None) -> Iterator[Tensor]:
             at = where

@@ -15,7 +15,7 @@ from torch import Tensor
 from algnn.analytic.bank import Bank
 from algnn.analytic.choice import halvings, second_halves
 from algnn.analytic.cholesky import TOGETHER, factorise, substituted
-from algnn.analytic.classes import counted
+from algnn.analytic.classes import counted, distinct, union
 from algnn.analytic.encoder import Widened
 from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.journal import Journal
@@ -23,6 +23,7 @@ from algnn.analytic.record import Record
 from algnn.analytic.recursion import Inverse, holds, refined
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import SYRK_ROWS, Statistics
+from algnn.analytic.tape import WIDEST, Tape
 from algnn.checks import check_trained, onto
 from algnn.errors import InputError
 
@@ -136,14 +137,75 @@ class Learned:
         if W is None:
             W = substituted(factor, sums.Q)
             check_trained(W)
-        return replace(self, solved=(W, W.new_zeros(W.size(1))), R=R)
+        return self._solved(W, R)
 
-    def plus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned:
-        """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only."""
+    def plus_few(
+        self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any], kept: float = 1.0
+    ) -> Learned:
+        """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only.
+
+        It is in the log; `kept` is what all before it counts for by now.
+        """
         sums, Y = self.statistics.moved(Z, labels)
-        record = None if self.record is None else self.record.plus(nodes, labels)
-        after = replace(self, statistics=sums, record=record)
+        after = self._with_few(sums, nodes, labels, kept)
         return self._recursed(after, Z, Y) or after.factorised()
+
+    @property
+    def can_replay(self) -> bool:
+        """Whether few nodes can be learned by a tape."""
+        return self.R is not None and self.R.whole and self.statistics.G.size(0) <= WIDEST
+
+    def replayed(
+        self,
+        tape: Tape,
+        prepared: Tensor,
+        places: Tensor | None,
+        nodes: Tensor,
+        labels: npt.NDArray[Any],
+        kept: float = 1.0,
+    ) -> Learned:
+        """The same by a tape, from what features are made of and the places of the nodes in it."""
+        before, R = self.statistics, self.R
+        assert R is not None
+        classes = union(before.classes, distinct(labels)[0])
+        codes = np.searchsorted(classes, labels)
+        # mostly the new ones come last, and stand where the tape has spare columns
+        last = classes[before.classes.size - 1] == before.classes[-1]
+        with tape.lock:
+            if not (last and tape.holds(before, R, classes.size)):
+                W = _columns(self.affine[0], before.classes, classes)
+                tape.take(before._on(classes), R, W, self.gamma)
+            tape.learn(prepared, places, codes)
+            G, Q, root, W = tape.copies(classes.size)
+            # what needs no GPU, while it is at work
+            n = np.bincount(codes, minlength=classes.size)
+            n[np.searchsorted(classes, before.classes)] += before.n.numpy()
+            sums, R = Statistics(G, Q, torch.from_numpy(n), classes), replace(R, root=root)
+            solved = W, tape.zeros(classes.size)
+            after = self._with_few(sums, nodes, labels, kept, solved, R)
+            if tape.is_settled():
+                tape.keep(sums, R)
+                return after
+        found = refined(W, R, G, Q, self.gamma)
+        return after.factorised() if found is None else after._solved(found, R)
+
+    def _with_few(
+        self,
+        sums: Statistics,
+        nodes: Tensor,
+        labels: npt.NDArray[Any],
+        kept: float,
+        solved: Affine | None = None,
+        R: Inverse | None = None,
+    ) -> Learned:
+        """With the sums of few nodes more, which are also in the record and the log."""
+        record = None if self.record is None else self.record.plus(nodes, labels)
+        journal = self._log("learn", counted(labels), kept=kept)
+        return replace(self, statistics=sums, record=record, journal=journal, solved=solved, R=R)
+
+    def _solved(self, W: Tensor, R: Inverse | None) -> Learned:
+        """With the weights of its sums."""
+        return replace(self, solved=(W, W.new_zeros(W.size(1))), R=R)
 
     def minus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any]) -> Learned | None:
         """Without few nodes, whose features are Z [n, d]; for ``"ridge"`` only.
@@ -180,9 +242,7 @@ class Learned:
         start = _columns(W, self.statistics.classes, sums.classes)
         R, proposed = self.R.updated(Z, Y, start, sign=sign, unless=unless)
         found = refined(proposed, R, sums.G, sums.Q, self.gamma)
-        if found is None:
-            return None
-        return replace(after, solved=(found, found.new_zeros(found.size(1))), R=R)
+        return None if found is None else after._solved(found, R)
 
     def minus(
         self, features: Encode, nodes: Tensor, labels: npt.NDArray[Any], seed: int
@@ -248,8 +308,12 @@ class Learned:
         self, what: str, nodes: Mapping[Any, float], *, kept: float = 1.0, other: str = ""
     ) -> Learned:
         """With what was done written into its log; `nodes` has a number for each class."""
-        journal = self.journal.plus(what, nodes, self.head, self.gamma, kept=kept, other=other)
-        return replace(self, journal=journal)
+        return replace(self, journal=self._log(what, nodes, kept=kept, other=other))
+
+    def _log(
+        self, what: str, nodes: Mapping[Any, float], *, kept: float = 1.0, other: str = ""
+    ) -> Journal:
+        return self.journal.plus(what, nodes, self.head, self.gamma, kept=kept, other=other)
 
     @property
     def ways(self) -> int:

@@ -17,6 +17,7 @@ from algnn.analytic.bank import Bank
 from algnn.analytic.calibration import held_out, sharpness
 from algnn.analytic.choice import MANY, choose_gamma
 from algnn.analytic.classes import counted
+from algnn.analytic.encoder import Widened
 from algnn.analytic.encoding import Encoding
 from algnn.analytic.expansion import EXPANSIONS
 from algnn.analytic.explanation import Explanation, column_of, contributions
@@ -30,6 +31,7 @@ from algnn.analytic.record import Record
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import Statistics
 from algnn.analytic.summary import Summary, summarise
+from algnn.analytic.tape import Tape
 from algnn.checks import (
     Labels,
     Nodes,
@@ -38,6 +40,7 @@ from algnn.checks import (
     check_nodes,
     check_number,
     check_trained,
+    onto,
     resolve_device,
 )
 from algnn.errors import InputError, NotFittedError
@@ -646,16 +649,18 @@ class ALGNN(Encoding):
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned | None
     ) -> Learned:
         if learned is None:
+            self._tape = None
             learned = self._base(graph, nodes, labels)
         learned, kept = self._as_asked(learned), 1.0
         if self.half_life and learned.taught:
             kept = 2 ** (-1 / self.half_life)
             learned = learned.decayed(kept)
         if self._is_small(nodes.numel(), learned):
-            after = learned.plus_few(self._few(graph, nodes, learned), nodes, labels)
-        else:
-            after = self._settled(self._with_nodes(graph, nodes, labels, learned))
-        return after.noted("learn", counted(labels), kept=kept)
+            return self._with_few(graph, nodes, labels, learned, kept)
+        after = self._with_nodes(graph, nodes, labels, learned)
+        # while a GPU may still be adding up
+        counts = counted(labels)
+        return self._settled(after).noted("learn", counts, kept=kept)
 
     def _as_asked(self, learned: Learned) -> Learned:
         """With the head and γ that the parameters ask for by now."""
@@ -669,6 +674,22 @@ class ALGNN(Encoding):
         """With the sums of some more nodes, not solved yet."""
         features = self._session_features(graph, nodes, learned)
         return learned.plus(features, nodes, labels, self.seed)
+
+    def _with_few(
+        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned, kept: float
+    ) -> Learned:
+        """With few more nodes, solved."""
+        features = learned.features
+        if isinstance(features, Widened) and learned.can_replay:
+            # read once: another thread may replace it meanwhile
+            tape = self._tape
+            if tape is None or tape.features is not features:
+                self._tape = tape = Tape(features)
+            encoded = self._encoding(graph, nodes, features)
+            return learned.replayed(tape, *encoded, nodes, labels, kept)
+        return learned.plus_few(self._few(graph, nodes, learned), nodes, labels, kept)
+
+    _tape: Tape | None = None
 
     def _without(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
@@ -710,8 +731,10 @@ class ALGNN(Encoding):
 
     def _few(self, graph: Data, nodes: Tensor, learned: Learned) -> Tensor:
         """Z of few nodes, float64."""
-        prepared, where = self._encoding(graph, nodes, learned.features)
-        return learned.features(prepared if where is None else prepared[where])
+        prepared, places = self._encoding(graph, nodes, learned.features)
+        if places is not None:
+            prepared = prepared[onto(places, prepared.device)]
+        return learned.features(prepared)
 
     def _is_small(self, count: int, learned: Learned) -> bool:
         """Whether so many nodes of a later session are few."""

@@ -174,7 +174,10 @@ def _salt(key: str, label: int | str) -> tuple[int, int]:
 def _hashed(ids: Any, first: Any, second: Any) -> Any:
     """Of an id, or of an array of them in uint64."""
     # two permutations of the ids, added: no longer a permutation that could be run backwards
-    return (_mixed((ids + first) & ALL_BITS) + _mixed(ids ^ second)) & ALL_BITS
+    if isinstance(ids, int):
+        return (_mixed((ids + first) & ALL_BITS) + _mixed(ids ^ second)) & ALL_BITS
+    # both at once, and overflow is what arrays do anyway
+    return np.add(*_mixed(np.stack([ids + first, ids ^ second])))
 
 
 def _mixed(bits: Any) -> Any:

@@ -291,11 +291,32 @@ def refined(W: Tensor, R: Inverse, G: Tensor, Q: Tensor, gamma: float) -> Tensor
         W = W + step
         # all four at once: on a GPU it is the number of calls that counts here
         four = torch.stack([step, W, residual, Q])
-        last, size, rest, target = torch.linalg.vector_norm(four, torch.inf, (1, 2)).tolist()
-        # what is still wrong is a small part of the last step; NaN is never small enough
-        if last <= CONVERGED * size and rest <= CLOSE * target:
+        if is_settled(torch.linalg.vector_norm(four, torch.inf, (1, 2))):
             return W
     return None
+
+
+def is_settled(norms: Tensor) -> bool:
+    """Whether weights are right to rounding.
+
+    Parameters
+    ----------
+    norms : Tensor [4]
+        The largest entries of the last step, of W, of the residual before that step and of Q.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import torch
+    >>> is_settled(torch.tensor([1e-12, 1.0, 1e-9, 1.0])), is_settled(torch.full((4,), torch.nan))
+    (True, False)
+    """
+    last, size, rest, target = norms.tolist()
+    # what is still wrong is a small part of the last step; NaN is never small enough
+    return bool(last <= CONVERGED * size and rest <= CLOSE * target)
 
 
 def holds(G: Tensor, Z: Tensor, slack: Tensor, columns: int) -> Tensor:
