@@ -71,3 +71,13 @@ def test_the_features_of_a_node_do_not_depend_on_its_batch():
 
 def test_seeds_differ():
     assert not torch.equal(random_weights(4, 4, 1), random_weights(4, 4, 2))
+
+
+def test_the_weights_on_a_device_stay_where_they_are():
+    expansion, cpu = Expansion("plain", inputs=4, width=16, seed=0), torch.device("cpu")
+    weight = expansion.weight(cpu)
+    assert weight.dtype == torch.float64
+    assert torch.equal(weight.to(torch.float32), random_weights(4, 16, 0))
+    expansion(torch.ones(3, 4))
+    expansion(torch.ones(3, 4, dtype=torch.float64))
+    assert expansion.weight(cpu) is weight

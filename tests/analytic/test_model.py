@@ -225,7 +225,7 @@ def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
 
     with monkeypatch.context() as patch:
         # the last step before the new state would be taken over
-        patch.setattr("algnn.analytic.learned.Learned.noted", interrupted)
+        patch.setattr("algnn.analytic.learned.Learned._solved", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(small_graph, late, small_graph.y[late])
     assert np.array_equal(model.decision_function(small_graph), scores)

@@ -342,3 +342,40 @@ def test_one_learner_in_threads_loses_no_consistency(graph):
             every = torch.cat([first, nodes])
             joint = copy.copy(blank).partial_fit(graph, every, graph.y[every])
             assert_close(found, joint.weights_)
+
+
+def test_an_interrupted_session_changes_nothing(graph, monkeypatch):
+    first, second, third = sessions(graph, range(5))
+    model = with_whole_r(learner("cpu").fit(graph, first, graph.y[first]))
+    model.partial_fit(graph, second, graph.y[second])
+    weights, every = model.weights_.clone(), torch.cat([first, second, third])
+    joint = model.blank().partial_fit(graph, every, graph.y[every])
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    # with the nodes in the tape already
+    for name in ("copies", "is_settled", "keep"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Tape, name, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                model.partial_fit(graph, third, graph.y[third])
+        assert model.classes_.tolist() == [0, 1, 2, 3]
+        assert torch.equal(model.weights_, weights)
+    assert_close(model.partial_fit(graph, third, graph.y[third]).weights_, joint.weights_)
+
+
+@pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
+def test_a_blank_that_learns_on_another_device_leaves_a_recorded_tape_alone(graph):
+    first, *later = sessions(graph, range(8))
+    model = with_whole_r(learner("cuda").fit(graph, first, graph.y[first]))
+    every = torch.cat([first, *later])
+    joint = model.blank().partial_fit(graph, every, graph.y[every])
+    other = model.blank()
+    other.device = "cpu"
+    for nodes in later:
+        model.partial_fit(graph, nodes, graph.y[nodes])
+        other.partial_fit(graph, nodes, graph.y[nodes])
+        # what was freed meanwhile is overwritten
+        torch.full((2**22,), torch.nan, dtype=torch.float64, device="cuda")
+    assert_close(model.weights_, joint.weights_)

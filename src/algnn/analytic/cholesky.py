@@ -40,15 +40,54 @@ def factorise(matrix: Tensor, gamma: float | Tensor) -> Tensor:
     >>> factorise(torch.full((1, 1), 3.0).double(), 1.0)
     tensor([[2.]], dtype=torch.float64)
     """
+    factor, failed = begun(matrix, gamma)
+    check_definite(failed, gamma)
+    return factor
+
+
+def begun(matrix: Tensor, gamma: float | Tensor) -> tuple[Tensor, Tensor]:
+    """The same, without waiting for a GPU to have done it: `check_definite` tells what came of it.
+
+    Parameters
+    ----------
+    matrix, gamma
+        As for `factorise`.
+
+    Returns
+    -------
+    factor : Tensor [d, d]
+    failed : Tensor [], int32
+
+    Examples
+    --------
+    >>> begun(torch.full((1, 1), -3.0).double(), 1.0)[1]
+    tensor(1, dtype=torch.int32)
+    """
     matrix.diagonal().add_(gamma)
-    factor: Tensor
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    if int(info):
+    found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(matrix)
+    return found
+
+
+def check_definite(failed: Tensor, gamma: float | Tensor) -> None:
+    """Raise `InputError` if a factorisation has failed.
+
+    Parameters
+    ----------
+    failed : Tensor [], int32
+    gamma : float or Tensor []
+
+    Examples
+    --------
+    >>> check_definite(torch.tensor(1), 0.5)
+    Traceback (most recent call last):
+        ...
+    algnn.errors.InputError: gamma=0.5 leaves the matrix not positive definite in float64: use a...
+    """
+    if int(failed):
         raise InputError(
             f"gamma={float(gamma)!r} leaves the matrix not positive definite in float64: use a"
             " larger one, or scale graph.x down"
         )
-    return factor
 
 
 def factors(matrices: Tensor) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,7 @@ class Encoding(Learner):
         x = self._inputs(graph)
         with ThreadPoolExecutor(1) as beside:
             # its random weights are made while the encoder is trained
-            expansion = beside.submit(Expansion, self.expansion, self.hidden, self.width, self.seed)
+            expansion = beside.submit(self._expansion, x.device)
             encoder = GCNEncoder.fit(
                 self._adjacency(graph),
                 x,
@@ -62,6 +62,12 @@ class Encoding(Learner):
             )
         check_trained(encoder.weight, encoder.bias)
         return Widened(encoder, expansion.result())
+
+    def _expansion(self, device: torch.device) -> Expansion:
+        """The expansion, with its weights on a device already."""
+        made = Expansion(self.expansion, self.hidden, self.width, self.seed)
+        made.weight(device)
+        return made
 
     def _bank(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Bank:
         """The bank whose views make halves of the base session agree best on its classes."""

@@ -53,10 +53,30 @@ class Expansion:
     seed: int
 
     _weight: Tensor = field(init=False, repr=False, compare=False)
+    _on: dict[torch.device, Tensor] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         weight = random_weights(self.inputs, self.width, self.seed)
         object.__setattr__(self, "_weight", weight)
+
+    def weight(self, device: torch.device) -> Tensor:
+        """W_feg on a device, the same tensor every time.
+
+        Parameters
+        ----------
+        device : device
+
+        Returns
+        -------
+        Tensor [inputs, width], float64
+        """
+        found = self._on.get(device)
+        if found is None:
+            # widened there, which moves half the bytes
+            found = self._on[device] = self._weight.to(device).to(torch.float64)
+        return found
 
     def prepare(self, adjacency: Tensor, hidden: Tensor) -> Tensor:
         """What must be done once for the whole graph.
@@ -85,12 +105,7 @@ class Expansion:
         -------
         Tensor [n, width], float64
         """
-        weight = self._weight
-        if weight.device != prepared.device or weight.dtype != torch.float64:
-            # once, not once for each block of rows; and widened there, which moves half the bytes
-            weight = weight.to(prepared.device).to(torch.float64)
-            object.__setattr__(self, "_weight", weight)
-        return torch.mm(prepared.to(torch.float64), weight).relu_()
+        return torch.mm(prepared.to(torch.float64), self.weight(prepared.device)).relu_()
 
 
 def random_weights(rows: int, columns: int, seed: int) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from algnn.analytic.bank import Bank
 from algnn.analytic.choice import halvings, second_halves
-from algnn.analytic.cholesky import TOGETHER, factorise, substituted
+from algnn.analytic.cholesky import TOGETHER, begun, check_definite, substituted
 from algnn.analytic.classes import counted, distinct, union
 from algnn.analytic.encoder import Widened
 from algnn.analytic.heads import HEADS, Affine
@@ -124,7 +124,7 @@ class Learned:
     def factorised(self) -> Learned:
         """Solved, and ready for few nodes; for ``"ridge"`` only."""
         sums = self.statistics
-        factor = factorise(sums.G.clone(), self.gamma)
+        factor, failed = begun(sums.G.clone(), self.gamma)
         pays = not factor.is_cuda or LIKELY * self.expected <= factor.size(0)
         # sums that fade are others before the next session
         R = Inverse.of(factor) if pays and not self.decays else None
@@ -134,6 +134,8 @@ class Learned:
             W = refined(R.times(sums.Q), R, sums.G, sums.Q, self.gamma)
             # an R that is too far off would be of no use later either
             R = R if W is not None else None
+        # only now, so that a GPU has had something to do all the while
+        check_definite(failed, self.gamma)
         if W is None:
             W = substituted(factor, sums.Q)
             check_trained(W)

@@ -8,6 +8,7 @@ where there are fewer, and classes have spare columns.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import weakref
 from collections.abc import Callable
@@ -255,8 +256,12 @@ class _Buffers:
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 self._step(beside)
-            finally:
-                graph.capture_end()
+            except BaseException:
+                # it must end in any case, and what went wrong is what to tell
+                with contextlib.suppress(RuntimeError):
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         here.wait_stream(there)
         return graph
 
