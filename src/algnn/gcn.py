@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -202,7 +201,7 @@ def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:
     scaled = weights.numpy()
     scaled *= 2
     scaled -= 1
-    scaled *= np.float32(math.sqrt(6 / (rows + columns)))
+    scaled *= scaled.dtype.type(math.sqrt(6 / (rows + columns)))
     return weights
 
 

@@ -60,11 +60,7 @@ def test_sessions_by_a_tape_equal_all_at_once(device, counts, seed, gamma):
     tape = Tape(identity)
     tape.take(*known(Z[:40], labels[:40], gamma), gamma)
     for start, end in itertools.pairwise(ends):
-        # some of them out of a larger whole, some by themselves
-        if end % 2:
-            tape.learn(Z, torch.arange(start, end), labels[start:end])
-        else:
-            tape.learn(Z[start:end], None, labels[start:end])
+        tape.learn(Z, torch.arange(start, end), labels[start:end])
         assert tape.is_settled()
     G, Q, R, W = tape.copies(len(ends) + 1)
     for found, expected in zip((G, Q, W), joint(Z, labels, gamma), strict=True):
@@ -137,6 +133,30 @@ def test_an_r_that_is_far_off_does_not_settle(device):
     assert not tape.is_settled()
 
 
+def test_nodes_of_other_sessions_do_no_harm():
+    Z, labels = torch.randn(60, 8, dtype=torch.float64), np.arange(60) % 3
+    tape = Tape(identity)
+    tape.take(*known(Z[20:40], labels[20:40], 0.1), 0.1)
+    all_but_these = torch.full_like(Z, torch.inf)
+    all_but_these[40:] = Z[40:]
+    tape.learn(all_but_these, torch.arange(40, 60), labels[40:])
+    assert tape.is_settled()
+    assert_close(tape.copies(3)[3], joint(Z[20:], labels[20:], 0.1)[2])
+
+
+def test_what_it_gives_out_keeps_nothing_large_alive():
+    Z, labels = torch.randn(20, 64, dtype=torch.float64), np.arange(20) % 2
+    tape = Tape(identity)
+    tape.take(*known(Z, labels, 0.1), 0.1)
+    tape.learn(Z, torch.arange(4), labels[:4])
+    G, Q, R, W = tape.copies(2)
+    assert all(tensor.is_contiguous() for tensor in (G, Q, R, W))
+    for large in (G, R):
+        assert large.untyped_storage().nbytes() == large.nbytes
+    for small in (Q, W):
+        assert small.untyped_storage().nbytes() == 2 * small.nbytes
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_features_that_cannot_be_recorded_go_call_by_call(device):
     def waits(rows):
@@ -182,6 +202,13 @@ def learner(device, **changes):
     return algnn.ALGNN(**given, epochs=3, device=device, **changes)
 
 
+def blank_of(model):
+    """One that has learned nothing, and sees a graph as this one does, to the last bit."""
+    other = copy.copy(model)
+    other._learned, other._tape = model.blank()._learned, None
+    return other
+
+
 def with_whole_r(model):
     """As on a GPU: R is a matrix, so that few nodes come by a tape."""
     known = model._learned
@@ -201,7 +228,7 @@ def sessions(graph, order):
 def test_a_learner_knows_what_one_that_factorises_knows(graph, device, order):
     first, *later = sessions(graph, order)
     model = with_whole_r(learner(device).fit(graph, first, graph.y[first]))
-    blank = model.blank()
+    blank = blank_of(model)
     for nodes in later:
         assert model._learned.can_replay
         model.partial_fit(graph, nodes, graph.y[nodes])
@@ -213,13 +240,15 @@ def test_a_learner_knows_what_one_that_factorises_knows(graph, device, order):
     assert_close(model.statistics_.G, joint.statistics_.G)
     assert model._learned.record.ordered.tolist() == joint._learned.record.ordered.tolist()
     assert [event.count for event in model.events_] == [90.0] + [30.0] * len(later)
+    # on a GPU, not call by call
+    assert (model._tape._buffers._graph is not None) == (device == "cuda")
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_nodes_of_known_classes_and_of_new_ones_together(graph, device):
     first, *later = sessions(graph, [2, 5, 7, 1, 9])
     model = with_whole_r(learner(device).fit(graph, first, graph.y[first]))
-    blank = model.blank()
+    blank = blank_of(model)
     both = torch.cat([later[0], later[1]])[torch.randperm(60)]
     again = (graph.y == 5).nonzero().squeeze(1)[30:70]
     model.partial_fit(graph, both, graph.y[both]).partial_fit(graph, again, graph.y[again])
@@ -231,7 +260,7 @@ def test_nodes_of_known_classes_and_of_new_ones_together(graph, device):
 def test_forgetting_between_sessions_leaves_the_tape_behind(graph, device):
     first, *later = sessions(graph, range(6))
     model = with_whole_r(learner(device).fit(graph, first, graph.y[first]))
-    blank = model.blank()
+    blank = blank_of(model)
     for nodes in later:
         model.partial_fit(graph, nodes, graph.y[nodes])
         gone = nodes[:10]
@@ -245,7 +274,7 @@ def test_a_copy_and_its_original_go_their_own_ways(graph, device):
     first, second, third = sessions(graph, range(5))
     model = with_whole_r(learner(device).fit(graph, first, graph.y[first]))
     model.partial_fit(graph, second, graph.y[second])
-    other, blank = copy.deepcopy(model), model.blank()
+    other, blank = copy.deepcopy(model), blank_of(model)
     kept = model.weights_.clone()
     other.partial_fit(graph, third, graph.y[third])
     assert torch.equal(model.weights_, kept)
@@ -261,7 +290,7 @@ def test_what_was_learned_can_be_taken_back_and_learned_again(graph, device):
     first, second, third = sessions(graph, range(5))
     model = with_whole_r(learner(device).fit(graph, first, graph.y[first]))
     before, every = model._learned, torch.cat([first, second, third])
-    joint = model.blank().partial_fit(graph, every, graph.y[every])
+    joint = blank_of(model).partial_fit(graph, every, graph.y[every])
     for _ in range(2):
         # the second time, what the tape holds is not what this learner knows
         model._learned = before
@@ -286,7 +315,7 @@ def test_a_learner_saved_after_a_tape_is_the_same(graph, device, tmp_path):
 def test_a_tape_that_does_not_settle_is_no_loss(graph, device):
     first, second, third = sessions(graph, range(5))
     model = with_whole_r(learner(device).fit(graph, first, graph.y[first]))
-    blank, R = model.blank(), model._learned.R
+    blank, R = blank_of(model), model._learned.R
     model._learned = replace(model._learned, R=replace(R, root=1.5 * R.root))
     model.partial_fit(graph, second, graph.y[second])
     model.partial_fit(graph, third, graph.y[third])
@@ -312,7 +341,7 @@ def test_learners_in_threads_do_not_disturb_each_other(graph, device):
     def live(seed):
         first, *later = sessions(graph, range(8))
         model = with_whole_r(learner(device, seed=seed).fit(graph, first, graph.y[first]))
-        blank = model.blank()
+        blank = blank_of(model)
         for nodes in later:
             model.partial_fit(graph, nodes, graph.y[nodes])
             model.predict(graph)
@@ -327,7 +356,7 @@ def test_learners_in_threads_do_not_disturb_each_other(graph, device):
 def test_one_learner_in_threads_loses_no_consistency(graph):
     first, *later = sessions(graph, range(8))
     model = with_whole_r(learner("cpu").fit(graph, first, graph.y[first]))
-    before, blank = model._learned, model.blank()
+    before, blank = model._learned, blank_of(model)
 
     def add(nodes):
         # each from the same start, all by one tape
@@ -349,7 +378,7 @@ def test_an_interrupted_session_changes_nothing(graph, monkeypatch):
     model = with_whole_r(learner("cpu").fit(graph, first, graph.y[first]))
     model.partial_fit(graph, second, graph.y[second])
     weights, every = model.weights_.clone(), torch.cat([first, second, third])
-    joint = model.blank().partial_fit(graph, every, graph.y[every])
+    joint = blank_of(model).partial_fit(graph, every, graph.y[every])
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -365,17 +394,34 @@ def test_an_interrupted_session_changes_nothing(graph, monkeypatch):
     assert_close(model.partial_fit(graph, third, graph.y[third]).weights_, joint.weights_)
 
 
-@pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
-def test_a_blank_that_learns_on_another_device_leaves_a_recorded_tape_alone(graph):
-    first, *later = sessions(graph, range(8))
-    model = with_whole_r(learner("cuda").fit(graph, first, graph.y[first]))
-    every = torch.cat([first, *later])
-    joint = model.blank().partial_fit(graph, every, graph.y[every])
-    other = model.blank()
-    other.device = "cpu"
-    for nodes in later:
-        model.partial_fit(graph, nodes, graph.y[nodes])
-        other.partial_fit(graph, nodes, graph.y[nodes])
-        # what was freed meanwhile is overwritten
-        torch.full((2**22,), torch.nan, dtype=torch.float64, device="cuda")
+def test_without_memory_for_buffers_it_goes_without(graph, monkeypatch):
+    first, second, third = sessions(graph, range(5))
+    model = with_whole_r(learner("cpu").fit(graph, first, graph.y[first]))
+    every = torch.cat([first, second, third])
+    joint = blank_of(model).partial_fit(graph, every, graph.y[every])
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError
+
+    for nodes, name in ((second, "take"), (third, "copies")):
+        with monkeypatch.context() as patch:
+            patch.setattr(Tape, name, full)
+            model.partial_fit(graph, nodes, graph.y[nodes])
+        assert model._tape is None
     assert_close(model.weights_, joint.weights_)
+    assert model._learned.record.ordered.tolist() == joint._learned.record.ordered.tolist()
+
+
+@pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
+def test_a_thread_or_a_file_that_comes_cold_can_still_record(graph, tmp_path):
+    first, second, _ = sessions(graph, range(5))
+    model = learner("cuda").fit(graph, first, graph.y[first])
+    model.save(tmp_path / "one.safetensors")
+    loaded = with_whole_r(algnn.ALGNN.load(tmp_path / "one.safetensors"))
+    for one in (with_whole_r(model), loaded):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(one.partial_fit, graph, second, graph.y[second]).result()
+        assert one._tape._buffers._graph is not None
+        every = torch.cat([first, second])
+        joint = blank_of(one).partial_fit(graph, every, graph.y[every])
+        assert_close(one.weights_, joint.weights_)

@@ -18,6 +18,9 @@ from algnn.errors import InputError
 TOGETHER = 512
 LEAF = 384
 LARGEST = 2048
+# The pieces of one large triangle are smaller: torch would go through up to eight of them one by
+# one.
+SMALL_LEAF = 128
 
 
 def factorise(matrix: Tensor, gamma: float | Tensor) -> Tensor:
@@ -212,7 +215,7 @@ def inverted(factor: Tensor) -> Tensor:
     d = factor.size(0)
     if factor.device.type == "cpu" or not TOGETHER < d <= LARGEST:
         return torch.cholesky_inverse(factor)
-    even, halvings = _evened(factor[None], 1, LEAF)
+    even, halvings = _evened(factor[None], 1, LEAF if d <= 8 * SMALL_LEAF else SMALL_LEAF)
     inverse = _inverted(even[:, None], halvings)[0, 0, :d, :d]
     return inverse.mT @ inverse
 

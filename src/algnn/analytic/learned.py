@@ -141,9 +141,7 @@ class Learned:
             check_trained(W)
         return self._solved(W, R)
 
-    def plus_few(
-        self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any], kept: float = 1.0
-    ) -> Learned:
+    def plus_few(self, Z: Tensor, nodes: Tensor, labels: npt.NDArray[Any], kept: float) -> Learned:
         """With one more session of few nodes, whose features are Z [n, d]; for ``"ridge"`` only.
 
         It is in the log; `kept` is what all before it counts for by now.
@@ -158,15 +156,9 @@ class Learned:
         return self.R is not None and self.R.whole and self.statistics.G.size(0) <= WIDEST
 
     def replayed(
-        self,
-        tape: Tape,
-        prepared: Tensor,
-        places: Tensor | None,
-        nodes: Tensor,
-        labels: npt.NDArray[Any],
-        kept: float = 1.0,
+        self, tape: Tape, prepared: Tensor, nodes: Tensor, labels: npt.NDArray[Any], kept: float
     ) -> Learned:
-        """The same by a tape, from what features are made of and the places of the nodes in it."""
+        """The same as `plus_few` by a tape, from what the features of all nodes are made of."""
         before, R = self.statistics, self.R
         assert R is not None
         classes = union(before.classes, distinct(labels)[0])
@@ -177,7 +169,7 @@ class Learned:
             if not (last and tape.holds(before, R, classes.size)):
                 W = _columns(self.affine[0], before.classes, classes)
                 tape.take(before._on(classes), R, W, self.gamma)
-            tape.learn(prepared, places, codes)
+            tape.learn(prepared, nodes, codes)
             G, Q, root, W = tape.copies(classes.size)
             # what needs no GPU, while it is at work
             n = np.bincount(codes, minlength=classes.size)

@@ -685,8 +685,12 @@ class ALGNN(Encoding):
             tape = self._tape
             if tape is None or tape.features is not features:
                 self._tape = tape = Tape(features)
-            encoded = self._encoding(graph, nodes, features)
-            return learned.replayed(tape, *encoded, nodes, labels, kept)
+            prepared, _ = self._encoding(graph, nodes, features)
+            try:
+                return learned.replayed(tape, prepared, nodes, labels, kept)
+            except torch.OutOfMemoryError:
+                # it goes without those buffers
+                self._tape = None
         return learned.plus_few(self._few(graph, nodes, learned), nodes, labels, kept)
 
     _tape: Tape | None = None

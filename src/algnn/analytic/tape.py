@@ -36,7 +36,7 @@ class Tape:
     """R, W and the sums of a learner in buffers, and the recursion over them.
 
     With S = [G | Q], A = [R | W] and few rows [Z | Y], Eq. (Rt_woodbury) and (Wt_recursive) are one
-    formula: A − Rows(Z R)ᵀ (I + Z R Zᵀ)⁻¹ (Z A − [0 | Y]). One correction by the sums follows, as
+    formula: A − (Z R)ᵀ (I + Z R Zᵀ)⁻¹ (Z A − [0 | Y]). One correction by the sums follows, as
     in `refined`.
 
     Parameters
@@ -48,7 +48,7 @@ class Tape:
     ----------
     features : callable
     lock : Lock
-        To be held from `take` to `keep`.
+        To be held from `holds` to `keep`.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Tape:
     >>> R = Inverse.of(2**0.5 * one, whole=True)
     >>> tape = Tape(lambda rows: rows)
     >>> tape.take(sums, R, R.times(sums.Q), gamma=1.0)
-    >>> tape.learn(one, None, np.array([0]))
+    >>> tape.learn(one, torch.tensor([0]), np.array([0]))
     >>> G, Q, R, W = tape.copies(1)
     >>> tape.is_settled(), W
     (True, tensor([[0.6667]], dtype=torch.float64))
@@ -99,26 +99,28 @@ class Tape:
         W : Tensor [d, C], float64
         gamma : float
         """
-        d, C = sums.Q.shape
-        buffers = self._buffers
-        if buffers is None or buffers.width != d or buffers.classes < C:
-            self._buffers = buffers = _Buffers(self.features, d, C, sums.G.device)
-        self._held = None
-        for both, square, beside in zip(buffers.known, (sums.G, R.root), (sums.Q, W), strict=True):
-            both[:, :d] = square
-            both[:, d : d + C] = beside
-            both[:, d + C :] = 0
+        (d, C), device = sums.Q.shape, sums.Q.device
+        self._held, buffers = None, self._buffers
+        if buffers is None or not buffers.has_room(d, C, device):
+            # the old ones go before the new ones come
+            self._buffers = buffers = None
+            self._buffers = buffers = _Buffers(self.features, d, C, device)
+        buffers.G.copy_(sums.G)
+        buffers.R.copy_(R.root)
+        for part, given in zip(buffers.QW, (sums.Q, W), strict=True):
+            part[:, :C] = given
+            part[:, C:] = 0
         buffers.gamma.fill_(gamma)
 
-    def learn(self, prepared: Tensor, places: Tensor | None, codes: npt.NDArray[np.int64]) -> None:
+    def learn(self, prepared: Tensor, places: Tensor, codes: npt.NDArray[np.int64]) -> None:
         """Learn some more nodes. Nothing is waited for.
 
         Parameters
         ----------
         prepared : Tensor [m, h]
             What features are made of.
-        places : Tensor [n], int64, or None
-            Where these nodes are in it; None where it is they alone, in their order.
+        places : Tensor [n], int64
+            Where these nodes are in it.
         codes : array [n], int64
             The column of each node's class.
         """
@@ -126,11 +128,10 @@ class Tape:
         # until `keep`, they are nobody's
         self._held = None
         count, times = codes.size, -(-codes.size // ROWS)
-        # rows of zeros where there are no more nodes: any place, and no column
-        of_nodes = np.zeros((2, times * ROWS), dtype=np.int64)
-        of_nodes[0, :count] = np.arange(count) if places is None else places.numpy()
-        of_nodes[1, :count] = codes
-        of_nodes[1, count:] = -1
+        of_nodes = np.empty((2, times * ROWS), dtype=np.int64)
+        of_nodes[0, :count], of_nodes[1, :count] = places.numpy(), codes
+        # where there are no more nodes, one of them again, of no class: its row becomes zeros
+        of_nodes[0, count:], of_nodes[1, count:] = of_nodes[0, 0], -1
         for some in of_nodes.reshape(2, times, ROWS).swapaxes(0, 1):
             self._buffers.fill(prepared, np.ascontiguousarray(some))
             self._buffers.run()
@@ -146,12 +147,11 @@ class Tape:
         Returns
         -------
         G, Q, R, W : Tensor [d, d], [d, C], [d, d], [d, C]
-            Parts of one copy.
         """
         assert self._buffers is not None
-        widths = self._buffers.width, classes, self._buffers.classes - classes
-        (G, R), (Q, W), _ = self._buffers.known.clone().split_with_sizes(widths, dim=2)
-        return G, Q, R, W
+        # what is small together, and each large one by itself: nothing large lives on for a view
+        Q, W = self._buffers.QW[:, :, :classes].clone()
+        return self._buffers.G.clone(), Q, self._buffers.R.clone(), W
 
     def zeros(self, classes: int) -> Tensor:
         """A bias of nothing, which nobody may change.
@@ -210,9 +210,10 @@ class _Buffers:
         # some to spare from the start: the next class is what all this is for
         self.classes = COLUMNS * (classes // COLUMNS + 1)
         self._features = features
-        # S and A
+        # S and A, and their parts
         shape = (2, width, width + self.classes)
         self.known = torch.zeros(shape, dtype=torch.float64, device=device)
+        (self.G, self.R), self.QW = self.known[:, :, :width], self.known[:, :, width:]
         self.gamma, self.norms = self.known.new_zeros(()), self.known.new_zeros(4)
         self.zeros = self.known.new_zeros(self.classes)
         self._one = torch.eye(ROWS, dtype=torch.float64, device=device)
@@ -223,6 +224,10 @@ class _Buffers:
         self._rows: Tensor | None = None
         self._graph: Any = None
         self._recordable = device.type == "cuda"
+
+    def has_room(self, width: int, classes: int, device: torch.device) -> bool:
+        """Whether they have room for so much."""
+        return self.width == width and self.classes >= classes and self.known.device == device
 
     def fill(self, prepared: Tensor, of_nodes: npt.NDArray[np.int64]) -> None:
         """Take in some nodes."""
@@ -235,22 +240,38 @@ class _Buffers:
     def run(self) -> None:
         """Learn the nodes that were taken in."""
         if self._graph is None and self._recordable:
-            try:
-                self._graph = self._recorded()
-            except RuntimeError:
-                # a library that cannot be recorded, or no memory for it: then call by call
-                self._recordable = False
+            self._graph = self._recorded()
+            self._recordable = self._graph is not None
         if self._graph is None:
             self._step()
         else:
             self._graph.replay()
 
     def _recorded(self) -> Any:
+        """The record; None if there can be none, and it has to go call by call."""
         here: Any = torch.cuda.current_stream(self.known.device)
-        there: Any
-        there, beside = (torch.cuda.Stream(self.known.device) for _ in "ab")  # type: ignore[no-untyped-call]
         graph = torch.cuda.CUDAGraph()
-        there.wait_stream(here)
+        self._prepare()
+        with _recording:
+            there, beside = _streams(self.known.device)
+            there.wait_stream(here)
+            try:
+                self._record(graph, there, beside)
+            except RuntimeError:
+                # a library that cannot be recorded, or no memory for it; the allocator may still
+                # refer to what was begun
+                _begun.append(graph)
+                return None
+        here.wait_stream(there)
+        return graph
+
+    def _prepare(self) -> None:
+        """Have libraries make ready what cannot be recorded, in this thread."""
+        assert self._rows is not None
+        self._features(self._rows)
+        torch.linalg.solve_triangular(torch.linalg.cholesky_ex(self._one).L, self._one, upper=False)
+
+    def _record(self, graph: Any, there: Any, beside: Any) -> None:
         with torch.cuda.stream(there):
             # other threads may go on with theirs
             graph.capture_begin(capture_error_mode="thread_local")
@@ -262,8 +283,6 @@ class _Buffers:
                     graph.capture_end()
                 raise
             graph.capture_end()
-        here.wait_stream(there)
-        return graph
 
     def _step(self, beside: Any = None) -> None:
         """The recursion, with another stream for what need not wait."""
@@ -285,9 +304,23 @@ class _Buffers:
         A.addmm_(half[:, :d].mT, half, alpha=-1)
         if beside is not None:
             torch.cuda.current_stream().wait_stream(beside)
-        G, Q, R, W = S[:, :d], S[:, d:], A[:, :d], A[:, d:]
+        G, R, (Q, W) = self.G, self.R, self.QW
         residual = torch.addmm(Q, G, W, alpha=-1).addcmul_(W, self.gamma, value=-1)
         step = R @ residual
         W.add_(step)
         four = torch.stack([step, W, residual, Q])
         torch.linalg.vector_norm(four, torch.inf, (1, 2), out=self.norms)
+
+
+# One record at a time, in streams in which nothing else is ever done: what others did there would
+# be in it. The same streams for all, since libraries keep memory for each.
+_recording = Lock()
+_begun: list[Any] = []
+_all_streams: dict[torch.device, tuple[Any, Any]] = {}
+
+
+def _streams(device: torch.device) -> tuple[Any, Any]:
+    if device not in _all_streams:
+        one: Any = torch.cuda.Stream
+        _all_streams[device] = one(device), one(device)
+    return _all_streams[device]
