@@ -314,10 +314,9 @@ def check_base(labels: npt.NDArray[Any]) -> None:
         ...
     algnn.errors.InputError: labels holds only class 3: the base session needs at least two...
     """
-    classes = np.unique(labels)
-    if classes.size < 2:
+    if bool((labels == labels[0]).all()):
         raise InputError(
-            f"labels holds only class {classes[0]!s}: the base session needs at least two classes,"
+            f"labels holds only class {labels[0]!s}: the base session needs at least two classes,"
             " since a network learns nothing from one (a stream has base=, a command --base)"
         )
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from algnn.analytic.classes import counted, distinct, one_hot, union
 
-ints = st.lists(st.integers(-3, 3), max_size=9).map(lambda some: np.array(some, dtype=np.int64))
+numbers = st.integers(-3, 3) | st.integers(0, 60) | st.just(2**62)
+ints = st.lists(numbers, max_size=9).map(lambda some: np.array(some, dtype=np.int64))
 words = st.lists(st.text("ab", max_size=3), max_size=9).map(lambda some: np.array(some, dtype="U3"))
 labels = st.one_of(ints, words)
 pairs = st.one_of(st.tuples(ints, ints), st.tuples(words, words))

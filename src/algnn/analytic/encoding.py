@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from torch_geometric.data import Data
 
 from algnn.analytic.bank import FLOAT, VIEWS, Bank, candidates, kernels, plain_bank
 from algnn.analytic.choice import MANY, agreements, some_of
+from algnn.analytic.classes import distinct
 from algnn.analytic.encoder import GCNEncoder, Widened
 from algnn.analytic.expansion import Expansion
 from algnn.analytic.learned import Encode, Features, Learned
@@ -43,7 +43,7 @@ class Encoding(Learner):
 
     def _trained(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any]) -> Widened:
         """The paper's features: a GCN trained on the base session, its first layer expanded."""
-        codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
+        codes = torch.from_numpy(distinct(labels)[1])
         x = self._inputs(graph)
         with ThreadPoolExecutor(1) as beside:
             # its random weights are made while the encoder is trained

@@ -109,8 +109,7 @@ class Statistics:
         -------
         Statistics
         """
-        new = self._with_classes(labels)
-        places = np.searchsorted(new.classes, labels)
+        new, places = self._with_classes(labels)
         wide = new.G.size(0) >= SYRK_WIDTH[new.G.device.type]
         lower = wide and labels.size >= SYRK_ROWS
         for Z, Y, _ in _with_targets(features, places, new):
@@ -145,8 +144,7 @@ class Statistics:
         >>> Statistics.empty(1, ways=2).plus_chosen([Z], labels, chosen).G.flatten()
         tensor([1., 5.], dtype=torch.float64)
         """
-        new = self._with_classes(labels)
-        places = np.searchsorted(new.classes, labels)
+        new, places = self._with_classes(labels)
         mask = onto(torch.from_numpy(chosen.astype(np.float64)), new.G.device)
         for Z, Y, rows in _with_targets(features, places, new):
             theirs = Z.mT * mask[:, None, rows]
@@ -406,13 +404,15 @@ class Statistics:
         _mirror(full)
         return cls(full, Q, n.cpu(), classes)
 
-    def _with_classes(self, labels: npt.NDArray[Any]) -> Statistics:
-        """A copy with a zero column for each class that is new."""
-        classes = union(self.classes, distinct(labels)[0])
+    def _with_classes(self, labels: npt.NDArray[Any]) -> tuple[Statistics, npt.NDArray[np.int64]]:
+        """A copy with a zero column for each class that is new, and the column of each label."""
+        theirs, codes = distinct(labels)
+        classes = union(self.classes, theirs)
+        places = np.searchsorted(classes, theirs)[codes]
         wider = self._on(classes)
         if wider is self:
-            return Statistics(self.G.clone(), self.Q.clone(), self.n.clone(), classes)
-        return Statistics(self.G.clone(), wider.Q, wider.n, classes)
+            wider = Statistics(self.G, self.Q.clone(), self.n.clone(), classes)
+        return Statistics(self.G.clone(), wider.Q, wider.n, classes), places
 
 
 def _with_targets(
