@@ -184,24 +184,28 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     if nodes is None and not session:
         return torch.arange(num_nodes)
     ids = _as_ids(nodes)
-    if ids.dim() != 1:
+    if ids.ndim != 1:
         raise InputError(f"nodes has shape {list(ids.shape)}: give one dimension of node ids")
-    if ids.dtype == torch.bool:
-        if ids.numel() != num_nodes:
-            raise InputError(
-                f"nodes is a mask of {ids.numel()} for {num_nodes} nodes: give one entry per node"
-            )
-        ids = ids.nonzero().squeeze(1)
-    elif ids.numel() == 0:
-        ids = ids.to(torch.int64)  # an empty list comes as floating point
-    if ids.is_floating_point() or ids.is_complex():
-        raise InputError(f"nodes has type {ids.dtype}: give whole numbers, the rows of graph.x")
-    ids = ids.to(torch.int64)
+    if ids.dtype != torch.int64:
+        ids = _as_int64(ids, num_nodes)
     if session and ids.numel() == 0:
         raise InputError("nodes is empty: a session needs at least one labelled node")
     if not _few_and_sound(ids, num_nodes, session):
         _check_values(ids.numpy(), num_nodes, session)
     return ids
+
+
+def _as_int64(ids: Tensor, num_nodes: int) -> Tensor:
+    if ids.dtype == torch.bool:
+        if ids.numel() != num_nodes:
+            raise InputError(
+                f"nodes is a mask of {ids.numel()} for {num_nodes} nodes: give one entry per node"
+            )
+        return ids.nonzero().squeeze(1)
+    # an empty list comes as floating point
+    if ids.numel() and (ids.is_floating_point() or ids.is_complex()):
+        raise InputError(f"nodes has type {ids.dtype}: give whole numbers, the rows of graph.x")
+    return ids.to(torch.int64)
 
 
 def _few_and_sound(ids: Tensor, num_nodes: int, session: bool) -> bool:
@@ -232,7 +236,8 @@ def _as_ids(nodes: Any) -> Tensor:
     try:
         if isinstance(nodes, Tensor):
             dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
-            return dense.detach().cpu()
+            # what has no gradient and is here already needs no call
+            return dense if dense.is_cpu and not dense.requires_grad else dense.detach().cpu()
         array = np.asarray(nodes)
         if array.dtype.kind == "O":
             raise TypeError

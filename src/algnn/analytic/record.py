@@ -27,7 +27,7 @@ from algnn.errors import InputError
 Hashes = npt.NDArray[np.int64]
 
 # So few pairs are hashed one by one: what NumPy spends on each call would be more than that.
-FEW = 32
+FEW = 20
 ALL_BITS = 2**64 - 1
 
 
@@ -176,12 +176,19 @@ def _hashed(ids: Any, first: Any, second: Any) -> Any:
     # two permutations of the ids, added: no longer a permutation that could be run backwards
     if isinstance(ids, int):
         return (_mixed((ids + first) & ALL_BITS) + _mixed(ids ^ second)) & ALL_BITS
-    # both at once, and overflow is what arrays do anyway
-    return np.add(*_mixed(np.stack([ids + first, ids ^ second])))
+    both = np.empty((2, ids.size), dtype=np.uint64)
+    np.add(ids, first, out=both[0])
+    np.bitwise_xor(ids, second, out=both[1])
+    return np.add(*_mixed(both))
 
 
 def _mixed(bits: Any) -> Any:
-    """The finaliser of splitmix64: neighbouring ids land anywhere."""
-    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & ALL_BITS
-    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & ALL_BITS
-    return bits ^ (bits >> 31)
+    """The finaliser of splitmix64: neighbouring ids land anywhere. An array is overwritten."""
+    bits ^= bits >> 30
+    bits *= 0xBF58476D1CE4E5B9
+    bits &= ALL_BITS
+    bits ^= bits >> 27
+    bits *= 0x94D049BB133111EB
+    bits &= ALL_BITS
+    bits ^= bits >> 31
+    return bits
