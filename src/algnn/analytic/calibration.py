@@ -22,8 +22,8 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import minimize_scalar
 
-from algnn.analytic.cholesky import solve
-from algnn.analytic.heads import HEADS, balanced_system
+from algnn.analytic.cholesky import factorise, inverted
+from algnn.analytic.heads import HEADS, Affine, balanced_system
 from algnn.analytic.statistics import Statistics
 
 # Student's t with so many degrees of freedom; a mean over it is taken at a few points, dense in the
@@ -135,7 +135,9 @@ class Scores:
         return float((share[:, None] * both).sum() / (N + 1))
 
 
-def held_out(head: str, gamma: float, statistics: Statistics) -> Scores:
+def held_out(
+    head: str, gamma: float, statistics: Statistics, solved: Affine | None = None
+) -> Scores:
     """How nodes score that the weights have not seen.
 
     Parameters
@@ -145,6 +147,8 @@ def held_out(head: str, gamma: float, statistics: Statistics) -> Scores:
     gamma : float
     statistics : Statistics
         Of all nodes.
+    solved : tuple of Tensor [d, C] and [C], optional
+        What the head makes of these sums, where that is known already.
 
     Returns
     -------
@@ -160,7 +164,7 @@ def held_out(head: str, gamma: float, statistics: Statistics) -> Scores:
     array([[0.67, 0.09],
            [0.09, 0.67]])
     """
-    W, b = HEADS[head](statistics, gamma)
+    W, b = solved or HEADS[head](statistics, gamma)
     n = statistics.n.to(W.device, torch.float64)
     mean = (statistics.Q / n).mT @ W
     scatter = (W.mT @ (statistics.G @ W) - (mean.mT * n) @ mean) / n.sum()
@@ -208,6 +212,6 @@ def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
         share = statistics.n.numel() / float(statistics.n.sum())
     else:
         return 0.0
-    # tr((A + γI)⁻¹ G): each node counts for `share` in A
-    influence = solve(matrix.clone(), statistics.G, penalty).trace()
+    # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
+    influence = (inverted(factorise(matrix.clone(), penalty)) * statistics.G).sum()
     return float(influence) * share / float(statistics.n.sum())

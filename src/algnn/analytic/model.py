@@ -777,7 +777,9 @@ class ALGNN(Encoding):
         known = self._taught
         sharp = self._sharp
         if sharp is None or sharp[0] is not known:
-            found = sharpness(held_out(known.head, known.gamma, known.statistics))
+            # where sums are over features, and not over coordinates in a span, so are the weights
+            solved = known.affine if known.span.basis is None else None
+            found = sharpness(held_out(known.head, known.gamma, known.statistics, solved))
             self._sharp = sharp = known, found
         return sharp[1]
 
