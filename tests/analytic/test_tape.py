@@ -264,7 +264,8 @@ def test_forgetting_between_sessions_leaves_the_tape_behind(graph, device):
     for nodes in later:
         model.partial_fit(graph, nodes, graph.y[nodes])
         gone = nodes[:10]
-        model.forget(graph, gone, graph.y[gone])
+        assert model._tape is not None
+        assert model.forget(graph, gone, graph.y[gone])._tape is None
     left = torch.cat([first, *(nodes[10:] for nodes in later)])
     assert_close(model.weights_, blank.partial_fit(graph, left, graph.y[left]).weights_)
 

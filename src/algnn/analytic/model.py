@@ -699,6 +699,8 @@ class ALGNN(Encoding):
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
     ) -> Learned:
         """Without the sums of some nodes; mostly not solved yet."""
+        # a tape holds the sums as they were
+        self._tape = None
         learned, left = self._as_asked(learned), None
         if learned.R is not None and self._is_small(nodes.numel(), learned):
             left = learned.minus_few(self._few(graph, nodes, learned), nodes, labels)
