@@ -2,7 +2,7 @@
 
 By way of R such a session is some forty small calls, and most of its time a GPU waits for the next
 one. Over buffers that stay where they are, all of them can be recorded (as a CUDA graph) and handed
-over at once. A record needs sizes that never change: nodes come some at a time, with rows of zeros
+over at once. A recording needs sizes that never change: nodes come some at a time, with rows of zeros
 where there are fewer, and classes have spare columns.
 """
 
@@ -197,7 +197,7 @@ class Tape:
 
 
 class _Buffers:
-    """What a record reads and writes, and the record."""
+    """What a recording reads and writes, and the recording itself."""
 
     def __init__(
         self,
@@ -248,15 +248,15 @@ class _Buffers:
             self._graph.replay()
 
     def _recorded(self) -> Any:
-        """The record; None if there can be none, and it has to go call by call."""
+        """The recording; None if there can be none, and it has to go call by call."""
         here: Any = torch.cuda.current_stream(self.known.device)
         graph = torch.cuda.CUDAGraph()
         self._prepare()
-        with _recording:
+        with _one_at_a_time:
             there, beside = _streams(self.known.device)
             there.wait_stream(here)
             try:
-                self._record(graph, there, beside)
+                self._capture(graph, there, beside)
             except RuntimeError:
                 # a library that cannot be recorded, or no memory for it; the allocator may still
                 # refer to what was begun
@@ -271,7 +271,7 @@ class _Buffers:
         self._features(self._rows)
         torch.linalg.solve_triangular(torch.linalg.cholesky_ex(self._one).L, self._one, upper=False)
 
-    def _record(self, graph: Any, there: Any, beside: Any) -> None:
+    def _capture(self, graph: Any, there: Any, beside: Any) -> None:
         with torch.cuda.stream(there):
             # other threads may go on with theirs
             graph.capture_begin(capture_error_mode="thread_local")
@@ -312,9 +312,9 @@ class _Buffers:
         torch.linalg.vector_norm(four, torch.inf, (1, 2), out=self.norms)
 
 
-# One record at a time, in streams in which nothing else is ever done: what others did there would
-# be in it. The same streams for all, since libraries keep memory for each.
-_recording = Lock()
+# One recording at a time, in streams in which nothing else is done here: what others did there
+# would be in it. The same streams for all, since libraries keep memory for each.
+_one_at_a_time = Lock()
 _begun: list[Any] = []
 _all_streams: dict[torch.device, tuple[Any, Any]] = {}
 
