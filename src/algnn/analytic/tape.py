@@ -2,8 +2,8 @@
 
 By way of R such a session is some forty small calls, and most of its time a GPU waits for the next
 one. Over buffers that stay where they are, all of them can be recorded (as a CUDA graph) and handed
-over at once. A recording needs sizes that never change: nodes come some at a time, with rows of zeros
-where there are fewer, and classes have spare columns.
+over at once. A recording needs sizes that never change: nodes come some at a time, with rows of
+zeros where there are fewer, and classes have spare columns.
 """
 
 from __future__ import annotations
