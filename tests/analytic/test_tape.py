@@ -426,3 +426,17 @@ def test_a_thread_or_a_file_that_comes_cold_can_still_record(graph, tmp_path):
         every = torch.cat([first, second])
         joint = blank_of(one).partial_fit(graph, every, graph.y[every])
         assert_close(one.weights_, joint.weights_)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_graph_may_be_another_one_each_time(graph, device):
+    first, *later = sessions(graph, range(8))
+    model = with_whole_r(learner(device).fit(graph, first, graph.y[first]))
+    blank = blank_of(model)
+    for place, nodes in enumerate(later):
+        seen = copy.copy(graph) if place % 3 else graph
+        seen.x = graph.x.clone() if place % 3 else graph.x
+        model.partial_fit(seen, nodes, graph.y[nodes])
+    every = torch.cat([first, *later])
+    joint = blank.partial_fit(graph, every, graph.y[every])
+    assert_close(model.weights_, joint.weights_, rtol=1e-6)
