@@ -63,6 +63,9 @@ def bench(
     methods: Annotated[
         str, typer.Option(help="As `algnn methods` lists them, or module:Class; or all.")
     ] = "all",
+    base: Annotated[
+        int | None, typer.Option(help="Classes of the first session; half of them by default.")
+    ] = None,
     steps: Annotated[str, typer.Option(help="Classes of each later session.")] = "1",
     seeds: Annotated[str, typer.Option(help="One run for each.")] = "42,43,44,45,46",
     jobs: Jobs = None,
@@ -93,6 +96,7 @@ def bench(
         _fitting(names, changes or []),
         _parse_steps(steps),
         numbers,
+        base=base,
         edges=edges,
         order=order_of_classes,
         device=device,

@@ -112,17 +112,7 @@ def _line(
     device, *rest = options
     every = set(names) == set(METHODS)
     named = ["all"] if every else in_order(names, list(METHODS))
-    single = any(option.startswith("--base ") for option in rest)
-    said = [option for option in rest if not (single and option == ALONE)]
-    tail = " ".join([f"--seeds {_joined(seeds)} --device {device}", *said])
-    if single:
-        # a base of one's own belongs to single runs
-        return "\n".join(
-            f"algnn run {_word(graph)} --method {_word(name)} --step {step} {tail}"
-            for graph in graphs
-            for name in in_order(names, list(METHODS))
-            for step in steps
-        )
+    tail = " ".join([f"--seeds {_joined(seeds)} --device {device}", *rest])
     known = [entry.name for entry in datasets()]
     return (
         f"algnn bench --datasets {_joined(in_order(graphs, known))} --methods {_joined(named)}"
