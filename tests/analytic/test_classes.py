@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.analytic.classes import counted, distinct, one_hot, union
+from algnn.analytic.classes import columns, counted, distinct, one_hot, union
 
 numbers = st.integers(-3, 3) | st.integers(0, 60) | st.just(2**62)
 ints = st.lists(numbers, max_size=9).map(lambda some: np.array(some, dtype=np.int64))
@@ -57,3 +57,11 @@ def test_rows_of_one_hot_name_their_labels(some):
     if some.size:
         np.testing.assert_array_equal(classes[Y.argmax(1).numpy()], some)
         assert bool((Y.sum(1) == 1).all())
+
+
+@given(pairs)
+def test_columns_are_those_of_the_union(pair):
+    known, labels = np.unique(pair[0]), pair[1]
+    every, places = columns(known, labels)
+    np.testing.assert_array_equal(every, np.union1d(known, labels))
+    np.testing.assert_array_equal(every[places], labels)

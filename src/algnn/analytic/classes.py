@@ -69,6 +69,30 @@ def union(classes: Array, others: Array) -> Array:
     return np.sort(np.concatenate([classes, new])) if new.size else classes
 
 
+def columns(classes: Array, labels: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+    """All classes there are with those of some labels, and the place of each label among them.
+
+    Parameters
+    ----------
+    classes : array [C]
+        Sorted.
+    labels : array [n]
+
+    Returns
+    -------
+    classes : array
+    places : array [n], int64
+
+    Examples
+    --------
+    >>> columns(np.array(["a", "c"]), np.array(["c", "b", "b"]))
+    (array(['a', 'b', 'c'], dtype='<U1'), array([2, 1, 1]))
+    """
+    theirs, codes = distinct(labels)
+    every = union(classes, theirs)
+    return every, np.searchsorted(every, theirs)[codes]
+
+
 def counted(labels: Array) -> dict[Any, int]:
     """How many of each class, by its label.
 

@@ -15,12 +15,13 @@ from torch import Tensor
 from algnn.analytic.bank import Bank
 from algnn.analytic.choice import halvings, second_halves
 from algnn.analytic.cholesky import TOGETHER, begun, check_definite, substituted
-from algnn.analytic.classes import counted, distinct, union
+from algnn.analytic.classes import columns, counted
+from algnn.analytic.doubt import check_left, check_spanned, is_doubtful
 from algnn.analytic.encoder import Widened
 from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.journal import Journal
 from algnn.analytic.record import Record
-from algnn.analytic.recursion import Inverse, holds, refined
+from algnn.analytic.recursion import Inverse, refined
 from algnn.analytic.span import Span
 from algnn.analytic.statistics import SYRK_ROWS, Statistics
 from algnn.analytic.tape import WIDEST, Tape
@@ -39,13 +40,6 @@ FEW = {"cpu": 8, "cuda": 4}
 # d / LIKELY nodes, so that many fit into d, and not where classes are large, as 2,000 nodes at a
 # width of 8,192.
 LIKELY = 16
-# Columns of G, beyond one for each node, from which it is told that few nodes can be in it.
-SPARE = 32
-# Features that differ from those that were learned by more than this are not the same features.
-# Those of another machine may differ by the rounding of float32, which is less.
-OTHER = 1e-5
-# what sums lose to rounding, at most
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -161,8 +155,7 @@ class Learned:
         """The same as `plus_few` by a tape, from what the features of all nodes are made of."""
         before, R = self.statistics, self.R
         assert R is not None
-        classes = union(before.classes, distinct(labels)[0])
-        codes = np.searchsorted(classes, labels)
+        classes, codes = columns(before.classes, labels)
         # mostly the new ones come last, and stand where the tape has spare columns
         last = classes[before.classes.size - 1] == before.classes[-1]
         with tape.lock:
@@ -214,7 +207,7 @@ class Learned:
         if labels.size >= int(before.n.sum()):
             return None
         left, Y = before.moved(Z, labels, sign=-1)
-        doubtful, some = _is_doubtful(before, Z, left), left.n > 0
+        doubtful, some = is_doubtful(before, Z, left), left.n > 0
         sums = left.only(before.classes[some.numpy()])
         after = replace(self, statistics=sums, record=record)
         # of classes that are gone nothing is asked any more
@@ -247,7 +240,7 @@ class Learned:
         """
         self._check_counts(labels)
         record = None if self.record is None else self.record.minus(nodes, labels)
-        self._check_spanned(features, nodes)
+        check_spanned(self.span, features(None), nodes)
         span, before = self.span, self.statistics
         if span.basis is not None:
             features = _always(span.coordinates(_whole(features)))
@@ -258,7 +251,7 @@ class Learned:
         sums, seconds = before.minus(gone), self.seconds
         if self.ways:
             seconds = seconds.less(halves).only(sums.classes)
-        _check_left(before, gone, sums)
+        check_left(before, gone, sums)
         if span.basis is not None:
             span, turn = span.narrowed(sums, seconds, before)
             sums, seconds = sums.turned(turn), seconds.turned(turn)
@@ -358,18 +351,6 @@ class Learned:
                     " with the label it was learned with"
                 )
 
-    def _check_spanned(self, features: Encode, nodes: Tensor) -> None:
-        """Raise `InputError` if features stick out of the span of all that was learned."""
-        if self.span.basis is None:
-            return
-        start = 0
-        for Z in features(None):
-            rest = Z - self.span.coordinates(Z) @ self.span.basis
-            out = torch.linalg.vector_norm(rest, dim=1) > OTHER * torch.linalg.vector_norm(Z, dim=1)
-            if bool(out.any()):
-                raise _changed(f"node {int(nodes[start + int(out.int().argmax())])} has")
-            start += Z.size(0)
-
 
 def _columns(W: Tensor, before: npt.NDArray[Any], now: npt.NDArray[Any]) -> Tensor:
     """W for other classes: those that are new start from zeros, those that are gone have none."""
@@ -455,46 +436,3 @@ def per_class(statistics: Statistics) -> dict[Any, float]:
     {7: 2}
     """
     return dict(zip(statistics.classes.tolist(), statistics.n.tolist(), strict=True))
-
-
-def _is_doubtful(before: Statistics, Z: Tensor, left: Statistics) -> Tensor:
-    """Whether few nodes may not be in these sums, as `_check_left` asks; a bool on the device.
-
-    As long as at most half as many nodes were learned as features are wide, it takes few columns of
-    G. Later it takes a factorisation.
-    """
-    empty = (left.n == 0).nonzero().squeeze(1).to(Z.device)
-    over, size = (torch.linalg.vector_norm(sums.Q[:, empty]) for sums in (left, before))
-    slack = OTHER * Z.square().sum() + ROUNDING * before.G.trace()
-    columns = int(before.n.sum()) + SPARE
-    if 2 * columns <= Z.size(1):
-        within = holds(before.G, Z, slack, columns)
-    else:
-        matrix = left.G.clone()
-        matrix.diagonal().add_(slack)
-        within = torch.linalg.cholesky_ex(matrix).info == 0
-    doubtful: Tensor = (over > OTHER * size) | ~within
-    return doubtful
-
-
-def _check_left(before: Statistics, gone: Statistics, left: Statistics) -> None:
-    """Raise `InputError` if sums are left that no nodes can have."""
-    # a class without nodes has no sum
-    same = gone._on(before.classes)
-    empty = torch.from_numpy(~np.isin(before.classes, left.classes)).to(before.Q.device)
-    over = torch.linalg.vector_norm((before.Q - same.Q)[:, empty])
-    if float(over) > OTHER * float(torch.linalg.vector_norm(before.Q[:, empty])):
-        raise _changed("some nodes have")
-    # nor has a sum of squares a negative direction, but for rounding
-    matrix = left.G.clone()
-    rounding = OTHER * float(gone.G.trace()) + ROUNDING * float(before.G.trace())
-    matrix.diagonal().add_(rounding or 1.0)
-    if int(torch.linalg.cholesky_ex(matrix).info):
-        raise _changed("some nodes have")
-
-
-def _changed(who: str) -> InputError:
-    return InputError(
-        f"{who} other features in this graph than those that were learned, and forgetting them"
-        " would leave sums that no nodes can have: give the graph as it was when they were learned"
-    )

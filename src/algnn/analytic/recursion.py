@@ -4,11 +4,12 @@ Both give the joint solution; the sums (`Statistics`) give it with a smaller err
 1e-5 at γ = 1e-3). `Recursion` is the reference that tests compare with. Where a session has few
 nodes the recursion is the cheaper one, so there the two work together: an `Inverse` stands for R_t,
 proposes weights, and `refined` corrects them by the sums. The same works backwards, for few nodes
-that are forgotten; `holds` tells whether sums can have held them.
+that are forgotten.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,8 +26,6 @@ CONVERGED = 1e-9
 CLOSE = 1e-6
 # an `Inverse` that carries more than d / WIDE nodes costs more than the factorisation it saves
 WIDE = 4
-# what is added to a matrix that rounding may have cost its definiteness, relative to its trace
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -286,14 +285,48 @@ def refined(W: Tensor, R: Inverse, G: Tensor, Q: Tensor, gamma: float) -> Tensor
     True
     """
     for _ in range(REFINEMENTS):
-        residual = torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma)
-        step = R.times(residual)
-        W = W + step
-        # all four at once: on a GPU it is the number of calls that counts here
-        four = torch.stack([step, W, residual, Q])
-        if is_settled(torch.linalg.vector_norm(four, torch.inf, (1, 2))):
+        W, norms = corrected(W, R.times, G, Q, gamma)
+        if is_settled(norms):
             return W
     return None
+
+
+def corrected(
+    W: Tensor,
+    times_R: Callable[[Tensor], Tensor],
+    G: Tensor,
+    Q: Tensor,
+    gamma: float | Tensor,
+) -> tuple[Tensor, Tensor]:
+    """One step of `refined`, and what `is_settled` tells from whether it was enough.
+
+    Parameters
+    ----------
+    W : Tensor [d, C], float64
+    times_R : callable
+        Gives R X.
+    G : Tensor [d, d], float64
+    Q : Tensor [d, C], float64
+    gamma : float or Tensor []
+
+    Returns
+    -------
+    W : Tensor [d, C]
+    norms : Tensor [4]
+
+    Examples
+    --------
+    >>> import torch
+    >>> one = torch.ones(1, 1).double()
+    >>> corrected(0 * one, lambda X: X / 4, 3 * one, one, 1.0)[0]
+    tensor([[0.2500]], dtype=torch.float64)
+    """
+    residual = torch.addmm(Q, G, W, alpha=-1).sub_(W * gamma)
+    step = times_R(residual)
+    W = W + step
+    # all four at once: on a GPU it is the number of calls that counts here
+    four = torch.stack([step, W, residual, Q])
+    return W, torch.linalg.vector_norm(four, torch.inf, (1, 2))
 
 
 def is_settled(norms: Tensor) -> bool:
@@ -317,49 +350,3 @@ def is_settled(norms: Tensor) -> bool:
     last, size, rest, target = norms.tolist()
     # what is still wrong is a small part of the last step; NaN is never small enough
     return bool(last <= CONVERGED * size and rest <= CLOSE * target)
-
-
-def holds(G: Tensor, Z: Tensor, slack: Tensor, columns: int) -> Tensor:
-    """Whether G + slack I ≽ ZᵀZ for sure, from some columns of G and without a factorisation of it.
-
-    Some rows C of G, with M its entries in those rows and the columns of the same places, bound it
-    from below: G ≽ Cᵀ M⁻¹ C. If Z = X C + E and X M Xᵀ ≼ 1 + ζ, then ZᵀZ is at most (1 + ζ) G but
-    for what E adds, and 2 ‖Z‖ ‖E‖ + ‖E‖² + ζ ‖Z‖² is all that it is beyond G. Where G is of a lower
-    rank than there are rows, and Z is within it, both E and ζ are rounding.
-
-    Parameters
-    ----------
-    G : Tensor [d, d], float64
-        Symmetric, without negative eigenvalues.
-    Z : Tensor [n, d], float64
-    slack : Tensor [], float64
-    columns : int
-        At most d.
-
-    Returns
-    -------
-    Tensor [], bool
-        False where it does not hold, or one cannot tell from these columns.
-
-    Examples
-    --------
-    >>> import torch
-    >>> Z = torch.tensor([[1.0, 2.0, 3.0]]).double()
-    >>> slack = torch.tensor(1e-6).double()
-    >>> holds(Z.mT @ Z, Z, slack, 2), holds(Z.mT @ Z, Z + 0.01, slack, 2)
-    (tensor(True), tensor(False))
-    """
-    some = torch.arange(columns, device=G.device) * G.size(0) // columns
-    C = G[some]
-    M = C[:, some]
-    M.diagonal().add_(ROUNDING * G.trace())
-    factor, first = torch.linalg.cholesky_ex(M)
-    X = torch.cholesky_solve(Z[:, some].mT, factor).mT
-    size = torch.linalg.vector_norm(Z)
-    rest = torch.linalg.vector_norm(torch.addmm(Z, X, C, alpha=-1))
-    # half of the slack for E, half for ζ
-    matrix = -(X @ M) @ X.mT
-    matrix.diagonal().add_(1 + slack / (2 * size.square()))
-    _, second = torch.linalg.cholesky_ex(matrix)
-    sure: Tensor = (first == 0) & (second == 0) & (rest * (2 * size + rest) <= slack / 2)
-    return sure

@@ -16,7 +16,7 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
-from algnn.analytic.classes import distinct, one_hot, union
+from algnn.analytic.classes import columns, distinct, one_hot, union
 from algnn.checks import onto
 from algnn.graph.propagate import blocks
 
@@ -406,9 +406,7 @@ class Statistics:
 
     def _with_classes(self, labels: npt.NDArray[Any]) -> tuple[Statistics, npt.NDArray[np.int64]]:
         """A copy with a zero column for each class that is new, and the column of each label."""
-        theirs, codes = distinct(labels)
-        classes = union(self.classes, theirs)
-        places = np.searchsorted(classes, theirs)[codes]
+        classes, places = columns(self.classes, labels)
         wider = self._on(classes)
         if wider is self:
             wider = Statistics(self.G, self.Q.clone(), self.n.clone(), classes)
