@@ -11,7 +11,8 @@ def fitted(graph, **changes):
     adjacency = normalised_adjacency(graph.edge_index, graph.num_nodes)
     nodes = graph.train_mask.nonzero().squeeze(1)
     settings = {"epochs": 50, **SETTINGS, **changes}
-    return adjacency, GCNEncoder.fit(adjacency, graph.x, nodes, graph.y[nodes], **settings)
+    field = propagate.receptive_field(adjacency, graph.x, nodes)
+    return adjacency, GCNEncoder.fit(field, graph.y[nodes], **settings)
 
 
 def test_the_encoder_is_the_first_layer_of_a_gcn(small_graph):

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from algnn.analytic.expansion import Expansion
 from algnn.gcn import GCN, hidden_layer, train
-from algnn.graph.propagate import receptive_field
+from algnn.graph.propagate import Field
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,7 @@ class GCNEncoder:
     @classmethod
     def fit(
         cls,
-        adjacency: Tensor,
-        x: Tensor,
-        nodes: Tensor,
+        field: Field,
         codes: Tensor,
         *,
         hidden: int,
@@ -72,10 +70,10 @@ class GCNEncoder:
 
         Parameters
         ----------
-        adjacency : Tensor [N, N], sparse CSR
-        x : Tensor [N, d]
-        nodes, codes : Tensor [n]
-            The session's nodes and their classes as 0, 1, …
+        field : Field
+            Of the session's nodes, as `receptive_field` gives it.
+        codes : Tensor [n]
+            Their classes as 0, 1, …
         hidden, epochs, lr, dropout, weight_decay, seed
             As in `ALGNN`.
 
@@ -84,9 +82,10 @@ class GCNEncoder:
         GCNEncoder
         """
         initial = torch.Generator().manual_seed(seed)
-        gcn = GCN(x.size(1), hidden, int(codes.max()) + 1, dropout, initial).to(x.device)
-        field = receptive_field(adjacency, x, nodes)
-        masks = torch.Generator(x.device).manual_seed(seed)
+        device = field.inputs.device
+        classes = int(codes.max()) + 1
+        gcn = GCN(field.inputs.size(1), hidden, classes, dropout, initial).to(device)
+        masks = torch.Generator(device).manual_seed(seed)
         train(
             gcn.parameters(),
             lambda: cross_entropy(gcn(field, masks), codes),

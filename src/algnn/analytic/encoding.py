@@ -21,7 +21,7 @@ from algnn.analytic.expansion import Expansion
 from algnn.analytic.learned import Encode, Features, Learned
 from algnn.checks import check_trained, onto
 from algnn.graph.memo import Memo
-from algnn.graph.propagate import Operator, blocks
+from algnn.graph.propagate import Operator, blocks, receptive_field
 from algnn.learner import Learner
 
 # nodes of the base session by which banks are compared; up to so many in all ways of halving them
@@ -45,13 +45,12 @@ class Encoding(Learner):
         """The paper's features: a GCN trained on the base session, its first layer expanded."""
         codes = torch.from_numpy(distinct(labels)[1])
         x = self._inputs(graph)
+        field = receptive_field(self._adjacency(graph), x, onto(nodes, x.device))
         with ThreadPoolExecutor(1) as beside:
             # its random weights are made while the encoder is trained
             expansion = beside.submit(self._expansion, x.device)
             encoder = GCNEncoder.fit(
-                self._adjacency(graph),
-                x,
-                onto(nodes, x.device),
+                field,
                 onto(codes, x.device),
                 hidden=self.hidden,
                 epochs=self.epochs,

@@ -217,6 +217,8 @@ class _Buffers:
         (self.G, self.R), self.QW = self.known[:, :, :width], self.known[:, :, width:]
         self.gamma, self.norms = self.known.new_zeros(()), self.known.new_zeros(4)
         self.zeros = self.known.new_zeros(self.classes)
+        # [Z | Y]; here and not made anew, so that what is done beside needs no memory of its own
+        self._both = self.known.new_zeros(ROWS, width + self.classes)
         self._one = torch.eye(ROWS, dtype=torch.float64, device=device)
         self._columns = torch.arange(self.classes, device=device)
         # where nodes are in what is prepared, and the columns of their classes, or −1 for none
@@ -289,15 +291,16 @@ class _Buffers:
         """The recursion, with another stream for what need not wait."""
         d, (S, A), codes = self.width, self.known, self._codes
         assert self._rows is not None
-        Y = (codes == self._columns).to(torch.float64)
-        Z = self._features(self._rows) * (codes >= 0)
+        Z, Y = self._both[:, :d], self._both[:, d:]
+        torch.mul(self._features(self._rows), codes >= 0, out=Z)
+        torch.eq(codes, self._columns, out=Y)
         seen = Z @ A
         inner = torch.addmm(self._one, seen[:, :d], Z.mT)
         # a factorisation of so few rows leaves most of a GPU idle: the sums meanwhile
         if beside is not None:
             beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
-            S.addmm_(Z.mT, torch.cat([Z, Y], dim=1))
+            S.addmm_(Z.mT, self._both)
         # not checked: a factor that is wrong makes weights that are not settled
         factor, _ = torch.linalg.cholesky_ex(inner)
         seen[:, d:].sub_(Y)
