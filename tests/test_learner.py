@@ -197,6 +197,25 @@ def test_bad_questions_are_refused(small_graph):
         assert np.array_equal(model.predict(small_graph, nodes), expected)
 
 
+@pytest.mark.parametrize(
+    ("spoil", "found"),
+    [
+        (lambda scores: scores[:, :-1], r"\[5, 2\]"),
+        (lambda scores: scores[1:], r"\[4, 3\]"),
+        (lambda scores: scores.numpy(), "ndarray"),
+    ],
+)
+def test_scores_of_another_shape_are_no_answers(small_graph, spoil, found):
+    class Own(algnn.ALGNN):
+        def _scores(self, graph, nodes):
+            return spoil(super()._scores(graph, nodes))
+
+    model = Own(device="cpu").fit(small_graph, NODES, LABELS)
+    for ask in (model.predict, model.decision_function, model.predict_proba):
+        with pytest.raises(AlgnnError, match=rf"Own._scores gave {found} for 5 nodes and 3 cl"):
+            ask(small_graph, [0, 1, 2, 3, 4])
+
+
 def test_a_graph_that_turns_bad_in_place_is_noticed(small_graph):
     model = quick().fit(small_graph, NODES, LABELS)
     small_graph.x[0, 0] = math.nan

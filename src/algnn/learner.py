@@ -312,7 +312,16 @@ class Learner(ABC):
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
         self._check_fitted()
         self._check_graph(graph, self.n_features_in_)
-        return self._scores(graph, check_nodes(nodes, graph.x.size(0)))
+        chosen = check_nodes(nodes, graph.x.size(0))
+        scores, wanted = self._scores(graph, chosen), (chosen.numel(), len(self.classes_))
+        # a learner may be a user's own
+        if not isinstance(scores, Tensor) or scores.shape != wanted:
+            found = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise AlgnnError(
+                f"{type(self).__name__}._scores gave {found} for {wanted[0]} nodes and"
+                f" {wanted[1]} classes: it must give a Tensor {list(wanted)}"
+            )
+        return scores
 
     def _sharpness(self) -> float:
         """β of ``predict_proba = softmax(β scores)``; a learner that can calibrate it does."""

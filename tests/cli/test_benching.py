@@ -94,6 +94,28 @@ def test_a_table_of_methods_and_datasets(here: Path, capsys: pytest.CaptureFixtu
     ]  # fmt: skip
 
 
+def test_two_graphs_of_one_name_have_columns_of_their_own(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, dice = dict(np.load("mine.npz")), np.random.default_rng(0)
+    noise = {name: dice.permuted(other[name]) for name in ("x", "edge_index")}
+    Path("other").mkdir()
+    np.savez("other/mine.npz", **{**other, **noise})
+    arguments = ["bench", "--datasets", "mine.npz,other/mine.npz", "--methods", "algnn,bare"]
+    assert main([*arguments, *SMALL, "--set", "width=32", "--seeds", "1"]) == 0
+    rows = table(capsys.readouterr().out)
+    assert rows["mine.npz"] == ["other/mine.npz"]
+    marks = [load(path).provenance["sha256"] for path in ("mine.npz", "other/mine.npz")]
+    for method in ("algnn", "bare"):
+        kept = {
+            record.provenance["sha256"]: summarise([record.outcome.ap])
+            for record in records.read_all("records")
+            if record.method == method
+        }
+        assert rows[method] == [str(kept[mark]) for mark in marks]
+    assert rows["algnn"][0] != rows["algnn"][1]
+
+
 def test_failures_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["bench", "--datasets", "mine.npz", "--methods", "own_cli:Fussy", *SMALL]
     arguments += ["--set", "width=32", "--seeds", "1,2,3"]
@@ -170,7 +192,7 @@ def test_the_usual_datasets(here: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["sweep", "depth", "mine.npz"], "'depth' cannot be swept: use one of gamma, expansion"),
         (["sweep", "gamma", "nowhere.npz"], "nowhere.npz"),
         (["sweep", "gamma", "mine.npz", "--values", "1,x"], "gamma=x must be a number"),
-        (["sweep", "gamma", "mine.npz", "--values", ""], "gamma="),
+        (["sweep", "gamma", "mine.npz", "--values", ""], "--values is empty: give some, such as"),
         (["sweep", "gamma", "mine.npz", "--values", "-1"], "gamma=-1.0"),
         (["sweep", "gamma", "mine.npz", "--set", "gamma=1"], "set twice"),
         (["sweep", "gamma", "mine.npz", "--method", "bare"], "'gamma' is not a setting of bare"),
@@ -190,13 +212,15 @@ def test_nonsense(
 
 def test_sweeps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["mine.npz", *SMALL, "--seeds", "1,2"]
-    assert main(["sweep", "gamma", *common, "--set", "width=32", "--values", "10,1e-3"]) == 0
+    values = ["--values", "10,1e-3,10.0"]
+    assert main(["sweep", "gamma", *common, "--set", "width=32", *values]) == 0
     out = capsys.readouterr().out
     kept = records.read_all("records")
     assert sorted((r.settings["gamma"], r.seed) for r in kept) == [
         (0.001, 1), (0.001, 2), (10.0, 1), (10.0, 2),
     ]  # fmt: skip
     rows = table(out)
+    assert len(re.findall("^ *10 ", out, re.MULTILINE)) == 1
     for value, name in ((10.0, "10"), (0.001, "0.001")):
         cell = [r.outcome for r in kept if r.settings["gamma"] == value]
         assert rows[name][:2] == [

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from algnn import methods
-from algnn.bench.records import write
+from algnn.bench.records import Failure, write, write_failure
 from algnn.errors import AlgnnError, InputError
 from algnn.report.evidence import ALL_LABELS, baselines, gather, place, read
 
@@ -127,4 +127,14 @@ def test_nothing_to_report_on(tmp_path: Path):
         gather([])
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(AlgnnError, match="not a whole record"):
+        read([tmp_path])
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(AlgnnError, match=r"has no 'format': move it"):
+        read([tmp_path])
+
+
+def test_nothing_but_failures_to_report_on(tmp_path: Path):
+    failure = Failure("digits", {}, "bare", {}, 5, 1, "full", "label", 1, "cpu", reason="x broke")
+    write_failure(failure, tmp_path)
+    with pytest.raises(InputError, match=r"only runs that failed, 1 of them, .* with x broke"):
         read([tmp_path])

@@ -87,12 +87,14 @@ def test_names_stay_text_in_latex(make, nasty):
 def test_latex_compiles(make, nasty, rich_report, tmp_path):
     (tmp_path / "nasty.tex").write_text(latex(nasty_report(make, nasty)))
     (tmp_path / "a.tex").write_text(
-        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
+        "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
         f"\\input{{nasty}}\\input{{{rich_report / 'tables.tex'}}}\\end{{document}}\n"
     )
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout[-2000:]
+    # no table is wider than a line
+    assert not re.search(r"Overfull .hbox .*in paragraph", done.stdout)
 
 
 # -- CSV ------------------------------------------------------------------------------------------

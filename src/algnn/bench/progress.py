@@ -327,7 +327,7 @@ def label(run: Run | Record) -> str:
 
 
 def _opening(total: int, reused: int, where: str) -> str:
-    before = f" ({reused} more were done before)" if reused else ""
+    before = f" ({reused} more done before)" if reused else ""
     return f"{total} run{'s' * (total != 1)} to do{before}, with {where}"
 
 

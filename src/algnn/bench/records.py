@@ -577,7 +577,9 @@ def _read_json(path: str | os.PathLike[str], wanted: int | str, noun: str) -> di
             " run anew"
         ) from error
     if not isinstance(found, dict) or "format" not in found:
-        raise AlgnnError(f"{path} is not a {noun} of a run: it has no 'format'")
+        raise AlgnnError(
+            f"{path} is not a {noun} of a run, it has no 'format': move it out of the folder"
+        )
     if found["format"] != wanted:
         raise AlgnnError(
             f"{path} is a {noun} of format {found['format']!r}: this version reads {wanted}"

@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -146,19 +146,14 @@ def sweep(
     setting, usual, too_much = SWEEPS[what]
     on_cpu = resolve_device(device).type == "cpu"
     usual = [value for value in usual if not (on_cpu and value in too_much)]
-    given = usual if values is None else _parts(values)
-    pairs = changes or []
+    given = usual if values is None else [part for part in _parts(values) if part]
+    if not given:
+        raise InputError(f"--values is empty: give some, such as {','.join(usual[:3])}")
+    settings = [parse(method, [*(changes or []), f"{setting}={value}"]) for value in given]
     plans = [
-        Plan(
-            dataset,
-            method,
-            numbers,
-            parse(method, [*pairs, f"{setting}={value}"]),
-            step=step,
-            device=device,
-            data=data,
-        )
-        for value in given
+        Plan(dataset, method, numbers, one, step=step, device=device, data=data)
+        # 1 and 1.0 are one value
+        for one in {found[setting]: found for found in settings}.values()
     ]
     tally = carry_out(plans, records, jobs, retry_failed)
     if as_json:
@@ -260,18 +255,42 @@ def _cells(tally: Tally, plans: Sequence[Plan]) -> list[list[Record]]:
     """The records of each plan."""
     from algnn import methods
     from algnn.bench.plan import recorded_name
+    from algnn.graph.datasets import load
 
     def key(*parts: Any) -> str:
         return json.dumps(parts, sort_keys=True)
 
+    names, alike = [recorded_name(plan.dataset) for plan in plans], _alike(plans)
+    # two files of one name are told apart by what is in them
+    marks = {
+        (dataset, data): load(dataset, root=data).provenance["sha256"]
+        for dataset, data in {(plan.dataset, plan.data) for plan in plans}
+        if recorded_name(dataset) in alike
+    }
     found = defaultdict(list)
-    for record in tally.records:
-        found[key(record.dataset, record.method, record.step, record.settings)].append(record)
-    names = [recorded_name(plan.dataset) for plan in plans]
+    for r in tally.records:
+        mark = r.provenance.get("sha256") if r.dataset in alike else None
+        found[key(r.dataset, mark, r.method, r.step, r.settings)].append(r)
     return [
-        found[key(name, p.method, p.step, methods.settings(p.method, name, **p.changes))]
+        found[
+            key(
+                name,
+                marks.get((p.dataset, p.data)),
+                p.method,
+                p.step,
+                methods.settings(p.method, name, **p.changes),
+            )
+        ]
         for p, name in zip(plans, names, strict=True)
     ]
+
+
+def _alike(plans: Sequence[Plan]) -> set[str]:
+    """The names that several datasets would have in their records."""
+    from algnn.bench.plan import recorded_name
+
+    count = Counter(recorded_name(dataset) for dataset in {plan.dataset for plan in plans})
+    return {name for name, times in count.items() if times > 1}
 
 
 def show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
@@ -286,12 +305,13 @@ def show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
     """
     from algnn.bench.plan import recorded_name
 
-    cells = _cells(tally, plans)
+    cells, alike = _cells(tally, plans), _alike(plans)
     graphs = list(dict.fromkeys(plan.dataset for plan in plans))
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for graph in graphs:
-        table.add_column(recorded_name(graph), justify="right")
+        name = recorded_name(graph)
+        table.add_column(graph if name in alike else name, justify="right")
     for method in dict.fromkeys(plan.method for plan in plans):
         row = [
             _figure(cell, len(plan.seeds))
@@ -350,8 +370,8 @@ def _show_counts(console: Console, tally: Tally, folder: Path) -> None:
     if len(failures) > SHOWN:
         say(console, f"failed: {len(failures) - SHOWN} more")
     if tally.skipped:
-        count = len(tally.skipped)
-        say(console, f"{count} of them failed before and were not tried again: --retry-failed")
+        count, was = len(tally.skipped), "was" if len(tally.skipped) == 1 else "were"
+        say(console, f"{count} of them failed before and {was} not tried again: --retry-failed")
     counts = f"{len(tally.done)} done, {len(tally.reused)} reused, {len(failures)} failed"
     say(console, f"{counts}; records below {folder}")
 

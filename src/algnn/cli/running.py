@@ -74,7 +74,7 @@ def run(
         return
     console = Console(highlight=False)
     show(console, done)
-    say(console, f"{len(done)} records below {records}")
+    say(console, f"{len(done)} record{'s' * (len(done) != 1)} below {records}")
     if plot is not None:
         say(console, f"picture: {plot}")
 

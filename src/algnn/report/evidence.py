@@ -304,6 +304,11 @@ def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
         failed += store.failures(folder)
     if not found:
         names = ", ".join(os.fspath(folder) for folder in folders)
+        if failed:
+            raise InputError(
+                f"--records {names} holds only runs that failed, {len(failed)} of them, the first"
+                f" with {failed[0].reason}: see to that, then `algnn bench --retry-failed`"
+            )
         raise InputError(
             f"--records {names} holds no record of a run: make some with `algnn bench`"
         )

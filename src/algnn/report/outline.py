@@ -618,8 +618,13 @@ def _missing(study: Study) -> Section | None:
     seeds = sorted({run.seed for run in study.runs})
     text = [
         f"The paper also has figures for {listed([f'`{name}`' for name in absent])}; no run of"
-        " the tables above is on them. Their files, node features included, cannot be downloaded"
-        " from everywhere. Where they can, this is the one command that runs the paper's rows:"
+        " the tables above is on them. "
+        + (
+            "They could not be run here: their node features have to be downloaded, and where"
+            " these runs were made nothing can be."
+            if stand_ins
+            else "Their files, node features included, are downloaded when they are first used."
+        )
     ]
     if stand_ins:
         text.append(
@@ -627,6 +632,7 @@ def _missing(study: Study) -> Section | None:
             " labels with structural features in the place of the benchmark's own. Figures on them"
             " are not comparable with the paper's, and none of the paper's stands beside them."
         )
+    text.append("Where they can be downloaded, this is the one command that runs the paper's rows:")
     names = ",".join(in_order(paper_methods(), list(styles(paper_methods()))))
     made = (
         f"algnn bench --datasets {','.join(absent)} --methods {names} --steps 1,5,10"

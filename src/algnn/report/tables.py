@@ -63,7 +63,7 @@ def overview(study: Study, where: str, label: str) -> Table:
         f" seeds. {_bold(sheet)}",
         tuple(sheet.columns),
         sheet.done(highest=graphs),
-        _made(study, lambda r: r.place == where and r.step == 1),
+        _made(study, lambda r: r.place == where and r.step == 1 and r.dataset in graphs),
     )
 
 
@@ -246,7 +246,7 @@ def trust(study: Study, where: str, label: str) -> Table | None:
             highest=[f"{graph} AUROC" for graph in graphs],
             lowest=[f"{graph} ECE" for graph in graphs],
         ),
-        _made(study, lambda r: r.place == where and r.step == 1 and r.ece is not None),
+        tuple(commands(run for runs in cells.values() for run in runs)),
     )
 
 
@@ -468,7 +468,7 @@ def sensitivity(study: Study, name: str, label: str) -> Table | None:
     >>> from algnn.report.evidence import example, gather
     >>> changed = {**example().settings, "width": 64}
     >>> table = sensitivity(gather([example(), example(settings=changed)]), "width", "5.1")
-    >>> [row.values[3] for row in table.rows]
+    >>> [row.values[1] for row in table.rows]
     [64, 2048]
     """
     series = sweep(study, name)
@@ -477,15 +477,16 @@ def sensitivity(study: Study, name: str, label: str) -> Table | None:
     symbol = {"gamma": "γ"}.get(name, name)
     sheet = Sheet(
         [
-            *(Column("method", "name"), Column("graph", "name"), Column("machine", "text")),
+            Column("graph", "name"),
             Column(symbol, "setting", "The one setting that differs."),
-            *(Column("seeds", "count"), Column("AP", "points"), Column("AF", "points")),
+            *(Column("AP", "points"), Column("AF", "points"), Column("seeds", "count")),
+            *(Column("method", "name"), Column("machine", "text")),
         ]
     )
     for (method, graph, where), points in series.items():
         for value, runs in points.items():
             ap, af = summarise(r.ap for r in runs), summarise(r.af for r in runs)
-            sheet.add(method, graph, where, value, len(runs), ap, af)
+            sheet.add(graph, value, ap, af, len(runs), method, where)
     everyone = [r for points in series.values() for runs in points.values() for r in runs]
     return Table(
         f"sensitivity-{name}",

@@ -70,7 +70,7 @@ def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str
 
 
 def latex(report: Report) -> str:
-    r"""The tables of a report for a LaTeX document that loads booktabs.
+    r"""The tables of a report for a LaTeX document that loads booktabs and graphicx.
 
     Parameters
     ----------
@@ -88,7 +88,8 @@ def latex(report: Report) -> str:
     >>> print(latex(outline(gather([example()]))).splitlines()[2])
     \begin{table*}[tp]
     """
-    head = "% Tables of an algnn report, for \\input into a document with \\usepackage{booktabs}.\n"
+    packages = "\\usepackage{booktabs,graphicx}"
+    head = f"% Tables of an algnn report, for \\input into a document with {packages}.\n"
     return head + "".join(f"\n{_tex_table(table)}" for table in report.tables())
 
 
@@ -240,6 +241,8 @@ def _tex_table(table: Table) -> str:
         r"\centering\footnotesize",
         rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex_prose(table.caption)}}}",
         rf"\label{{tab:{re.sub(r'[^A-Za-z0-9.-]', '-', table.key)}}}",
+        # as wide as it is, but never wider than a line
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{numbered}}}",
         r"\toprule",
         " & ".join(rf"\textbf{{{_tex(column.name)}}}" for column in table.columns) + r" \\",
@@ -249,7 +252,7 @@ def _tex_table(table: Table) -> str:
         if row.apart and i and not table.rows[i - 1].apart:
             lines.append(r"\midrule")
         lines.append(" & ".join(_tex_cells(table, row)) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}", ""])
 
 
 def _tex_column(column: Column) -> str:
