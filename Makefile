@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples
 
-.PHONY: setup demo test lint docs clean
+.PHONY: setup demo test lint docs page clean
 
 # One stamp for what a user needs, one for what a developer needs on top.
 .venv/.core: pyproject.toml constraints.txt
@@ -35,6 +35,10 @@ docs: .venv/.core
 	$(BIN)/python -m algnn.bench.tables docs/baselines.md docs/records
 	$(BIN)/python benchmarks/ablation.py docs/ablation/records
 	$(BIN)/python benchmarks/life.py document
+
+# The page of the same records as the README shows it; needs Chromium.
+page: .venv/.core
+	$(BIN)/python benchmarks/page.py
 
 clean:
 	rm -rf .venv demo
