@@ -177,13 +177,6 @@ _nursery: _Nursery | None = None
 
 
 @atexit.register
-def _leave() -> None:
-    if threading.current_thread() is threading.main_thread():
-        # we are leaving already
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _close()
-
-
 def _close() -> None:
     global _nursery
     if _nursery is not None:

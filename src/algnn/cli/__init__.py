@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -61,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AlgnnError as error:
         return _complain(str(error))
     except (_InterruptedError, KeyboardInterrupt, typer.Abort):
+        if argv is None:
+            # the process ends now: who presses twice shall not see it stumble over its own exit
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _complain("interrupted", 130)
     except (MemoryError, RuntimeError) as error:
         lines = str(error).lower()
