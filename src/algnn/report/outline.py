@@ -620,8 +620,8 @@ def _missing(study: Study) -> Section | None:
         f"The paper also has figures for {listed([f'`{name}`' for name in absent])}; no run of"
         " the tables above is on them. "
         + (
-            "They could not be run here: their node features have to be downloaded, and where"
-            " these runs were made nothing can be."
+            "They could not be run here: their node features have to be downloaded, which was not"
+            " possible where these runs were made."
             if stand_ins
             else "Their files, node features included, are downloaded when they are first used."
         )
