@@ -87,7 +87,7 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "2 runs to do (1 more were done before), with 1 worker",
+        "2 runs to do (1 more done before), with 1 worker",
         "cora algnn step 1 seed 1: hello",
         "[1/2] cora algnn step 1 seed 1: AP 87.50, 1.2 s",
         "[2/2] cora bare step 1 seed 2: failed: out of memory",
