@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 
 from algnn.bench import records
@@ -115,6 +116,12 @@ def test_the_figures_in_the_text_are_those_of_the_records():
         if record.method == "algnn-paper"
     ]
     assert 1 / 4 <= min(later) <= max(later) <= 1 / 3  # "a quarter to a third"
+    for name in ("digits", "cora", "citeseer"):
+        clocks = {(r.method, r.seed): r.outcome.learn_seconds for r in alone(name, "cpu")}
+        for seed in (42, 43, 44):
+            theirs, more = clocks["bare", seed], clocks["algnn-paper", seed][0]
+            sessions = (more - theirs[0]) / np.mean(theirs[1:])
+            assert round(sessions) in (1, 2, 3)  # "one to three later sessions"
     large = "arxiv-graph"
     said = [
         f"step 10: {mean(large, 'algnn', 'ap', 10)} against {mean(large, 'algnn-paper', 'ap', 10)}"
