@@ -14,8 +14,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from algnn import ALGNN
-from algnn.analytic.bank import UNITS, Bank
-from algnn.analytic.learned import Features, Learned
+from algnn.analytic.features.hops import UNITS, Bank
+from algnn.analytic.state import Features, Learned
 
 # -- which views: instead of a choice on the base session, always one bank ------------------------
 

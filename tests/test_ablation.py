@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import algnn
-from algnn.analytic.encoder import Widened
+from algnn.analytic.features.gcn import Widened
 from algnn.errors import InputError
 from algnn.report.evidence import example, gather, read
 

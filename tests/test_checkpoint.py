@@ -6,8 +6,8 @@ from safetensors.torch import save_file
 
 import algnn
 from algnn import checkpoint
-from algnn.analytic.bank import Bank
-from algnn.analytic.choice import MANY
+from algnn.analytic.features.hops import Bank
+from algnn.analytic.selection import MANY
 from algnn.errors import CheckpointError
 
 

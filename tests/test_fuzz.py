@@ -170,7 +170,7 @@ def examine(folder: Path, path: Path, cases: int, seed: int) -> dict[str, int]:
 
     import algnn
     from algnn.analytic.joint import JointRidge
-    from algnn.analytic.privacy import PrivateALGNN
+    from algnn.analytic.privacy.model import PrivateALGNN
     from algnn.baselines.ergnn import ERGNN
 
     torch.set_num_threads(1)
@@ -219,7 +219,7 @@ def small_graph():
 def folder(tmp_path):
     import algnn
     from algnn.analytic.joint import JointRidge
-    from algnn.analytic.privacy import PrivateALGNN
+    from algnn.analytic.privacy.model import PrivateALGNN
     from algnn.baselines.ergnn import ERGNN
 
     paper = {"encoder": "gcn", "head": "ridge", "gamma": 0.1}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from algnn.analytic.model import ALGNN
-    from algnn.analytic.privacy import PrivateALGNN
+    from algnn.analytic.privacy.model import PrivateALGNN
     from algnn.errors import (
         AlgnnError,
         CheckpointError,
@@ -42,7 +42,7 @@ _HOMES = {
     "ALGNN": "algnn.analytic.model",
     "ClassStream": "algnn.graph.stream",
     "Learner": "algnn.learner",
-    "PrivateALGNN": "algnn.analytic.privacy",
+    "PrivateALGNN": "algnn.analytic.privacy.model",
     "Session": "algnn.graph.stream",
     "load": "algnn.graph.datasets",
 }

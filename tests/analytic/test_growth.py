@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 import algnn
-from algnn.analytic.bank import Bank
+from algnn.analytic.features.hops import Bank
 
 
 def part(graph: Data, count: int) -> Data:

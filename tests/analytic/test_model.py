@@ -16,8 +16,8 @@ import algnn
 from algnn import settings
 from algnn.analytic.heads import HEADS, ridge
 from algnn.analytic.joint import JointRidge
-from algnn.analytic.learned import FEW
-from algnn.analytic.recursion import WIDE, Inverse, Recursion
+from algnn.analytic.state import FEW
+from algnn.analytic.linalg.recursion import WIDE, Inverse, Recursion
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 
@@ -225,7 +225,7 @@ def test_an_interrupted_session_changes_nothing(small_graph, monkeypatch):
 
     with monkeypatch.context() as patch:
         # the last step before the new state would be taken over
-        patch.setattr("algnn.analytic.learned.Learned._solved", interrupted)
+        patch.setattr("algnn.analytic.state.Learned._solved", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(small_graph, late, small_graph.y[late])
     assert np.array_equal(model.decision_function(small_graph), scores)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import algnn
-from algnn.analytic.cholesky import factorise
-from algnn.analytic.recursion import Inverse
+from algnn.analytic.linalg.cholesky import factorise
+from algnn.analytic.linalg.recursion import Inverse
 from algnn.analytic.statistics import Statistics
 from algnn.analytic.tape import COLUMNS, ROWS, Tape
 

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 import algnn
 from algnn.analytic.joint import JointRidge
-from algnn.analytic.privacy import PrivateALGNN
+from algnn.analytic.privacy.model import PrivateALGNN
 from algnn.baselines.ergnn import ERGNN
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.learned import Features, Learned
+from algnn.analytic.state import Features, Learned
 from algnn.analytic.model import ALGNN
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes

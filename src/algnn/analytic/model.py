@@ -12,25 +12,25 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import settings
-from algnn.analytic import saved
-from algnn.analytic.bank import Bank
-from algnn.analytic.calibration import held_out, sharpness
-from algnn.analytic.choice import MANY, choose_gamma
+from algnn.analytic.lifecycle import io as saved
+from algnn.analytic.features.hops import Bank
+from algnn.analytic.uncertainty.calibration import held_out, sharpness
+from algnn.analytic.selection import MANY, choose_gamma
 from algnn.analytic.classes import counted
-from algnn.analytic.encoder import Widened
-from algnn.analytic.encoding import Encoding
-from algnn.analytic.expansion import EXPANSIONS
-from algnn.analytic.explanation import Explanation, column_of, contributions
+from algnn.analytic.features.gcn import Widened
+from algnn.analytic.features.encoding import Encoding
+from algnn.analytic.features.expansion import EXPANSIONS
+from algnn.analytic.explain import Explanation, column_of, contributions
 from algnn.analytic.heads import HEADS
-from algnn.analytic.journal import Event
-from algnn.analytic.learned import FEW, Features, Learned, per_class
-from algnn.analytic.life import as_usual, check_forgettable, check_mergeable, check_reached
-from algnn.analytic.novelty import Familiar, spread_out
-from algnn.analytic.reach import affected, without_node
-from algnn.analytic.record import Record
-from algnn.analytic.span import Span
+from algnn.analytic.lifecycle.audit import Event
+from algnn.analytic.state import FEW, Features, Learned, per_class
+from algnn.analytic.lifecycle.preconditions import as_usual, check_forgettable, check_mergeable, check_reached
+from algnn.analytic.uncertainty.novelty import Familiar, spread_out
+from algnn.analytic.lifecycle.reach import affected, without_node
+from algnn.analytic.lifecycle.membership import Record
+from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.statistics import Statistics
-from algnn.analytic.summary import Summary, summarise
+from algnn.analytic.lifecycle.summary import Summary, summarise
 from algnn.analytic.tape import Tape
 from algnn.checks import (
     Labels,
@@ -194,7 +194,7 @@ class ALGNN(Encoding):
 
         Calibrated from the sums, without a validation set: among nodes like those that were
         learned, in the proportions in which they were, answers that are sure by 0.8 are right in
-        about 8 cases of 10 (see `algnn.analytic.calibration`). That is so over all answers. The
+        about 8 cases of 10 (see `algnn.analytic.uncertainty.calibration`). That is so over all answers. The
         balanced head decides as if all classes were equally frequent, and so do its probabilities:
         an answer that names a rare class is right less often than it is sure, one that names a
         frequent class more often. A node of a class that was never seen has its probabilities among
@@ -227,7 +227,7 @@ class ALGNN(Encoding):
         """How little some nodes look like any class seen so far.
 
         A node is held against the seen classes, as the sums know them, and against the graph at
-        large (see `algnn.analytic.novelty`). The graph is looked at without labels, so a class that
+        large (see `algnn.analytic.uncertainty.novelty`). The graph is looked at without labels, so a class that
         nobody has named yet is told the better the more of its nodes are in the graph already.
 
         Parameters
@@ -275,7 +275,7 @@ class ALGNN(Encoding):
 
         Exact: what features contributed sums to the score, and so does what neighbours did. It
         takes the label-free encoder, ``encoder="hops"``. What the score would be without a feature
-        or a neighbour is another question (see `algnn.analytic.explanation`).
+        or a neighbour is another question (see `algnn.analytic.explain`).
 
         Parameters
         ----------
@@ -554,7 +554,7 @@ class ALGNN(Encoding):
         """Forget which nodes were learned, not what was learned from them.
 
         The record is what lets `forget` refuse nodes that were never learned, and what would let
-        someone with the file find out which nodes were, as what (see `algnn.analytic.record`).
+        someone with the file find out which nodes were, as what (see `algnn.analytic.lifecycle.membership`).
         Without it `forget` trusts its caller as far as counts and sums allow.
 
         Returns
@@ -581,7 +581,7 @@ class ALGNN(Encoding):
         Returns
         -------
         Summary
-            Its text is a table to read; `algnn.analytic.summary.Summary` says what is in it.
+            Its text is a table to read; `algnn.analytic.lifecycle.summary.Summary` says what is in it.
 
         Examples
         --------

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.recursion import Inverse, corrected, is_settled
+from algnn.analytic.linalg.recursion import Inverse, corrected, is_settled
 from algnn.analytic.statistics import Statistics
 
 # Nodes at a time: on an H200 half as many take four fifths of the time, twice as many half as long

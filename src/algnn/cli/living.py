@@ -335,7 +335,7 @@ def _save_graph(path: Path, graph: Data) -> None:
 
 
 def _holdings(learner: ALGNN) -> Holdings:
-    from algnn.analytic.learned import per_class
+    from algnn.analytic.state import per_class
 
     return per_class(learner._known.statistics), learner.retained_bytes()
 

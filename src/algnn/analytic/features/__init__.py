@@ -1,0 +1,1 @@
+"""How nodes become features: encoders, the random expansion, and the choice between them."""

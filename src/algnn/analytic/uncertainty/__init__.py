@@ -1,0 +1,1 @@
+"""Calibrated probabilities and the out-of-distribution score."""

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algnn import ALGNN
+from algnn.analytic.uncertainty.calibration import POINTS, TAILS, WEIGHTS, Scores, held_out, sharpness
+from algnn.analytic.heads import HEADS
+from algnn.analytic.statistics import Statistics
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def some_scores(seed, C):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(C, C)) * 0.3
+    return Scores(
+        np.eye(C) * 0.7 + rng.normal(0, 0.1, (C, C)), root @ root.T, rng.integers(1, 50, C)
+    )
+
+
+def blobs(rng, per_class, apart=1.2, classes=4, width=12):
+    """Nodes of overlapping classes, of which some look like another class altogether."""
+    labels = np.repeat(np.arange(classes), per_class)
+    look = np.where(rng.random(labels.size) < 0.9, labels, rng.integers(0, classes, labels.size))
+    means = np.random.default_rng(7).normal(0, apart, (classes, width))
+    return torch.from_numpy(means[look] + rng.normal(size=(labels.size, width))), labels
+
+
+@given(seeds, st.integers(2, 5), st.integers(2, 4), st.floats(0.01, 10))
+@settings(max_examples=40, deadline=None)
+def test_left_out_is_what_refits_without_each_node_give(seed, d, repeats, gamma):
+    """Exactly so where all nodes weigh the same, as in a design that repeats."""
+    rng = np.random.default_rng(seed)
+    Z = torch.eye(d).double().repeat(repeats, 1)
+    labels = rng.integers(0, 3, len(Z))
+    _, labels = np.unique(labels, return_inverse=True)
+    C = labels.max() + 1
+    found = held_out("ridge", gamma, Statistics.empty(d).plus([Z], labels))
+    each = np.empty((len(Z), C))
+    for i in range(len(Z)):
+        rest = np.arange(len(Z)) != i
+        G, Y = Z[rest].T @ Z[rest], torch.eye(C).double()[labels[rest]]
+        each[i] = Z[i] @ torch.linalg.solve(G + gamma * torch.eye(d), Z[rest].T @ Y)
+    mean = np.stack([each[labels == c].mean(0) for c in range(C)])
+    np.testing.assert_allclose(found.mean, mean, atol=1e-10)
+    np.testing.assert_allclose(
+        found.scatter, np.cov((each - mean[labels]).T, bias=True).reshape(C, C), atol=1e-10
+    )
+
+
+@given(seeds, st.integers(2, 6), st.floats(0.1, 30))
+@settings(max_examples=40, deadline=None)
+def test_log_loss_is_that_of_nodes_with_one_rival_each(seed, C, beta):
+    scores = some_scores(seed, C)
+    doubts, total, N = scores.doubts(), 0.0, scores.n.sum()
+
+    def loss(row, true):
+        logits = beta * row
+        top = logits.max()
+        return top + np.log(np.exp(logits - top).sum()) - logits[true]
+
+    for c in range(C):
+        size = doubts[c].sum()
+        for k in range(C):
+            if k == c:
+                continue
+            share = doubts[c, k] / size if size else 1 / (C - 1)
+            for weight, u in zip(WEIGHTS, POINTS, strict=True):
+                row = scores.mean[c].copy()
+                shift = u * np.sqrt(size * (TAILS - 2) / TAILS)
+                row[c] -= shift
+                row[k] += shift
+                total += scores.n[c] * share * weight * loss(row, c)
+            # and the one mistaken node
+            total += scores.n[c] / N / (C - 1) * loss(scores.mean[c], k)
+    assert scores.log_loss(beta) == pytest.approx(total / (N + 1), rel=1e-9, abs=1e-12)
+
+
+@given(seeds, st.integers(2, 6))
+@settings(max_examples=40, deadline=None)
+def test_no_other_sharpness_is_better(seed, C):
+    scores = some_scores(seed, C)
+    beta = sharpness(scores)
+    best = scores.log_loss(beta)
+    assert all(scores.log_loss(beta * other) >= best - 1e-9 for other in (0.5, 0.9, 1.1, 2.0))
+
+
+@given(seeds, st.integers(2, 8))
+@settings(max_examples=40, deadline=None)
+def test_doubts_account_for_the_whole_scatter(seed, C):
+    scores = some_scores(seed, C)
+    doubts = scores.doubts()
+    assert (doubts >= 0).all()
+    assert not doubts.diagonal().any()
+    centred = np.eye(C) - 1 / C
+    energy = np.trace(centred @ scores.scatter @ centred)
+    share = scores.n / scores.n.sum()
+    assert 2 * (share @ doubts.sum(1)) == pytest.approx(energy)
+
+
+def test_doubts_between_two_classes_are_found_there():
+    # classes 0 and 1 are taken for each other, and nobody takes 2 for either
+    swap = np.array([1.0, -1.0, 0.0])
+    doubts = Scores(np.eye(3), 0.2 * np.outer(swap, swap), np.ones(3)).doubts()
+    assert doubts[0, 1] == doubts[1, 0] > 0
+    assert doubts[0, 1] == doubts.max() > 5 * doubts[0, 2] >= 0
+
+
+def test_the_weights_of_students_t():
+    assert WEIGHTS.sum() == pytest.approx(1)
+    # its quartiles are ±0.7407 at four degrees of freedom, its variance is 2
+    assert WEIGHTS[np.abs(POINTS) < 0.7407].sum() == pytest.approx(0.5, abs=0.05)
+    assert float(WEIGHTS @ POINTS**2) == pytest.approx(2, abs=0.15)
+
+
+@pytest.mark.parametrize("head", ["balanced", "ridge"])
+@pytest.mark.parametrize("per_class", [10, 40, 400])
+def test_fresh_nodes_would_choose_much_the_same(head, per_class):
+    """Thousands of nodes that the sums have never seen want no other β by much."""
+    rng = np.random.default_rng(per_class)
+    Z, labels = blobs(rng, per_class)
+    fresh, truth = blobs(rng, 2000)
+    sums, gamma = Statistics.empty(Z.size(1)).plus([Z], labels), 0.01
+    W, b = HEADS[head](sums, gamma)
+
+    def loss(beta):
+        likely = torch.log_softmax(beta * (fresh @ W + b), dim=1)
+        return -float(likely[torch.arange(len(truth)), torch.from_numpy(truth)].mean())
+
+    beta = sharpness(held_out(head, gamma, sums))
+    best = min(loss(other) for other in np.geomspace(1, 30, 60))
+    assert loss(beta) < 1.06 * best
+    assert loss(beta) < 0.8 * loss(1.0)
+    # ten nodes a class leave doubts, which make it careful rather than sure
+    assert loss(beta) < 1.01 * best or (per_class == 10 and loss(1.1 * beta) < loss(beta))
+
+
+def test_nothing_to_go_by():
+    zeros = Statistics.empty(3).plus([torch.zeros(4, 3)], np.array([0, 0, 1, 1]))
+    assert sharpness(held_out("balanced", 0.1, zeros)) == 1.0
+    alone = Statistics.empty(3).plus([torch.ones(2, 3)], np.array([0, 0]))
+    assert sharpness(held_out("balanced", 0.1, alone)) == 1.0
+    # a node per class: no scatter, and each score decided by one node
+    single = Statistics.empty(3).plus([torch.eye(3)], np.array([0, 1, 2]))
+    for head in HEADS:
+        assert 0 < sharpness(held_out(head, 1e-9, single)) < np.inf
+
+
+def test_a_head_that_is_no_regression_is_taken_as_it_is():
+    Z, labels = blobs(np.random.default_rng(0), 30)
+    sums = Statistics.empty(Z.size(1)).plus([Z], labels)
+    W, b = HEADS["slda"](sums, 1.0)
+    seen = (Z @ W + b).numpy()
+    mean = np.stack([seen[labels == c].mean(0) for c in range(4)])
+    np.testing.assert_allclose(held_out("slda", 1.0, sums).mean, mean)
+
+
+def test_probabilities_do_not_know_the_order_of_sessions(make_graph):
+    graph = make_graph(classes=4, per_class=20)
+    train = graph.train_mask.nonzero().squeeze(1)
+    first, second = train[graph.y[train] < 2], train[graph.y[train] >= 2]
+    models = []
+    for sessions in ((first, second), (second, first)):
+        model = ALGNN(encoder="hops", gamma=0.01)
+        # the bank is frozen in the base session, so both must start from the same one
+        model.fit(graph, train, graph.y[train])
+        model = model.blank()
+        for nodes in sessions:
+            model.partial_fit(graph, nodes, graph.y[nodes])
+        models.append(model.predict_proba(graph))
+    np.testing.assert_allclose(models[0], models[1], rtol=1e-5, atol=1e-9)
+
+
+def test_a_new_session_or_head_means_a_new_sharpness(make_graph):
+    graph = make_graph(classes=4, per_class=20)
+    train = graph.train_mask.nonzero().squeeze(1)
+    model = ALGNN().fit(graph, train[::2], graph.y[train[::2]])
+    before = model._sharpness()
+    model.partial_fit(graph, train[1::2], graph.y[train[1::2]])
+    assert model._sharpness() != before
+    known = model._learned
+    assert model._sharpness() == sharpness(held_out(known.head, known.gamma, known.statistics))
