@@ -6,8 +6,8 @@ from safetensors.torch import save_file
 
 import algnn
 from algnn import checkpoint
-from algnn.analytic.features.hops import Bank
-from algnn.analytic.selection import MANY
+from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.selection import MOST_HALVINGS
 from algnn.errors import CheckpointError
 
 
@@ -139,7 +139,7 @@ def test_wrong_tensors_of_the_default_are_refused(small_graph, tmp_path, name, d
         tensors[name] = tensors[name].to(torch.float16)
     checkpoint.write(path, "ALGNN", tensors, facts)
     if (name, damage) == ("second0.G", "missing"):
-        assert algnn.ALGNN.load(path)._learned.ways == MANY - 1
+        assert algnn.ALGNN.load(path)._learned.ways == MOST_HALVINGS - 1
         return
     with pytest.raises(CheckpointError):
         algnn.ALGNN.load(path)
@@ -231,7 +231,7 @@ def test_a_small_file_cannot_ask_for_much_memory_later(small_graph, tmp_path, cl
     tensors, facts = checkpoint.read(path, "ALGNN")
     assert tensors["span.basis"].shape == (0, 12)
     facts["bank"] |= claim
-    tensors["span.basis"] = torch.zeros(0, Bank(**facts["bank"]).width, dtype=torch.float64)
+    tensors["span.basis"] = torch.zeros(0, HopEncoder(**facts["bank"]).width, dtype=torch.float64)
     checkpoint.write(path, "ALGNN", tensors, facts)
     with pytest.raises(CheckpointError, match=r"width|expanded"):
         algnn.ALGNN.load(path)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.features.hops import Bank
+from algnn.analytic.features.hops import HopEncoder as Bank
 from algnn.analytic.features.expansion import random_weights
 from algnn.errors import InputError
 from algnn.graph.propagate import Operator, blocks, spmm

@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.state import Features, Learned
+from algnn.analytic.classes import CodedLabels
+from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.analytic.model import ALGNN
+from algnn.analytic.state import Features
+from algnn.analytic.state import State as Learned
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes
 from algnn.errors import CheckpointError, InputError
@@ -65,7 +68,7 @@ class JointRidge(ALGNN):
         nodes: Tensor = self._learned.nodes
         return super().retained_bytes() + 2 * nodes.nbytes
 
-    def merge(self, other: ALGNN) -> Self:
+    def merge(self, other: Lifecycle) -> Self:
         """Refused: nodes of two graphs cannot be kept as nodes of one.
 
         Parameters
@@ -84,43 +87,41 @@ class JointRidge(ALGNN):
                 " one: use half_life=0"
             )
 
-    def _is_small(self, count: int, learned: Learned) -> bool:
-        return False
-
     def _untaught(self, features: Features) -> LearnedJointly:
         nothing = super()._untaught(features)
         return LearnedJointly(**_fields(nothing), nodes=torch.arange(0), labels=np.arange(0))
 
     def _with_nodes(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
+        self, graph: Data, nodes: Tensor, labels: CodedLabels, state: Learned
     ) -> Learned:
         """All nodes learned so far and some more, from their features in the graph as it is now."""
-        if isinstance(learned, LearnedJointly) and learned.taught:
-            check_kept_nodes(learned.nodes, graph.x.size(0))
-            nodes = torch.cat([learned.nodes, nodes])
-            labels = np.concatenate([learned.labels, labels])
-        after = super()._with_nodes(graph, nodes, labels, self._untaught(learned.features))
-        kept = {"nodes": nodes, "labels": labels, "journal": learned.journal}
+        if isinstance(state, LearnedJointly) and state.taught:
+            check_kept_nodes(state.nodes, graph.x.size(0))
+            nodes = torch.cat([state.nodes, nodes])
+            labels = CodedLabels.of(np.concatenate([state.labels, labels.values]))
+        after = super()._with_nodes(graph, nodes, labels, self._untaught(state.features))
+        kept = {"nodes": nodes, "labels": labels.values, "journal": state.journal}
         return LearnedJointly(**{**_fields(after), **kept})
 
     def _without(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
+        self, graph: Data, nodes: Tensor, labels: CodedLabels, state: Learned
     ) -> Learned:
         """The nodes that are left, from their features in the graph as it is now."""
-        assert isinstance(learned, LearnedJointly)  # as `_untaught` made it
-        left = np.ones(learned.labels.size, dtype=bool)
-        for node, label in zip(nodes.tolist(), labels.tolist(), strict=True):
-            same = (learned.nodes.numpy() == node) & (learned.labels == label) & left
+        assert isinstance(state, LearnedJointly)  # as `_untaught` made it
+        left = np.ones(state.labels.size, dtype=bool)
+        for node, label in zip(nodes.tolist(), labels.values.tolist(), strict=True):
+            same = (state.nodes.numpy() == node) & (state.labels == label) & left
             if not same.any():
                 raise InputError(
                     f"nodes holds {node}, which was not learned as {label!r}: name only nodes that"
                     " were learned, each with the label it was learned with"
                 )
             left[same.argmax()] = False
-        empty = replace(self._untaught(learned.features), journal=learned.journal)
+        empty = replace(self._untaught(state.features), journal=state.journal)
         if not left.any():
             return empty
-        return self._with_nodes(graph, learned.nodes[left], learned.labels[left], empty)
+        kept = CodedLabels.of(state.labels[left])
+        return self._with_nodes(graph, state.nodes[left], kept, empty)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = super()._state()

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from algnn.analytic.statistics import GONE, ROUNDING
+from algnn.analytic.statistics import COUNT_ROUNDING as ROUNDING
+from algnn.analytic.statistics import GONE
 from algnn.errors import CheckpointError, InputError
 
 Label = int | str

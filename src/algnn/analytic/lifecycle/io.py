@@ -13,13 +13,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.features.hops import Bank
-from algnn.analytic.selection import MANY
-from algnn.analytic.features.gcn import GCNEncoder, Widened
+from algnn.analytic.features.hops import HopEncoder as Bank
+from algnn.analytic.selection import MOST_HALVINGS as MANY
+from algnn.analytic.features.gcn import ExpandedGCN as Widened
+from algnn.analytic.features.gcn import GCNEncoder
 from algnn.analytic.features.expansion import EXPANSIONS, Expansion
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle.audit import Journal
-from algnn.analytic.state import Features, Learned, per_class
+from algnn.analytic.state import Features, per_class
+from algnn.analytic.state import State as Learned
 from algnn.analytic.lifecycle.membership import Record
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.statistics import GONE, Statistics
@@ -51,7 +53,7 @@ def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
     for place in range(known.ways):
-        named = known.seconds[place].tensors().items()
+        named = known.half_sums[place].tensors().items()
         tensors |= {f"second{place}.{name}": t for name, t in named}
     if known.span.basis is not None:
         tensors["span.basis"] = known.span.basis

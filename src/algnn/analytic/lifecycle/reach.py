@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.features.hops import Bank
-from algnn.analytic.features.gcn import Widened
+from algnn.analytic.features.hops import HopEncoder as Bank
+from algnn.analytic.features.gcn import ExpandedGCN as Widened
 from algnn.graph.propagate import normalised_adjacency
 
 # a path longer than any encoder looks; one that sees its end is taken to see everything

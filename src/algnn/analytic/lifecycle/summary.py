@@ -13,7 +13,8 @@ from torch import Tensor
 
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle.audit import Event, Label
-from algnn.analytic.state import Learned, per_class
+from algnn.analytic.state import State as Learned
+from algnn.analytic.state import per_class
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.statistics import Statistics
 

@@ -33,7 +33,7 @@ from scipy.special import erfcx, ndtr, ndtri
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.features.hops import Bank
+from algnn.analytic.features.hops import HopEncoder as Bank
 from algnn.analytic.classes import union
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle.io import FLOAT, WIDEST_INPUTS, _restored_classes, _restored_features

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import minimize_scalar
 
-from algnn.analytic.linalg.cholesky import factorise, inverted
+from algnn.analytic.linalg.cholesky import factorise
 from algnn.analytic.heads import HEADS, Affine, balanced_system
 from algnn.analytic.statistics import Statistics
 
@@ -213,5 +213,5 @@ def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
     else:
         return 0.0
     # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
-    influence = (inverted(factorise(matrix.clone(), penalty)) * statistics.G).sum()
+    influence = (torch.cholesky_inverse(factorise(matrix.clone(), penalty)) * statistics.G).sum()
     return float(influence) * share / float(statistics.n.sum())
