@@ -14,7 +14,7 @@ lengths and units would then be others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from torch import Tensor
 from algnn.analytic.features.hops import HopEncoder as Bank
 from algnn.analytic.features.expansion import random_weights
 from algnn.errors import InputError
-from algnn.graph.propagate import Operator, blocks, spmm
+from algnn.graph.propagate import blocks
 
 SHOWN = 5  # features and neighbours that are printed
 TINY = 1e-12  # what torch's `normalize` takes for the length of a row of zeros
@@ -152,15 +152,13 @@ def contributions(
     seen = torch.cat([bank.seen(view, transposed, at) for view in bank.views], dim=1)
     neighbours = seen.ne(0).any(dim=1).nonzero().squeeze(1)
     seen = seen[neighbours]
-    # before the projection, where there is one: a contribution belongs to a column of X
-    plain = replace(bank, projected=0)
     sums = seen.new_zeros(seen.size(1), x.size(1))
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        sums += seen[block].mT @ plain.entries(x[neighbours[block]])
+        sums += seen[block].mT @ bank.entries(x, neighbours[block])
     back = _per_input(bank, sums, weights.to(x.device))
     parts = torch.empty_like(seen[:, 0])
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        parts[block] = (seen[block] * (plain.entries(x[neighbours[block]]) @ back.mT)).sum(1)
+        parts[block] = (seen[block] * (bank.entries(x, neighbours[block]) @ back.mT)).sum(1)
     return (sums * back).sum(0), neighbours, parts
 
 
@@ -169,8 +167,8 @@ def _per_input(bank: Bank, sums: Tensor, weights: Tensor) -> Tensor:
 
     `sums` [views, inputs] are the node's views as they are before projection and scaling.
     """
-    project = Operator(bank.projection(sums.device)) if bank.projected else None
-    views = sums if project is None else spmm(project.matrix, sums.mT.contiguous()).mT
+    reduction = bank.reduction(sums.device) if bank.is_reduced else None
+    views = sums if reduction is None else sums @ reduction
     lengths = views.norm(dim=1, keepdim=True).clamp_min(TINY)
     worth = weights[: bank.breadth]
     if bank.expanded:
@@ -178,7 +176,7 @@ def _per_input(bank: Bank, sums: Tensor, weights: Tensor) -> Tensor:
             bank, (views / lengths).reshape(1, -1), weights[bank.breadth :]
         )
     worth = worth.view(views.shape) / lengths
-    return worth if project is None else spmm(project.T.matrix, worth.mT.contiguous()).mT
+    return worth if reduction is None else worth @ reduction.mT
 
 
 def _through_units(bank: Bank, views: Tensor, weights: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ class ALGNN(Lifecycle):
         head: str = "balanced",
         gamma: float = 0.0,
         hidden: int = 256,
-        width: int = 2048,
+        width: int = 3072,
         expansion: str = "gcn",
         epochs: int = 50,
         lr: float = 1e-3,
@@ -338,7 +338,7 @@ class ALGNN(Lifecycle):
     def _base_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> Features:
         """The features that the base session decides on."""
         if self.encoder == "hops":
-            return self._hop_encoder(graph, nodes, labels)
+            return self._hop_encoder(graph)
         # the largest piece of memory first: if there is not enough, fail before training
         Statistics.empty(self.width, resolve_device(self.device))
         return self._trained_encoder(graph, nodes, labels)

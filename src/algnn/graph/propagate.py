@@ -207,6 +207,16 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     return csr(new_starts, matrix.col_indices()[entries], matrix.values()[entries], shape)
 
 
+def without_diagonal(matrix: Tensor) -> Tensor:
+    """A square sparse CSR matrix without its diagonal: of Â, each node's neighbours alone."""
+    counts = matrix.crow_indices().diff()
+    row = torch.repeat_interleave(torch.arange(matrix.size(0), device=matrix.device), counts)
+    kept = matrix.col_indices() != row
+    counts = torch.bincount(row[kept], minlength=matrix.size(0))
+    shape = (matrix.size(0), matrix.size(1))
+    return csr(_row_starts(counts), matrix.col_indices()[kept], matrix.values()[kept], shape)
+
+
 def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Iterator[slice]:
     """Slices that cover `rows` rows, each of about `BLOCK_BYTES`.
 

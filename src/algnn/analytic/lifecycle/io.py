@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,9 @@ def fingerprint(features: Features) -> str:
 def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of the encoder alone."""
     if isinstance(features, Bank):
-        return {}, {"bank": {field.name: getattr(features, field.name) for field in fields(Bank)}}
+        names = [field.name for field in fields(Bank) if field.name != "basis"]
+        tensors = {} if features.basis is None else {"encoder.basis": features.basis}
+        return tensors, {"bank": {name: getattr(features, name) for name in names}}
     encoder, expansion = features.encoder, features.expansion
     names = ("kind", "inputs", "width", "seed")
     facts = {"expansion": {name: getattr(expansion, name) for name in names}}
@@ -192,7 +194,14 @@ def _restored_features(
         check_number("seed", bank.seed, 0, 2**63, whole=True)
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not isinstance(bank.root, bool):
             raise CheckpointError("bank is none that this version makes")
-        return lambda: bank, bank.width
+        if "encoder.basis" not in tensors:
+            return lambda: bank, bank.width
+        basis = tensors["encoder.basis"]
+        check_tensor("encoder.basis", basis, (bank.inputs, basis.size(1)), torch.float32)
+        whole = replace(bank, basis=basis.to(device))
+        if whole.breadth * whole.expanded > LARGEST_EXPANSION:
+            raise CheckpointError("bank is none that this version makes")
+        return lambda: whole, whole.width
     shape = facts["expansion"]
     d, h = shape["width"], shape["inputs"]
     weight = tensors["encoder.weight"]

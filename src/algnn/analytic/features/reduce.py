@@ -1,0 +1,42 @@
+"""Truncated singular value decomposition of wide features."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from algnn.analytic.features.expansion import random_weights
+from algnn.graph.propagate import Operator, csr
+
+RANK = 512  # columns that wider features are reduced to
+OVERSAMPLING = 32  # further directions that the iteration carries along, for accuracy
+ITERATIONS = 3
+MOST_ROWS = 2**15  # rows, evenly spaced over the graph, that the basis is found from
+
+
+def principal_basis(X: Tensor, seed: int) -> Tensor:
+    """The first right singular vectors of X [n, d], sparse CSR, as a basis V [d, r] in float32.
+
+    Randomised subspace iteration (Halko, Martinsson and Tropp, 2011): Q ← orth(XᵀX Q) from a seeded
+    start, then the eigenvectors of QᵀXᵀXQ. Each column has its largest entry positive, so that the
+    basis is the same on every machine, to rounding.
+    """
+    operator, (rows, width) = Operator(X), X.shape
+    rank = min(RANK, rows, width)
+    Q = random_weights(width, min(rank + OVERSAMPLING, width), seed).to(X)
+    for _ in range(ITERATIONS):
+        Q = torch.linalg.qr(operator.T @ (operator @ Q))[0]
+    image = (operator @ Q).to(torch.float64)
+    values, vectors = torch.linalg.eigh(image.mT @ image)
+    V = Q.to(torch.float64) @ vectors[:, values.argsort(descending=True)[:rank]]
+    peaks = V.gather(0, V.abs().argmax(0, keepdim=True))
+    return (V * torch.where(peaks < 0, -1.0, 1.0)).to(torch.float32)
+
+
+def unit_rows(X: Tensor) -> Tensor:
+    """A sparse CSR matrix with each row scaled to length one; empty rows stay."""
+    starts, values = X.crow_indices(), X.values()
+    row = torch.repeat_interleave(torch.arange(X.size(0), device=X.device), starts.diff())
+    lengths = values.new_zeros(X.size(0)).index_add_(0, row, values.square()).sqrt_()
+    scaled = values / lengths.clamp_min(torch.finfo(values.dtype).tiny)[row]
+    return csr(starts, X.col_indices(), scaled, (X.size(0), X.size(1)))
