@@ -69,11 +69,11 @@ class CaT(GradientLearner):
     node has no neighbours to gather from. On Cora's validation nodes this gave an AP of 74 with 12
     synthetic nodes in all, against 72 to 74 from Â X and 49 to 59 from X (77, 78 and 76 with 300).
 
-    Nobody knows how many classes will come, so the budget is shared among those seen so far, and
+    The number of classes to come is unknown, so the budget is shared among those seen so far, and
     the nodes that a class holds beyond its share are dropped, the last ones first. A class's nodes
-    stand in random order, so that what stays is a fair sample. Condensing them anew to fewer was no
-    better on validation nodes (Cora with 12 nodes: 73.0 against 73.2; digits with 20: 95.6 against
-    96.5). Where a class comes back, its old and its new nodes share its part in halves.
+    are in random order, so that those that stay are a fair sample. Condensing them anew to fewer
+    was no better on validation nodes (Cora with 12 nodes: 73.0 against 73.2; digits with 20: 95.6
+    against 96.5). Where a class comes back, its old and its new nodes share its part in halves.
 
     References
     ----------

@@ -49,13 +49,13 @@ class CGNN(GradientLearner):
     one number is kept for each node, `two_hop_walks`: the terms of a two-layer GCN's sums at that
     node. It differs wherever an edge was gained (or lost) at the node or at a neighbour. Where the
     whole graph is visible from the start (a stream with ``edges="full"``) nothing ever changes and
-    nothing is found; where it grows (``edges="seen"``), it does its work.
+    no node is affected.
 
     The memory is the original's "class" strategy with p = 1 and α = 0: p scales the chance that a
     newcomer is taken and α adds importance, the share of neighbours of another class; so set, every
     node of a class that was ever seen has the same chance. (α > 0 would need labels of neighbours,
-    which a learner does not have.) The nodes stand in a random order that depends on `seed` alone,
-    and the first of each class are kept. Classes share the budget as equally as can be; the
+    which a learner does not have.) Nodes are in a random order that depends on `seed` alone, and
+    the first of each class are kept. Classes share the budget as equally as can be; the
     original shares it in proportion to their size.
 
     It keeps at most `budget` nodes in all, their codes, and a number for each.

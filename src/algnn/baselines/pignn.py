@@ -36,8 +36,8 @@ class Frozen:
 class Block(GCN):
     """What one session adds to the network, and all that it trains.
 
-    Its own units read all features and speak for all classes; the columns of the session's new
-    classes read the earlier units as well.
+    Its own units have weights for all classes; the columns of the session's new classes read the
+    earlier units as well.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Block(GCN):
     ) -> None:
         super().__init__(inputs, units, classes, dropout, generator)
         self.bias2 = nn.Parameter(torch.zeros(new_classes))
-        # from 0: earlier units have no say about a new class until they are trained for it
+        # from 0: earlier units do not contribute to a new class until they are trained for it
         self.columns = nn.Parameter(torch.zeros(old_units, new_classes))
 
     def logits(self, frozen: Frozen, generator: torch.Generator) -> Tensor:
