@@ -21,8 +21,9 @@ from scipy.special import ndtr
 from scipy.stats import rankdata
 
 import algnn
+from algnn.analytic.privacy.accountant import noise_scale
+from algnn.analytic.privacy.model import PrivateALGNN
 from algnn.analytic.selection import MANY, second_halves
-from algnn.analytic.privacy.model import PrivateALGNN, noise_scale
 from algnn.bench.environment import machine, now, versions
 from algnn.bench.metrics import summarise
 from algnn.bench.protocol import run

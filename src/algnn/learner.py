@@ -35,9 +35,13 @@ if TYPE_CHECKING:
     class BaseEstimator:
         """What is used of scikit-learn's class of that name."""
 
-        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The constructor's parameters and their values."""
+            return {}
 
-        def set_params(self, **params: Any) -> Self: ...
+        def set_params(self, **params: Any) -> Self:
+            """Set some of them."""
+            return self
 else:
     from sklearn.base import BaseEstimator
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import ALGNN, InputError, NotFittedError
-from algnn.analytic.features.hops import BANKS, Bank
-from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.explain import Explanation, contributions
+from algnn.analytic.features.expansion import random_weights
+from algnn.analytic.features.hops import BANKS, Bank
 from algnn.analytic.heads import HEADS
 from algnn.graph.propagate import Operator, normalised_adjacency
 

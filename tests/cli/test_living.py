@@ -366,7 +366,8 @@ def test_the_lock_is_taken_on_the_file_that_is_there(tmp_path: Path) -> None:
         # not even this process gets it twice
         with pytest.raises(InputError, match="is being changed"), locking.locked(path):
             raise AssertionError
-    with pytest.raises(ValueError, match="cannot be made"), locking.locked(tmp_path / "no" / "a"):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be made"), locking.locked(tmp_path / "file" / "a"):
         raise AssertionError
 
 

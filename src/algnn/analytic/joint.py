@@ -1,4 +1,4 @@
-"""The reference that AL-GNN must equal: ridge regression on all labels at once."""
+"""Ridge regression on all labels at once, the reference that AL-GNN must equal."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.state import Features, Learned
 from algnn.analytic.model import ALGNN
+from algnn.analytic.state import Features, Learned
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes
 from algnn.errors import CheckpointError, InputError
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedJointly(Learned):
-    """What `JointRidge` knows: as `Learned`, and every node and label it was ever given."""
+class JointState(Learned):
+    """The state of a `JointRidge`: that of an `ALGNN`, and every node and label it was given."""
 
     nodes: Tensor
     labels: npt.NDArray[Any]
 
 
 class JointRidge(ALGNN):
-    """AL-GNN's own features, solved at once on all labels seen so far.
+    """AL-GNN's features, solved at once on all labels seen so far.
 
     With the paper's head W = (ZᵀZ + γI)⁻¹ ZᵀY over all nodes learned so far, computed anew in each
     session from their features in the graph as it is now. It keeps the nodes and labels, which
-    AL-GNN does not, and exists to show that nothing is lost by not keeping them: where the graph
-    stays the same the two agree to rounding. As in AL-GNN's sums, a node that is learned twice
-    counts twice.
+    AL-GNN does not, and shows that nothing is lost without them: where the graph stays the same the
+    two agree to rounding. A node that is learned twice counts twice, as in AL-GNN's sums.
 
     Parameters
     ----------
@@ -87,27 +86,27 @@ class JointRidge(ALGNN):
     def _is_small(self, count: int, learned: Learned) -> bool:
         return False
 
-    def _untaught(self, features: Features) -> LearnedJointly:
+    def _untaught(self, features: Features) -> JointState:
         nothing = super()._untaught(features)
-        return LearnedJointly(**_fields(nothing), nodes=torch.arange(0), labels=np.arange(0))
+        return JointState(**_fields(nothing), nodes=torch.arange(0), labels=np.arange(0))
 
     def _with_nodes(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
     ) -> Learned:
-        """All nodes learned so far and some more, from their features in the graph as it is now."""
-        if isinstance(learned, LearnedJointly) and learned.taught:
+        """All nodes learned so far and some more, with their features in the graph as it is now."""
+        if isinstance(learned, JointState) and learned.taught:
             check_kept_nodes(learned.nodes, graph.x.size(0))
             nodes = torch.cat([learned.nodes, nodes])
             labels = np.concatenate([learned.labels, labels])
         after = super()._with_nodes(graph, nodes, labels, self._untaught(learned.features))
         kept = {"nodes": nodes, "labels": labels, "journal": learned.journal}
-        return LearnedJointly(**{**_fields(after), **kept})
+        return JointState(**{**_fields(after), **kept})
 
     def _without(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Learned
     ) -> Learned:
-        """The nodes that are left, from their features in the graph as it is now."""
-        assert isinstance(learned, LearnedJointly)  # as `_untaught` made it
+        """The nodes that are left, with their features in the graph as it is now."""
+        assert isinstance(learned, JointState)  # as `_untaught` made it
         left = np.ones(learned.labels.size, dtype=bool)
         for node, label in zip(nodes.tolist(), labels.tolist(), strict=True):
             same = (learned.nodes.numpy() == node) & (learned.labels == label) & left
@@ -142,7 +141,7 @@ class JointRidge(ALGNN):
         if below or not counts.equal(known.statistics.n):
             raise CheckpointError("kept.nodes and kept.codes do not fit the sums")
         labels = known.statistics.classes[codes.numpy()]
-        return LearnedJointly(**_fields(known), nodes=nodes, labels=labels)
+        return JointState(**_fields(known), nodes=nodes, labels=labels)
 
 
 def _fields(known: Learned) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle.audit import Event
 from algnn.analytic.state import FEW, Features, Learned, per_class
 from algnn.analytic.lifecycle.preconditions import as_usual, check_forgettable, check_mergeable, check_reached
-from algnn.analytic.uncertainty.novelty import Familiar, spread_out
+from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
 from algnn.analytic.lifecycle.reach import affected, without_node
-from algnn.analytic.lifecycle.membership import Record
+from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.statistics import Statistics
-from algnn.analytic.lifecycle.summary import Summary, summarise
+from algnn.analytic.lifecycle.summary import Summary, described, summarise
 from algnn.analytic.tape import Tape
 from algnn.checks import (
     Labels,
@@ -594,6 +594,9 @@ class ALGNN(Encoding):
         """
         return summarise(self._known, self.retained_bytes())
 
+    def _described(self) -> dict[str, str]:
+        return {**described(self._known), **super()._described()}
+
     def _checked_learned(
         self, graph: Data, nodes: Nodes, labels: Labels, *, once: bool
     ) -> tuple[Tensor, npt.NDArray[Any]]:
@@ -766,7 +769,7 @@ class ALGNN(Encoding):
         span = Span.empty(features.width, device) if spanned else Span(features.width, None)
         nothing = Statistics.empty(span.rank, device)
         seconds = Statistics.empty(span.rank, device, ways=MANY if self._chooses else 0)
-        record = Record(saved.fingerprint(features))
+        record = Membership(saved.fingerprint(features))
         return Learned(features, span, nothing, seconds, self.head, self.gamma, record)
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
@@ -793,24 +796,24 @@ class ALGNN(Encoding):
         coordinates = map(span.coordinates, self._features(graph, nodes, known))
         return torch.cat([*map(familiar.novelty, coordinates), familiar.centre[:0]])
 
-    def _familiar(self, graph: Data, learned: Learned) -> tuple[Span, Familiar]:
+    def _familiar(self, graph: Data, learned: Learned) -> tuple[Span, NoveltyModel]:
         """What the seen classes and the graph look like, in directions that hold both."""
 
-        def build() -> tuple[Span, Familiar]:
+        def build() -> tuple[Span, NoveltyModel]:
             # by what was learned, not by how its sums happen to be kept
             nodes = int(learned.statistics.n.sum())
             some = spread_out(graph.x.size(0), min(nodes, learned.span.width))
             sample = torch.cat(list(self._features(graph, some, learned)))
             span = learned.span.extended(sample)
             sums = learned.statistics.padded(span.rank)
-            return span, Familiar.of(sums, span.coordinates(sample))
+            return span, NoveltyModel.of(sums, span.coordinates(sample))
 
         found = self._found
         if found is None or found[0] is not learned:
             self._found = found = learned, Memo()
         return found[1].get((graph.x, graph.edge_index), build)
 
-    _found: tuple[Learned, Memo[tuple[Span, Familiar]]] | None = None
+    _found: tuple[Learned, Memo[tuple[Span, NoveltyModel]]] | None = None
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return saved.state(self._known)

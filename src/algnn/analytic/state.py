@@ -19,8 +19,8 @@ from algnn.analytic.classes import columns, counted
 from algnn.analytic.lifecycle.removal import check_left, check_spanned, is_doubtful
 from algnn.analytic.features.gcn import Widened
 from algnn.analytic.heads import HEADS, Affine
-from algnn.analytic.lifecycle.audit import Journal
-from algnn.analytic.lifecycle.membership import Record
+from algnn.analytic.lifecycle.audit import AuditLog
+from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.linalg.recursion import Inverse, refined
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.statistics import SYRK_ROWS, Statistics
@@ -55,8 +55,8 @@ class Learned:
     head: str
     gamma: float
     # which nodes were learned, where that is kept; and all that was done
-    record: Record | None = None
-    journal: Journal = field(default_factory=Journal)
+    record: Membership | None = None
+    journal: AuditLog = field(default_factory=AuditLog)
     # What follows from the above, and is neither saved nor counted as retained: the weights, and
     # R = (G + γI)⁻¹ to some digits, where few nodes are likely to come next.
     solved: Affine | None = None
@@ -299,7 +299,7 @@ class Learned:
 
     def _log(
         self, what: str, nodes: Mapping[Any, float], *, kept: float = 1.0, other: str = ""
-    ) -> Journal:
+    ) -> AuditLog:
         return self.journal.plus(what, nodes, self.head, self.gamma, kept=kept, other=other)
 
     @property
@@ -327,7 +327,7 @@ class Learned:
         span: Span,
         statistics: Statistics,
         seconds: Statistics,
-        record: Record | None,
+        record: Membership | None,
     ) -> Learned:
         """Other sums, and nothing that followed from the old ones."""
         return replace(

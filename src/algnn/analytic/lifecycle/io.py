@@ -1,4 +1,4 @@
-"""What an `ALGNN` knows as tensors and facts for a checkpoint, and back; every value is checked."""
+"""The state of an `ALGNN` as a checkpoint's tensors and JSON values, and back, all checked."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.features.hops import Bank
-from algnn.analytic.selection import MANY
-from algnn.analytic.features.gcn import GCNEncoder, Widened
 from algnn.analytic.features.expansion import EXPANSIONS, Expansion
+from algnn.analytic.features.gcn import GCNEncoder, Widened
+from algnn.analytic.features.hops import Bank
 from algnn.analytic.heads import HEADS
-from algnn.analytic.lifecycle.audit import Journal
-from algnn.analytic.state import Features, Learned, per_class
-from algnn.analytic.lifecycle.membership import Record
+from algnn.analytic.lifecycle.audit import AuditLog
+from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.linalg.subspace import Span
+from algnn.analytic.selection import MANY
+from algnn.analytic.state import Features, Learned, per_class
 from algnn.analytic.statistics import GONE, Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_number
 from algnn.errors import CheckpointError
 
 FLOAT = torch.float64
-# what a checkpoint may ask for that is not in it: weights that follow from a seed, or from a width
+# limits of what a checkpoint may claim without holding it: weights drawn from a seed, widths
 WIDEST_INPUTS = 2**20
 LARGEST_EXPANSION = 2**26
 MOST_UNITS = 2**14
@@ -38,17 +38,7 @@ LARGEST_VALUE = 1e100
 
 
 def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors, and what JSON can hold.
-
-    Parameters
-    ----------
-    known : Learned
-
-    Returns
-    -------
-    tensors : dict of Tensor
-    facts : dict
-    """
+    """The state as tensors and JSON values."""
     tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
     for place in range(known.ways):
         named = known.seconds[place].tensors().items()
@@ -63,22 +53,7 @@ def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def fingerprint(features: Features) -> str:
-    """SHA-256 of all that decides how nodes are encoded.
-
-    Parameters
-    ----------
-    features : Bank or Widened
-
-    Returns
-    -------
-    str
-        The same for features that are the same to the last bit, wherever they are.
-
-    Examples
-    --------
-    >>> fingerprint(Bank("raw", inputs=3)) == fingerprint(Bank("raw", inputs=4))
-    False
-    """
+    """SHA-256 of everything that determines how nodes are encoded, equal on every device."""
     tensors, facts = _features_state(features)
     total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
@@ -99,22 +74,10 @@ def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device) -> Learned:
-    """The reverse of `state`.
-
-    Parameters
-    ----------
-    tensors : dict of Tensor
-    facts : dict
-    device : device
-        Where it shall be.
-
-    Returns
-    -------
-    Learned
-    """
+    """The inverse of `state`; `CheckpointError` for values that no learner has."""
     # a learner that was never taught, or has forgotten everything, has none
     unknown = facts["classes"] == []
-    classes = np.empty(0, np.int64) if unknown else _restored_classes(facts["classes"])
+    classes = np.empty(0, np.int64) if unknown else restored_classes(facts["classes"])
     if facts["head"] not in HEADS:
         raise CheckpointError(f"head {facts['head']!r} is unknown")
     if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
@@ -124,7 +87,7 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_VALUE).all()):
             raise CheckpointError(f"{name} holds values that are not finite, or too large")
-    features, width = _restored_features(tensors, facts, device)
+    features, width = restored_features(tensors, facts, device)
     span = Span(width, None)
     if "span.basis" in tensors:
         basis = tensors["span.basis"]
@@ -144,12 +107,12 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
         if bool((n < least).any()) or bool((n > statistics.n).any()):
             raise CheckpointError("n holds counts that cannot be")
     seconds = _side_by_side(halves, statistics)
-    journal = _restored_journal(facts, statistics)
+    log = _restored_log(facts, statistics)
     # only now, when the file has shown that it is as large as it says
     made = features()
-    record = _restored_record(tensors, made, int(statistics.n.sum()))
+    members = _restored_membership(tensors, made, int(statistics.n.sum()))
     gamma = float(facts["gamma"])
-    return Learned(made, span, statistics, seconds, facts["head"], gamma, record, journal)
+    return Learned(made, span, statistics, seconds, facts["head"], gamma, members, log)
 
 
 def _side_by_side(halves: list[Statistics], sums: Statistics) -> Statistics:
@@ -159,28 +122,30 @@ def _side_by_side(halves: list[Statistics], sums: Statistics) -> Statistics:
     return Statistics(G, Q, n, sums.classes)
 
 
-def _restored_journal(facts: dict[str, Any], statistics: Statistics) -> Journal:
+def _restored_log(facts: dict[str, Any], statistics: Statistics) -> AuditLog:
     nodes = per_class(statistics)
     if "log" not in facts:
-        # written before there were logs: what is there was found, and the log says so
-        return Journal().plus("found", nodes, facts["head"], float(facts["gamma"]))
-    journal = Journal.from_json(facts["log"])
-    if not journal.adds_up(nodes):
+        # written before there were logs
+        return AuditLog().plus("found", nodes, facts["head"], float(facts["gamma"]))
+    log = AuditLog.from_json(facts["log"])
+    if not log.adds_up(nodes):
         raise CheckpointError("the log does not add up to the nodes that were learned")
-    return journal
+    return log
 
 
-def _restored_record(tensors: dict[str, Tensor], features: Features, count: int) -> Record | None:
+def _restored_membership(
+    tensors: dict[str, Tensor], features: Features, count: int
+) -> Membership | None:
     if "record.hashes" not in tensors:
         return None
     hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64)
-    return Record(fingerprint(features), hashes.numpy())
+    return Membership(fingerprint(features), hashes.numpy())
 
 
-def _restored_features(
+def restored_features(
     tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device
 ) -> tuple[Callable[[], Features], int]:
-    """How to make the features, and their width."""
+    """A function that makes the features, and their width."""
     if "bank" in facts:
         bank = Bank(**facts["bank"])
         # weights are as long as this says, whatever the size of the file
@@ -216,7 +181,8 @@ def _restored(
     return Statistics.from_tensors(G, Q, n, classes)
 
 
-def _restored_classes(found: Any) -> npt.NDArray[Any]:
+def restored_classes(found: Any) -> npt.NDArray[Any]:
+    """The classes of a checkpoint: ints or strings, different and sorted."""
     kinds = {type(c) for c in found} if isinstance(found, list) else set()
     classes = np.array(found)
     if kinds not in ({int}, {str}) or classes.dtype.kind not in "iU":

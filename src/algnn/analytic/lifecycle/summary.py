@@ -1,4 +1,4 @@
-"""What an auditor asks of a learner: what it has seen, when, and how well it is determined."""
+"""A summary of a learner for auditors: what it has seen, when, how well it is determined."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from algnn.analytic.features.hops import Bank
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle.audit import Event, Label
-from algnn.analytic.state import Learned, per_class
 from algnn.analytic.lifecycle.io import fingerprint
+from algnn.analytic.state import Learned, per_class
 from algnn.analytic.statistics import Statistics
+from algnn.learner import shortened
 
-MOST = 40  # classes or events that are printed; beyond, the first and last half of so many
+MOST = 40  # rows of a table that are printed; of more, the first and the last half of these
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a learner knows and how it came to know it.
+    """Everything that an auditor asks about a learner; its text is a table to read.
 
     Attributes
     ----------
@@ -114,25 +116,7 @@ class Summary:
 
 
 def summarise(known: Learned, retained_bytes: int) -> Summary:
-    """What `ALGNN.summary` gives.
-
-    Parameters
-    ----------
-    known : Learned
-    retained_bytes : int
-
-    Returns
-    -------
-    Summary
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(head="ncm").fit(graph, range(50), graph.y[:50])
-    >>> summarise(model._learned, 0).labels
-    'int'
-    """
+    """The result of `ALGNN.summary`."""
     condition, degrees = _determined(known)
     inputs, classes = known.features.inputs, known.statistics.classes
     labels = "none" if not classes.size else "str" if classes.dtype.kind == "U" else "int"
@@ -154,6 +138,17 @@ def summarise(known: Learned, retained_bytes: int) -> Summary:
         encoder=fingerprint(known.features),
         schema=hashlib.sha256(schema.encode()).hexdigest(),
     )
+
+
+def described(known: Learned) -> dict[str, str]:
+    """Rows of the HTML representation of an `ALGNN`."""
+    features, nodes = known.features, per_class(known.statistics)
+    name = f"hops ({features.name})" if isinstance(features, Bank) else "gcn"
+    return {
+        "encoder": f"{name}, {features.inputs} inputs → {features.width} features",
+        "head": f"{known.head}, γ = {known.gamma:.3g}",
+        "nodes per class": shortened(f"{c}: {_number(n)}" for c, n in nodes.items()),
+    }
 
 
 def _determined(known: Learned) -> tuple[float | None, float | None]:
