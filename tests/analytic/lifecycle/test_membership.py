@@ -20,20 +20,20 @@ def split(pairs):
 
 @given(st.lists(PAIRS, max_size=4), PAIRS)
 def test_it_is_a_multiset_of_pairs(sessions, gone):
-    record, held = Membership("key"), Counter()
+    members, held = Membership("key"), Counter()
     for pairs in sessions:
-        record = record.plus(*split(pairs))
+        members = members.plus(*split(pairs))
         held.update(pairs)
     nodes = torch.arange(7)
     times = [sum(held[node, label] for label in range(-2, 4)) for node in range(7)]
-    assert record.times(nodes, np.arange(-2, 4)).tolist() == times
+    assert members.times(nodes, np.arange(-2, 4)).tolist() == times
     if Counter(gone) <= held:
-        left = record.minus(*split(gone))
+        left = members.minus(*split(gone))
         rest = Membership("key").plus(*split(list((held - Counter(gone)).elements())))
         assert left.ordered.tolist() == rest.ordered.tolist()
     else:
         with pytest.raises(InputError, match="was not learned as"):
-            record.minus(*split(gone))
+            members.minus(*split(gone))
 
 
 def test_keys_and_kinds_of_labels_have_nothing_in_common():
@@ -49,10 +49,10 @@ def test_keys_and_kinds_of_labels_have_nothing_in_common():
 
 
 def test_hashes_are_spread_evenly():
-    record = Membership("key").plus(torch.arange(100_000), np.zeros(100_000, dtype=np.int64))
-    assert np.unique(record.hashes).size == 100_000
+    members = Membership("key").plus(torch.arange(100_000), np.zeros(100_000, dtype=np.int64))
+    assert np.unique(members.hashes).size == 100_000
     for bit in range(64):
-        share = (record.hashes.view(np.uint64) >> np.uint64(bit) & np.uint64(1)).mean()
+        share = (members.hashes.view(np.uint64) >> np.uint64(bit) & np.uint64(1)).mean()
         assert 0.49 < share < 0.51
 
 
