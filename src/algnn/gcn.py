@@ -41,7 +41,7 @@ class GCN(nn.Module):
         return gcn
 
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
-        """Logits [n, classes] of the field's target nodes; with a generator, hidden units drop out."""
+        """Logits [n, classes] of the field's target nodes; a generator draws the dropout."""
         hidden = torch.relu(torch.addmm(self.bias1, field.inputs, self.weight1))
         if generator is not None:
             hidden = dropout(hidden, self.dropout, generator)
@@ -91,7 +91,7 @@ def train(
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:
-    """Uniform weights in ±√(6 / (rows + columns)), drawn on the CPU for the same values anywhere."""
+    """Uniform weights in ±√(6 / (rows + columns)), drawn on the CPU: the same on every device."""
     weights = torch.rand(rows, columns, generator=generator)
     return weights.mul_(2).sub_(1).mul_(math.sqrt(6 / (rows + columns)))
 

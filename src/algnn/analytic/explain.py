@@ -73,31 +73,14 @@ class Explanation:
     by_neighbour: npt.NDArray[np.float64]
 
     def top_features(self, count: int = SHOWN) -> list[tuple[int, float]]:
-        """The features that moved the score most, up or down.
+        """The columns of `x` with the largest contributions, up or down, and these contributions.
 
-        Parameters
-        ----------
-        count : int
-
-        Returns
-        -------
-        list of (int, float)
-            Column of `x` and contribution, the largest first; those without any are left out.
+        Of at most `count`, those without a contribution are left out.
         """
         return _largest(np.arange(self.by_feature.size), self.by_feature, count)
 
     def top_neighbours(self, count: int = SHOWN) -> list[tuple[int, float]]:
-        """The neighbours that moved the score most, up or down.
-
-        Parameters
-        ----------
-        count : int
-
-        Returns
-        -------
-        list of (int, float)
-            Node and contribution, the largest first; those without any are left out.
-        """
+        """The nodes with the largest contributions; otherwise as `top_features`."""
         return _largest(self.neighbours, self.by_neighbour, count)
 
     def __str__(self) -> str:

@@ -53,24 +53,14 @@ class JointRidge(ALGNN):
     """
 
     def retained_bytes(self) -> int:
-        """Bytes kept between sessions beside the frozen encoder: sums, and nodes with labels.
-
-        Returns
-        -------
-        int
-        """
+        """Bytes kept between sessions beside the frozen encoder: sums, and nodes with labels."""
         if self._learned is None:
             return 0
         nodes: Tensor = self._learned.nodes
         return super().retained_bytes() + 2 * nodes.nbytes
 
     def merge(self, other: ALGNN) -> Self:
-        """Refused: nodes of two graphs cannot be kept as nodes of one.
-
-        Parameters
-        ----------
-        other : ALGNN
-        """
+        """Refused: nodes of two graphs cannot be kept as nodes of one."""
         raise InputError(
             "JointRidge keeps the nodes of one graph and cannot be merged: merge ALGNN learners"
         )

@@ -44,22 +44,16 @@ class Event:
 
     Attributes
     ----------
-    what : str
-        A key of `ACTIONS`.
-    time : str
-        In UTC, to the second; that of ``SOURCE_DATE_EPOCH`` where this is set, so that files can be
-        reproduced.
+    what, time : str
+        A key of `ACTIONS`, and when it was done (as `now` gives it).
     nodes : tuple of (label, number)
         How many nodes of each class were added or removed.
-    head : str
-    gamma : float
+    head, gamma : str, float
         The head and its γ afterwards.
     kept : float
         The factor by which the weight of everything older changed: below 1 where it decays.
-    other : str
-        The end of the other learner's log, where one was merged.
-    before : str
-        SHA-256 of the event before this one.
+    other, before : str
+        The end of the other learner's log, where one was merged, and of this log before the event.
     """
 
     what: str
@@ -145,7 +139,10 @@ class AuditLog:
 
 
 def now() -> str:
-    """The time in UTC, to the second; that of ``SOURCE_DATE_EPOCH`` where this is set."""
+    """The time in UTC, to the second.
+
+    That of ``SOURCE_DATE_EPOCH`` where this is set, so that files can be reproduced.
+    """
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     try:
         seconds = time.time() if fixed is None else int(fixed)

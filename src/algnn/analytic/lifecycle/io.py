@@ -82,11 +82,7 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
         raise CheckpointError(f"head {facts['head']!r} is unknown")
     if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
         raise CheckpointError(f"gamma {facts['gamma']!r} is no number of at least 0")
-    # a value that is not finite would make one of every prediction, and so would the square of one
-    # that is barely so; n has no such values
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_VALUE).all()):
-            raise CheckpointError(f"{name} holds values that are not finite, or too large")
+    check_values(tensors)
     features, width = restored_features(tensors, facts, device)
     span = Span(width, None)
     if "span.basis" in tensors:
@@ -99,9 +95,9 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
         if bool((off.abs() > 1e-8).any()):
             raise CheckpointError("span.basis is not orthonormal")
         span = Span(width, basis.to(device))
-    statistics = _restored(tensors, "statistics", span.rank, classes, device)
+    statistics = restored_sums(tensors, "statistics", span.rank, classes, device)
     places = [place for place in range(MANY) if f"second{place}.G" in tensors]
-    halves = [_restored(tensors, f"second{p}", span.rank, classes, device) for p in places]
+    halves = [restored_sums(tensors, f"second{p}", span.rank, classes, device) for p in places]
     fewest = GONE if statistics.n.is_floating_point() else 1.0
     for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
         if bool((n < least).any()) or bool((n > statistics.n).any()):
@@ -167,9 +163,17 @@ def restored_features(
     return lambda: Widened(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
 
 
-def _restored(
+def check_values(tensors: dict[str, Tensor]) -> None:
+    """Raise `CheckpointError` for a value that is not finite, or whose square would not be."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_VALUE).all()):
+            raise CheckpointError(f"{name} holds values that are not finite, or too large")
+
+
+def restored_sums(
     tensors: dict[str, Tensor], name: str, d: int, classes: npt.NDArray[Any], device: torch.device
 ) -> Statistics:
+    """The sums of a checkpoint under some name."""
     C = classes.size
     # where old sessions count for less, n is no longer whole
     kind = FLOAT if tensors[f"{name}.n"].dtype == FLOAT else torch.int64

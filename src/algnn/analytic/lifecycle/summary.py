@@ -29,32 +29,27 @@ class Summary:
     Attributes
     ----------
     nodes : dict
-        For each class how many nodes of it were learned; where old sessions count for less, how
-        many they still count for.
+        The nodes learned of each class, or the weight that is left of them where they decay.
     events : tuple of Event
-        All that was done, the oldest first: sessions learned, nodes forgotten, learners merged,
-        heads chosen.
-    head : str
-    gamma : float
-        γ as it is now.
+        The audit log, the oldest event first.
+    head, gamma : str, float
+        The head, and γ as it is now.
     condition : float or None
-        The condition number of the matrix that is solved, γ included; None for the head ``"ncm"``,
-        which solves nothing.
+        Condition number of the matrix that is solved, γ included; None where nothing is solved.
     degrees : float or None
-        Effective degrees of freedom, tr((A + γI)⁻¹ A) of that matrix A: how many directions the
-        labels decide rather than γ.
+        Effective degrees of freedom, tr((A + γI)⁻¹ A) of that matrix A.
     inputs, width, directions : int
-        Width of `x`, of the features made of it, and how many directions the sums are kept over.
+        Width of `x`, of the features made of it, and of the span that the sums are kept over.
     retained_bytes : int
-        What is kept beside the encoder.
+        Bytes kept beside the encoder.
     halvings : int
-        The ways of halving nodes by which γ is chosen; 0 where it is given.
+        The number of random halvings of the nodes that γ is chosen by; 0 where it is given.
     record : bool
-        Whether it is kept which nodes were learned.
+        Whether hashes of the learned nodes are kept.
     labels : {"int", "str", "none"}
         The kind of labels.
     encoder, schema : str
-        SHA-256 of all that decides how nodes are encoded; and of `inputs` with `labels`.
+        SHA-256 of everything that determines how nodes are encoded; and of `inputs` and `labels`.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,14 @@ from torch_geometric.data import Data
 from algnn.analytic.classes import union
 from algnn.analytic.features.hops import Bank
 from algnn.analytic.heads import balanced_system
-from algnn.analytic.lifecycle.io import FLOAT, WIDEST_INPUTS, restored_classes, restored_features
+from algnn.analytic.lifecycle.io import (
+    FLOAT,
+    WIDEST_INPUTS,
+    check_values,
+    restored_classes,
+    restored_features,
+    restored_sums,
+)
 from algnn.analytic.privacy.accountant import (
     SHARES,
     Entropy,
@@ -69,6 +76,8 @@ class PrivateState:
     # Σ σ² over sessions, and Σ 1/σ² over the sessions of each class
     variance: float
     spent: Tensor
+    # features are frozen, so a graph is encoded once for as long as it stays the same
+    encoded: Memo[Tensor] = field(default_factory=Memo)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -83,7 +92,7 @@ class PrivateState:
         spent = torch.zeros(classes.size, dtype=torch.float64)
         spent[torch.from_numpy(np.searchsorted(classes, self.shown.classes))] = self.spent
         spent[torch.from_numpy(np.searchsorted(classes, session.classes))] += sigma**-2
-        return PrivateState(self.features, shown, self.variance + sigma**2, spent)
+        return replace(self, shown=shown, variance=self.variance + sigma**2, spent=spent)
 
 
 class PrivateALGNN(Learner):
@@ -111,19 +120,6 @@ class PrivateALGNN(Learner):
         learners are the same.
     device : str
         ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
-
-    Attributes
-    ----------
-    classes_ : array [C]
-        The classes seen so far, sorted.
-    weights_ : Tensor [d, C], float64
-        W, a column per class.
-    statistics_ : Statistics
-        G, Q and n with their noise.
-    spent_ : array [C]
-        The ε spent, at `delta`, on a node of each class that was in every session of its class.
-    n_features_in_ : int
-        The width of `x` in the base session.
 
     Examples
     --------
@@ -231,18 +227,12 @@ class PrivateALGNN(Learner):
         def prepare() -> Tensor:
             return features.prepare(self._adjacency(graph), self._inputs(graph))
 
-        # features are frozen, so a graph needs encoding once for as long as it stays the same
-        encoded = self._encoded
-        if encoded is None or encoded[0] is not features:
-            self._encoded = encoded = features, Memo()
-        views = encoded[1].get((graph.x, graph.edge_index), prepare)
+        views = learned.encoded.get((graph.x, graph.edge_index), prepare)
         chosen = nodes.to(views.device)
         return [
             _clipped(features(views[chosen[block]]))
             for block in blocks(chosen.numel(), 8 * features.width, chosen.device)
         ]
-
-    _encoded: tuple[Bank, Memo[Tensor]] | None = None
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         W = self._known.weights
@@ -270,20 +260,15 @@ class PrivateALGNN(Learner):
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> PrivateState:
         self._check_params()
         classes, device = restored_classes(facts["classes"]), resolve_device(self.device)
-        make, d = restored_features(tensors, facts, device)
-        C = classes.size
-        shapes = {"shown.G": (d * (d + 1) // 2,), "shown.Q": (d, C), "shown.n": (C,), "spent": (C,)}
-        G, Q, n, spent = (
-            check_tensor(name, tensors[name], shape, FLOAT) for name, shape in shapes.items()
-        )
+        check_values(tensors)
+        make, width = restored_features(tensors, facts, device)
+        shown = restored_sums(tensors, "shown", width, classes, device)
+        spent = check_tensor("spent", tensors["spent"], (classes.size,), FLOAT)
         variance = facts["variance"]
-        if not all(bool(part.isfinite().all()) for part in (G, Q, n)):
-            raise CheckpointError("shown holds values that are not finite")
+        if not shown.n.is_floating_point() or not bool((spent > 0).all()):
+            raise CheckpointError("shown.n or spent holds values that no private learner has")
         if not isinstance(variance, float) or not 0 < variance < math.inf:
             raise CheckpointError(f"variance {variance!r} is no positive number")
-        if not bool(((spent > 0) & spent.isfinite()).all()):
-            raise CheckpointError("spent holds values that are no positive numbers")
-        shown = Statistics.from_tensors(G.to(device), Q.to(device), n, classes)
         features = make()
         if not isinstance(features, Bank):
             raise CheckpointError("features are none that a private learner has")
