@@ -7,8 +7,8 @@ from safetensors.torch import save_file
 
 import algnn
 from algnn import checkpoint
-from algnn.analytic.features.hops import Bank
-from algnn.analytic.selection import MANY
+from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.selection import MOST_HALVINGS
 from algnn.errors import CheckpointError
 
 PAPER = {"encoder": "gcn", "head": "ridge", "gamma": 0.01, "width": 32, "hidden": 8, "epochs": 2}
@@ -99,7 +99,7 @@ def test_wrong_tensors_are_refused(request, kind, name, damage):
     }
     change(path, {name: wrong[damage]})
     if (name, damage) == ("second0.G", "missing"):
-        assert algnn.ALGNN.load(path)._learned.ways == MANY - 1
+        assert algnn.ALGNN.load(path)._learned.ways == MOST_HALVINGS - 1
         return
     with pytest.raises(CheckpointError):
         algnn.ALGNN.load(path)
@@ -194,7 +194,7 @@ def test_a_small_file_cannot_ask_for_much_memory_later(small_graph, tmp_path, cl
     tensors, facts = checkpoint.read(path, "ALGNN")
     assert tensors["span.basis"].shape == (0, 12)
     bank = {**facts["bank"], **claim}
-    wide = torch.zeros(0, Bank(**bank).width, dtype=torch.float64)
+    wide = torch.zeros(0, HopEncoder(**bank).width, dtype=torch.float64)
     change(path, {"span.basis": wide}, {"bank": bank})
     with pytest.raises(CheckpointError, match=r"width|expanded"):
         algnn.ALGNN.load(path)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.features.expansion import random_weights
-from algnn.analytic.features.hops import Bank
+from algnn.analytic.features.hops import HopEncoder
 from algnn.errors import InputError
 from algnn.graph.propagate import Operator, blocks, spmm
 
@@ -102,51 +102,51 @@ class Explanation:
 
 
 def contributions(
-    bank: Bank, transposed: Tensor, x: Tensor, node: int, weights: Tensor
+    encoder: HopEncoder, transposed: Tensor, x: Tensor, node: int, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Contributions to one node's score without the bias: by feature, the neighbours, by neighbour.
 
     `transposed` is Âᵀ, and `weights` [width] is W's column of the class.
     """
     at = torch.tensor([node], device=x.device)
-    seen = torch.cat([bank.seen(view, transposed, at) for view in bank.views], dim=1)
+    seen = torch.cat([encoder.seen(view, transposed, at) for view in encoder.views], dim=1)
     neighbours = seen.ne(0).any(dim=1).nonzero().squeeze(1)
     seen = seen[neighbours]
     # before the projection, where there is one: a contribution belongs to a column of X
-    plain = replace(bank, projected=0)
+    plain = replace(encoder, projected=0)
     sums = seen.new_zeros(seen.size(1), x.size(1))
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
         sums += seen[block].mT @ plain.entries(x[neighbours[block]])
-    back = _gradient(bank, sums, weights.to(x.device))
+    back = _gradient(encoder, sums, weights.to(x.device))
     parts = torch.empty_like(seen[:, 0])
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
         parts[block] = (seen[block] * (plain.entries(x[neighbours[block]]) @ back.mT)).sum(1)
     return (sums * back).sum(0), neighbours, parts
 
 
-def _gradient(bank: Bank, sums: Tensor, weights: Tensor) -> Tensor:
+def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
     """The gradient of one node's score by each input of each view, [views, inputs].
 
     `sums` [views, inputs] are the node's views before projection and scaling.
     """
-    project = Operator(bank.projection(sums.device)) if bank.projected else None
+    project = Operator(encoder.projection(sums.device)) if encoder.projected else None
     views = sums if project is None else spmm(project.matrix, sums.mT.contiguous()).mT
     lengths = views.norm(dim=1, keepdim=True).clamp_min(TINY)
-    worth = weights[: bank.breadth]
-    if bank.expanded:
+    worth = weights[: encoder.breadth]
+    if encoder.expanded:
         worth = worth + _through_units(
-            bank, (views / lengths).reshape(1, -1), weights[bank.breadth :]
+            encoder, (views / lengths).reshape(1, -1), weights[encoder.breadth :]
         )
     worth = worth.view(views.shape) / lengths
     return worth if project is None else spmm(project.T.matrix, worth.mT.contiguous()).mT
 
 
-def _through_units(bank: Bank, views: Tensor, weights: Tensor) -> Tensor:
+def _through_units(encoder: HopEncoder, views: Tensor, weights: Tensor) -> Tensor:
     """What the random units that are on add to the weights of one node's views."""
-    units = bank.units(views)
+    units = encoder.units(views)
     length = units.norm().clamp_min(TINY)
     # without a bias, a unit that is on is its own weights times its input
-    drawn = random_weights(bank.breadth, bank.expanded, bank.seed).to(views)
+    drawn = random_weights(encoder.breadth, encoder.expanded, encoder.seed).to(views)
     slopes: Tensor = drawn @ ((units.squeeze(0) > 0) * weights / length)
     return slopes
 

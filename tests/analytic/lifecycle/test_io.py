@@ -10,7 +10,7 @@ import torch
 import algnn
 from algnn import checkpoint
 from algnn.analytic.features.expansion import Expansion
-from algnn.analytic.features.gcn import GCNEncoder, Widened
+from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.errors import CheckpointError
 
@@ -132,4 +132,4 @@ def test_fingerprints_never_change():
     expected = hashlib.sha256(facts.encode() + text).hexdigest()
     # the same numbers in another order in memory
     for same in (weight, weight.T.contiguous().T):
-        assert fingerprint(Widened(GCNEncoder(same, torch.ones(3)), expansion)) == expected
+        assert fingerprint(ExpandedGCN(GCNEncoder(same, torch.ones(3)), expansion)) == expected

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from algnn.analytic.statistics import GONE, ROUNDING
+from algnn.analytic.statistics import COUNT_ROUNDING, GONE
 from algnn.errors import CheckpointError, InputError
 
 Label = int | str
@@ -113,7 +113,7 @@ class AuditLog:
         """Whether all events together leave these nodes of each class."""
         total = self.nodes()
         return total.keys() == nodes.keys() and all(
-            math.isclose(total[label], nodes[label], rel_tol=ROUNDING) for label in nodes
+            math.isclose(total[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
         )
 
     def to_json(self) -> dict[str, Any]:

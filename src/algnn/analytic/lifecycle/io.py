@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.features.expansion import EXPANSIONS, Expansion
-from algnn.analytic.features.gcn import GCNEncoder, Widened
-from algnn.analytic.features.hops import Bank
+from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
+from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle.audit import AuditLog
 from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.linalg.subspace import Span
-from algnn.analytic.selection import MANY
-from algnn.analytic.state import Features, Learned, per_class
+from algnn.analytic.selection import MOST_HALVINGS
+from algnn.analytic.state import Features, State, per_class
 from algnn.analytic.statistics import GONE, Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_number
@@ -37,18 +37,18 @@ LARGEST_WEIGHTS = 2**20
 LARGEST_VALUE = 1e100
 
 
-def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def state(known: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The state as tensors and JSON values."""
     tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
     for place in range(known.ways):
-        named = known.seconds[place].tensors().items()
+        named = known.half_sums[place].tensors().items()
         tensors |= {f"second{place}.{name}": t for name, t in named}
     if known.span.basis is not None:
         tensors["span.basis"] = known.span.basis
-    if known.record is not None:
-        tensors["record.hashes"] = torch.from_numpy(known.record.ordered)
+    if known.membership is not None:
+        tensors["record.hashes"] = torch.from_numpy(known.membership.ordered)
     encoder, facts = _features_state(known.features)
-    facts |= {"head": known.head, "gamma": known.gamma, "log": known.journal.to_json()}
+    facts |= {"head": known.head, "gamma": known.gamma, "log": known.log.to_json()}
     return tensors | encoder, facts
 
 
@@ -65,15 +65,16 @@ def fingerprint(features: Features) -> str:
 
 def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of the encoder alone."""
-    if isinstance(features, Bank):
-        return {}, {"bank": {field.name: getattr(features, field.name) for field in fields(Bank)}}
+    if isinstance(features, HopEncoder):
+        # under the name that this encoder had when the format was made
+        return {}, {"bank": {f.name: getattr(features, f.name) for f in fields(HopEncoder)}}
     encoder, expansion = features.encoder, features.expansion
     names = ("kind", "inputs", "width", "seed")
     facts = {"expansion": {name: getattr(expansion, name) for name in names}}
     return {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}, facts
 
 
-def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device) -> Learned:
+def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device) -> State:
     """The inverse of `state`; `CheckpointError` for values that no learner has."""
     # a learner that was never taught, or has forgotten everything, has none
     unknown = facts["classes"] == []
@@ -96,19 +97,19 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
             raise CheckpointError("span.basis is not orthonormal")
         span = Span(width, basis.to(device))
     statistics = restored_sums(tensors, "statistics", span.rank, classes, device)
-    places = [place for place in range(MANY) if f"second{place}.G" in tensors]
+    places = [place for place in range(MOST_HALVINGS) if f"second{place}.G" in tensors]
     halves = [restored_sums(tensors, f"second{p}", span.rank, classes, device) for p in places]
     fewest = GONE if statistics.n.is_floating_point() else 1.0
     for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
         if bool((n < least).any()) or bool((n > statistics.n).any()):
             raise CheckpointError("n holds counts that cannot be")
-    seconds = _side_by_side(halves, statistics)
+    half_sums = _side_by_side(halves, statistics)
     log = _restored_log(facts, statistics)
     # only now, when the file has shown that it is as large as it says
     made = features()
     members = _restored_membership(tensors, made, int(statistics.n.sum()))
     gamma = float(facts["gamma"])
-    return Learned(made, span, statistics, seconds, facts["head"], gamma, members, log)
+    return State(made, span, statistics, half_sums, facts["head"], gamma, members, log)
 
 
 def _side_by_side(halves: list[Statistics], sums: Statistics) -> Statistics:
@@ -143,7 +144,7 @@ def restored_features(
 ) -> tuple[Callable[[], Features], int]:
     """A function that makes the features, and their width."""
     if "bank" in facts:
-        bank = Bank(**facts["bank"])
+        bank = HopEncoder(**facts["bank"])
         # weights are as long as this says, whatever the size of the file
         check_number("inputs", bank.inputs, 1, WIDEST_INPUTS, whole=True)
         check_number("projected", bank.projected, 0, WIDEST_INPUTS, whole=True)
@@ -154,13 +155,14 @@ def restored_features(
         return lambda: bank, bank.width
     shape = facts["expansion"]
     d, h = shape["width"], shape["inputs"]
+    check_number("seed", shape["seed"], 0, 2**63, whole=True)
     weight = tensors["encoder.weight"]
     weight = check_tensor("encoder.weight", weight, (weight.size(0), h), torch.float32)
     bias = check_tensor("encoder.bias", tensors["encoder.bias"], (h,), torch.float32)
     if weight.size(0) < 1 or h * d > LARGEST_EXPANSION or shape["kind"] not in EXPANSIONS:
         raise CheckpointError("expansion is none that this version makes")
     encoder = GCNEncoder(weight.to(device), bias.to(device))
-    return lambda: Widened(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
+    return lambda: ExpandedGCN(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
 
 
 def check_values(tensors: dict[str, Tensor]) -> None:

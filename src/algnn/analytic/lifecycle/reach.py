@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.features.gcn import Widened
-from algnn.analytic.features.hops import Bank
+from algnn.analytic.features.gcn import ExpandedGCN
+from algnn.analytic.features.hops import HopEncoder
 from algnn.graph.propagate import normalised_adjacency
 
 # longer than the receptive field of any encoder; one that sees its end is taken to see everything
 PATH = 64
 
 
-def hops(features: Bank | Widened) -> int | None:
+def hops(features: HopEncoder | ExpandedGCN) -> int | None:
     """The receptive field of the features in hops; None for the whole graph."""
-    if isinstance(features, Widened):
+    if isinstance(features, ExpandedGCN):
         return 2 if features.expansion.kind == "gcn" else 1
     # measured: how far along a path does the one node that has features show?
     steps = torch.arange(PATH - 1)
@@ -30,7 +30,9 @@ def hops(features: Bank | Widened) -> int | None:
     return None if farthest == PATH - 1 else farthest
 
 
-def affected(features: Bank | Widened, edge_index: Tensor, num_nodes: int, node: int) -> Tensor:
+def affected(
+    features: HopEncoder | ExpandedGCN, edge_index: Tensor, num_nodes: int, node: int
+) -> Tensor:
     """The nodes, sorted, whose features may change when one loses its features and edges.
 
     One hop more than the receptive field: a neighbour that loses an edge weighs its other

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algnn.analytic.features.hops import Bank
+from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle.audit import Event, Label
 from algnn.analytic.lifecycle.io import fingerprint
-from algnn.analytic.state import Learned, per_class
+from algnn.analytic.state import State, per_class
 from algnn.analytic.statistics import Statistics
 from algnn.learner import shortened
 
@@ -110,7 +110,7 @@ class Summary:
         )
 
 
-def summarise(known: Learned, retained_bytes: int) -> Summary:
+def summarise(known: State, retained_bytes: int) -> Summary:
     """The result of `ALGNN.summary`."""
     condition, degrees = _determined(known)
     inputs, classes = known.features.inputs, known.statistics.classes
@@ -118,7 +118,7 @@ def summarise(known: Learned, retained_bytes: int) -> Summary:
     schema = json.dumps({"inputs": inputs, "labels": labels}, sort_keys=True)
     return Summary(
         nodes=per_class(known.statistics),
-        events=known.journal.events,
+        events=known.log.events,
         head=known.head,
         gamma=known.gamma,
         condition=condition,
@@ -128,17 +128,17 @@ def summarise(known: Learned, retained_bytes: int) -> Summary:
         directions=known.span.rank,
         retained_bytes=retained_bytes,
         halvings=known.ways,
-        record=known.record is not None,
+        record=known.membership is not None,
         labels=labels,
         encoder=fingerprint(known.features),
         schema=hashlib.sha256(schema.encode()).hexdigest(),
     )
 
 
-def described(known: Learned) -> dict[str, str]:
+def described(known: State) -> dict[str, str]:
     """Rows of the HTML representation of an `ALGNN`."""
     features, nodes = known.features, per_class(known.statistics)
-    name = f"hops ({features.name})" if isinstance(features, Bank) else "gcn"
+    name = f"hops ({features.name})" if isinstance(features, HopEncoder) else "gcn"
     return {
         "encoder": f"{name}, {features.inputs} inputs → {features.width} features",
         "head": f"{known.head}, γ = {known.gamma:.3g}",
@@ -146,7 +146,7 @@ def described(known: Learned) -> dict[str, str]:
     }
 
 
-def _determined(known: Learned) -> tuple[float | None, float | None]:
+def _determined(known: State) -> tuple[float | None, float | None]:
     """Condition number and effective degrees of freedom of the system that the head solves."""
     if known.head == "ncm" or not known.statistics.classes.size:
         return None, None

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import union
-from algnn.analytic.features.hops import Bank
+from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle.io import (
     FLOAT,
@@ -71,7 +71,7 @@ def private_weights(shown: Statistics, variance: float) -> Tensor:
 class PrivateState:
     """The whole state of a `PrivateALGNN`: noisy sums, and the budget spent on each class."""
 
-    features: Bank
+    features: HopEncoder
     shown: Statistics
     # Σ σ² over sessions, and Σ 1/σ² over the sessions of each class
     variance: float
@@ -216,7 +216,7 @@ class PrivateALGNN(Learner):
     def _untaught(self, inputs: int) -> PrivateState:
         """The state before any session."""
         projected = self.width if 0 < self.width < inputs else 0
-        features = Bank("pagerank", inputs, projected=projected, seed=self.seed)
+        features = HopEncoder("pagerank", inputs, projected=projected, seed=self.seed)
         nothing = Statistics.empty(features.width, resolve_device(self.device))
         return PrivateState(features, nothing, 0.0, torch.zeros(0, dtype=torch.float64))
 
@@ -270,7 +270,7 @@ class PrivateALGNN(Learner):
         if not isinstance(variance, float) or not 0 < variance < math.inf:
             raise CheckpointError(f"variance {variance!r} is no positive number")
         features = make()
-        if not isinstance(features, Bank):
+        if not isinstance(features, HopEncoder):
             raise CheckpointError("features are none that a private learner has")
         known = PrivateState(features, shown, variance, spent)
         if not bool(known.weights.isfinite().all()):

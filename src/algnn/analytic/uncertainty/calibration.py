@@ -23,7 +23,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 from algnn.analytic.heads import HEADS, Affine, balanced_system
-from algnn.analytic.linalg.cholesky import factorise, inverted
+from algnn.analytic.linalg.cholesky import factorise
 from algnn.analytic.statistics import Statistics
 
 # Student's t with so many degrees of freedom, integrated at points that are dense in the middle and
@@ -154,5 +154,5 @@ def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
     else:
         return 0.0
     # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
-    influence = (inverted(factorise(matrix.clone(), penalty)) * statistics.G).sum()
+    influence = (torch.cholesky_inverse(factorise(matrix.clone(), penalty)) * statistics.G).sum()
     return float(influence) * share / float(statistics.n.sum())
