@@ -198,7 +198,7 @@ def solvable(graph):
             onto = torch.linalg.pinv(system) @ system
             found += int((onto.diagonal() > 1 - 1e-9).sum())
         shares[str(count)] = found / (DRAWS * count)
-    return {"halvings": MANY, "shares": shares}
+    return {"halvings": MOST_HALVINGS, "shares": shares}
 
 
 # -- what hiding it costs ---------------------------------------------------------------------
