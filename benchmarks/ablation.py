@@ -14,8 +14,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from algnn import ALGNN
-from algnn.analytic.features.hops import UNITS, Bank
-from algnn.analytic.state import Features, Learned
+from algnn.analytic.features.hops import UNITS, HopEncoder
+from algnn.analytic.state import Features, State
 
 # -- which views: instead of a choice on the base session, always one bank ------------------------
 
@@ -25,7 +25,7 @@ class OneBank(ALGNN):
 
     BANK: ClassVar[str]
 
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[Bank]:
+    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
         return (bank for bank in super()._candidates(x, nodes) if bank.name == self.BANK)
 
 
@@ -65,21 +65,21 @@ class OnlyRaw(OneBank):
 class NoRoots(ALGNN):
     """Features as they are, without roots where they are never negative."""
 
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[Bank]:
+    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
         return (replace(bank, root=False) for bank in super()._candidates(x, nodes))
 
 
 class NoUnits(ALGNN):
     """No random units beside the views, on any graph."""
 
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[Bank]:
+    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
         return (replace(bank, expanded=0) for bank in super()._candidates(x, nodes))
 
 
 class AlwaysUnits(ALGNN):
     """Random units beside the views on every graph, however wide these are."""
 
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[Bank]:
+    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
         return (replace(bank, expanded=UNITS) for bank in super()._candidates(x, nodes))
 
 
@@ -96,9 +96,9 @@ class TrainedEncoder(ALGNN):
 class OneHalving(ALGNN):
     """γ chosen from one way of halving the nodes, also where there are few."""
 
-    def _untaught(self, features: Features) -> Learned:
+    def _untaught(self, features: Features) -> State:
         known = super()._untaught(features)
-        return replace(known, seconds=known.seconds[:1])
+        return replace(known, half_sums=known.half_sums[:1])
 
 
 class LargeGamma(ALGNN):
@@ -127,8 +127,8 @@ class OtherHead(ALGNN):
 
     HEAD: ClassVar[str]
 
-    def _settled(self, after: Learned) -> Learned:
-        chosen = super()._settled(after)
+    def _settled(self, state: State) -> State:
+        chosen = super()._settled(state)
         penalty = chosen.gamma * float(chosen.statistics.G.trace())
         other = replace(chosen, head=self.HEAD, gamma=penalty, solved=None)
         return replace(other, solved=other.affine)

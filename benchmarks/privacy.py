@@ -21,8 +21,9 @@ from scipy.special import ndtr
 from scipy.stats import rankdata
 
 import algnn
-from algnn.analytic.selection import MANY, second_halves
-from algnn.analytic.privacy.model import PrivateALGNN, noise_scale
+from algnn.analytic.privacy.accountant import noise_scale
+from algnn.analytic.privacy.model import PrivateALGNN
+from algnn.analytic.selection import MOST_HALVINGS, half_masks
 from algnn.bench.environment import machine, now, versions
 from algnn.bench.metrics import summarise
 from algnn.bench.protocol import run
@@ -191,13 +192,13 @@ def solvable(graph):
         found = 0
         for _ in range(DRAWS):
             nodes = torch.from_numpy(generator.choice(graph.num_nodes, count, replace=False))
-            halves = torch.from_numpy(second_halves(nodes, 0, MANY))
+            halves = torch.from_numpy(half_masks(nodes, 0, MOST_HALVINGS))
             system = torch.cat([torch.ones(1, count, dtype=torch.bool), halves]).double()
             # a node is solved for if it alone is a combination of the equations
             onto = torch.linalg.pinv(system) @ system
             found += int((onto.diagonal() > 1 - 1e-9).sum())
         shares[str(count)] = found / (DRAWS * count)
-    return {"halvings": MANY, "shares": shares}
+    return {"halvings": MOST_HALVINGS, "shares": shares}
 
 
 # -- what hiding it costs ---------------------------------------------------------------------

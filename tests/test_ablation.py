@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import algnn
-from algnn.analytic.features.gcn import Widened
+from algnn.analytic.features.gcn import ExpandedGCN
 from algnn.errors import InputError
 from algnn.report.evidence import example, gather, read
 
@@ -44,7 +44,7 @@ LACKS = {
     "NoRoots": lambda known: not known.features.root,
     "NoUnits": lambda known: known.features.expanded == 0,
     "AlwaysUnits": lambda known: known.features.expanded == ablation.UNITS,
-    "TrainedEncoder": lambda known: isinstance(known.features, Widened) and known.gamma > 0,
+    "TrainedEncoder": lambda known: isinstance(known.features, ExpandedGCN) and known.gamma > 0,
     "OneHalving": lambda known: known.ways == 1,
     "LargeGamma": lambda known: known.gamma == 1e-2,
     "SmallGamma": lambda known: known.gamma == 1e-4,

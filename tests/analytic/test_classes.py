@@ -1,11 +1,10 @@
 """Labels and classes, against NumPy's own."""
 
 import numpy as np
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.analytic.classes import columns, counted, distinct, one_hot, union
+from algnn.analytic.classes import CodedLabels, union
 
 numbers = st.integers(-3, 3) | st.integers(0, 60) | st.just(2**62)
 ints = st.lists(numbers, max_size=9).map(lambda some: np.array(some, dtype=np.int64))
@@ -15,24 +14,22 @@ pairs = st.one_of(st.tuples(ints, ints), st.tuples(words, words))
 
 
 @given(labels)
-def test_distinct_classes_are_those_of_numpy(some):
-    classes, codes = distinct(some)
-    np.testing.assert_array_equal(classes, np.unique(some))
-    np.testing.assert_array_equal(classes[codes], some)
-    assert codes.dtype == np.int64
-
-
-@given(labels)
-def test_each_class_is_counted(some):
-    found = counted(some)
-    assert found == {label: some.tolist().count(label) for label in some.tolist()}
-    assert list(found) == sorted(found)
+def test_codes_say_which_class_each_label_is(some):
+    coded = CodedLabels.of(some)
+    np.testing.assert_array_equal(coded.classes, np.unique(some))
+    np.testing.assert_array_equal(coded.values, some)
+    assert coded.codes.dtype == np.int64
+    assert coded.counts() == {label: some.tolist().count(label) for label in some.tolist()}
+    assert list(coded.counts()) == sorted(coded.counts())
 
 
 @given(pairs)
-def test_a_union_is_that_of_numpy(pair):
-    ours, others = map(np.unique, pair)
-    np.testing.assert_array_equal(union(ours, others), np.union1d(ours, others))
+def test_codes_among_more_classes(pair):
+    ours, some = np.unique(pair[0]), pair[1]
+    coded = CodedLabels.of(some)
+    every = union(ours, coded.classes)
+    np.testing.assert_array_equal(every, np.union1d(ours, some))
+    np.testing.assert_array_equal(every[coded.codes_in(every)], some)
 
 
 def test_a_union_keeps_longer_names_whole_and_the_kind_of_what_there_is():
@@ -41,27 +38,8 @@ def test_a_union_keeps_longer_names_whole_and_the_kind_of_what_there_is():
     assert union(np.array(["b"]), np.arange(0)).tolist() == ["b"]
 
 
-def test_what_is_distinct_does_not_share_memory():
+def test_classes_do_not_share_memory_with_the_labels():
     some = np.array([4, 4])
-    classes, _ = distinct(some)
+    coded = CodedLabels.of(some)
     some[0] = 5
-    assert classes.tolist() == [4]
-
-
-@given(labels)
-def test_rows_of_one_hot_name_their_labels(some):
-    classes = np.unique(some)
-    Y = one_hot(some, classes)
-    assert Y.shape == (some.size, classes.size)
-    assert Y.dtype == torch.float64
-    if some.size:
-        np.testing.assert_array_equal(classes[Y.argmax(1).numpy()], some)
-        assert bool((Y.sum(1) == 1).all())
-
-
-@given(pairs)
-def test_columns_are_those_of_the_union(pair):
-    known, labels = np.unique(pair[0]), pair[1]
-    every, places = columns(known, labels)
-    np.testing.assert_array_equal(every, np.union1d(known, labels))
-    np.testing.assert_array_equal(every[places], labels)
+    assert coded.classes.tolist() == [4]

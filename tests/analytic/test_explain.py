@@ -12,13 +12,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import ALGNN, InputError, NotFittedError
-from algnn.analytic.features.hops import BANKS, Bank
-from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.explain import Explanation, contributions
+from algnn.analytic.features.expansion import random_weights
+from algnn.analytic.features.hops import BANKS, HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.graph.propagate import Operator, normalised_adjacency
 
-HOPS = Bank("own and two hops", inputs=12)
+HOPS = HopEncoder("own and two hops", inputs=12)
 ROUNDING = 1e-5  # of features in float32, which `decision_function` has and an explanation has not
 
 
@@ -31,7 +31,7 @@ def directed_graph(seed: int, nodes: int = 30, features: int = 7) -> Data:
     return Data(x=x, edge_index=edges, y=torch.arange(nodes) % 3)
 
 
-def fitted_with(bank: Bank, graph: Data, **params: object) -> ALGNN:
+def fitted_with(bank: HopEncoder, graph: Data, **params: object) -> ALGNN:
     """A learner whose base session chose this bank."""
     model = ALGNN(device="cpu", **params)
     model._bank = lambda *_: bank  # type: ignore[method-assign]
@@ -60,7 +60,7 @@ def test_contributions_sum_to_every_score(
     name: str, seed: int, projected: int, root: bool, expanded: int
 ) -> None:
     graph = directed_graph(seed)
-    model = fitted_with(Bank(name, 7, projected, root, expanded, seed=5), graph)
+    model = fitted_with(HopEncoder(name, 7, projected, root, expanded, seed=5), graph)
     for node in (0, 1, 29):
         scores = model.decision_function(graph, [node])[0]
         for label, score in zip(model.classes_.tolist(), scores, strict=True):
@@ -82,7 +82,7 @@ def test_every_head_has_scores_that_are_sums(head: str, small_graph: Data) -> No
     assert ("the same for all nodes" in str(why)) == (head in ("ncm", "slda"))
 
 
-def by_hand(bank: Bank, graph: Data, node: int, weights: Tensor) -> Tensor:
+def by_hand(bank: HopEncoder, graph: Data, node: int, weights: Tensor) -> Tensor:
     """Every term for itself, [N, inputs], from dense matrices; `bank` is own and two hops."""
     dense = normalised_adjacency(graph.edge_index, graph.num_nodes).double().to_dense()
     rows = torch.stack([torch.eye(graph.num_nodes).double()[node], (dense @ dense)[node]])
@@ -113,7 +113,7 @@ def test_each_contribution_is_the_sum_of_its_terms(
     seed: int, node: int, projected: int, root: bool, expanded: int
 ) -> None:
     graph = directed_graph(seed)
-    bank = Bank("own and two hops", 7, projected, root, expanded, seed=5)
+    bank = HopEncoder("own and two hops", 7, projected, root, expanded, seed=5)
     weights = torch.randn(bank.width, generator=torch.Generator().manual_seed(seed)).double()
     transposed = transposed_adjacency(graph)
     by_feature, neighbours, by_neighbour = contributions(bank, transposed, graph.x, node, weights)
@@ -133,10 +133,12 @@ def test_who_is_out_of_sight_has_no_part() -> None:
     )
     transposed = transposed_adjacency(path)
     ones = torch.ones(6).double()
-    by_feature, neighbours, _ = contributions(Bank("two hops", 6), transposed, path.x, 3, ones)
+    by_feature, neighbours, _ = contributions(
+        HopEncoder("two hops", 6), transposed, path.x, 3, ones
+    )
     assert neighbours.tolist() == [1, 2, 3]
     assert by_feature.nonzero().squeeze(1).tolist() == [1, 2, 3]
-    _, alone, parts = contributions(Bank("raw", 6), transposed, path.x, 3, ones)
+    _, alone, parts = contributions(HopEncoder("raw", 6), transposed, path.x, 3, ones)
     assert (alone.tolist(), parts.tolist()) == ([3], [1.0])
 
 

@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 import algnn
-from algnn.analytic.features.hops import Bank
+from algnn.analytic.features.hops import HopEncoder
 
 
 def part(graph: Data, count: int) -> Data:
@@ -47,9 +47,9 @@ def test_a_few_nodes_are_encoded_alone_and_score_the_same(small_graph):
     few = [3, 0, 7]
     alone = model.decision_function(fresh, few)
     features = model._learned.features
-    assert isinstance(features, Bank)
-    assert model._prepared(features).peek((fresh.x, fresh.edge_index)) is None
+    assert isinstance(features, HopEncoder)
+    assert model._prepared_memo(features).peek((fresh.x, fresh.edge_index)) is None
     everything = model.decision_function(fresh)
-    assert model._prepared(features).peek((fresh.x, fresh.edge_index)) is not None
+    assert model._prepared_memo(features).peek((fresh.x, fresh.edge_index)) is not None
     np.testing.assert_allclose(alone, everything[few], rtol=1e-6, atol=1e-7)
     np.testing.assert_array_equal(model.decision_function(fresh, few), everything[few])

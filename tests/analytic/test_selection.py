@@ -4,18 +4,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from algnn.analytic.classes import CodedLabels
 from algnn.analytic.selection import (
-    COARSE,
+    COARSE_START,
     GAMMAS,
-    MANY,
-    _Directions,
+    MOST_HALVINGS,
+    _Halves,
     agreements,
     choose_gamma,
-    second_halves,
+    half_masks,
+    halvings,
     some_of,
 )
-from algnn.analytic.heads import balanced
-from algnn.analytic.statistics import Statistics
+from algnn.analytic.statistics import Statistics, with_session
 
 
 def problem(seed, counts, width, noise):
@@ -31,8 +32,21 @@ def sums(Z, labels, chosen):
     return nothing.plus([Z[chosen]], labels[chosen])._on(np.unique(labels))
 
 
-def best(everything, seconds):
-    chosen = choose_gamma(everything, seconds)
+def batch(*several):
+    """Some sums as one batch of them."""
+    parts = (torch.stack([getattr(one, name) for one in several]) for name in ("G", "Q", "n"))
+    return Statistics(*parts, several[0].classes)
+
+
+def halved(Z, labels, masks):
+    """Sums of all nodes, and of the second half for each way of halving."""
+    ways, width = len(masks), Z.size(1)
+    nothing = Statistics.empty(width), Statistics.empty(width, ways=ways)
+    return with_session(*nothing, [Z], CodedLabels.of(labels), masks)
+
+
+def best(everything, half_sums):
+    chosen = choose_gamma(everything, half_sums)
     return chosen.gamma, chosen.agreement
 
 
@@ -71,10 +85,10 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
     Z, labels = problem(seed, [6, 9, 12], 5, noise)
     chosen = np.arange(len(labels)) % 2 == 0
     everything, second = sums(Z, labels, np.arange(len(labels))), sums(Z, labels, chosen)
-    gamma, agreement = best(everything, second.alone())
+    gamma, agreement = best(everything, batch(second))
     assert abs(by_hand(Z, labels, chosen, gamma) - agreement) < 1e-8
     place = GAMMAS.index(gamma)
-    for other in {*COARSE, max(place - 1, 0), min(place + 1, len(GAMMAS) - 1)}:
+    for other in {*COARSE_START, max(place - 1, 0), min(place + 1, len(GAMMAS) - 1)}:
         assert by_hand(Z, labels, chosen, GAMMAS[other]) <= agreement + 1e-8
 
 
@@ -83,9 +97,9 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
 def test_the_size_of_features_does_not_matter(seed, scale):
     Z, labels = problem(seed, [8, 8, 8], 6, 1.0)
     chosen = np.flatnonzero(np.arange(24) % 2)
-    gamma, _ = best(sums(Z, labels, np.arange(24)), sums(Z, labels, chosen).alone())
+    gamma, _ = best(sums(Z, labels, np.arange(24)), batch(sums(Z, labels, chosen)))
     scaled, _ = best(
-        sums(Z * scale, labels, np.arange(24)), sums(Z * scale, labels, chosen).alone()
+        sums(Z * scale, labels, np.arange(24)), batch(sums(Z * scale, labels, chosen))
     )
     assert gamma == scaled
 
@@ -94,7 +108,7 @@ def test_classes_of_one_node_and_empty_halves_are_survived():
     Z, labels = problem(0, [1, 1, 5], 4, 0.5)
     for chosen in ([], [0], [1, 2], list(range(7))):
         gamma, agreement = best(
-            sums(Z, labels, np.arange(7)), sums(Z, labels, np.array(chosen, dtype=int)).alone()
+            sums(Z, labels, np.arange(7)), batch(sums(Z, labels, np.array(chosen, dtype=int)))
         )
         assert 0 < gamma < 1
         assert -1 <= agreement <= 1
@@ -102,15 +116,15 @@ def test_classes_of_one_node_and_empty_halves_are_survived():
 
 @given(st.integers(0, 2**62), st.integers(0, 2**40))
 def test_a_node_carries_its_half_with_it(seed, node):
-    alone = second_halves(torch.tensor([node]), seed, MANY)
-    among = second_halves(torch.tensor([5, node, 7]), seed, MANY)
+    alone = half_masks(torch.tensor([node]), seed, MOST_HALVINGS)
+    among = half_masks(torch.tensor([5, node, 7]), seed, MOST_HALVINGS)
     assert np.array_equal(alone[:, 0], among[:, 1])
 
 
-@pytest.mark.parametrize("other", [(1, 0), (0, 1), (0, MANY - 1)])
+@pytest.mark.parametrize("other", [(1, 0), (0, 1), (0, MOST_HALVINGS - 1)])
 def test_halves_are_halves_and_differ_between_seeds_and_ways(other):
     first, other = (
-        second_halves(torch.arange(10_000), seed, MANY)[way] for seed, way in ((0, 0), other)
+        half_masks(torch.arange(10_000), seed, MOST_HALVINGS)[way] for seed, way in ((0, 0), other)
     )
     assert 4_800 < int(first.sum()) < 5_200
     assert 4_800 < int((first ^ other).sum()) < 5_200
@@ -125,13 +139,10 @@ def test_only_inner_products_of_features_count(seed, width):
     wider = torch.cat([Z, Z.new_zeros(len(Z), 5)], 1) @ turned
     nodes = torch.arange(len(labels))
     kernels = torch.stack([Z @ Z.mT, wider @ wider.mT])
-    found, again = agreements(kernels, nodes, labels, seed, MANY)
+    found, again = agreements(kernels, nodes, CodedLabels.of(labels), seed, MOST_HALVINGS)
     assert abs(found - again) < 1e-6
     # and the same as from sums over the features themselves
-    halves = second_halves(nodes, seed, MANY)
-    everything = sums(Z, labels, nodes.numpy())
-    seconds = Statistics.empty(width, ways=MANY).plus_chosen([Z], labels, halves)
-    expected = best(everything, seconds)[1]
+    expected = best(*halved(Z, labels, half_masks(nodes, seed, MOST_HALVINGS)))[1]
     # but for the little room that twins are given
     assert abs(found - expected) < 1e-3
 
@@ -140,12 +151,11 @@ def test_the_way_uphill_falls_short_of_all_penalties_by_little():
     short = []
     for seed in range(20):
         Z, labels = problem(seed, [8, 12, 16, 5], 30, 1.5)
-        chosen = second_halves(torch.arange(len(labels)), seed, MANY)
-        everything = sums(Z, labels, np.arange(len(labels)))
-        seconds = Statistics.empty(30, ways=MANY).plus_chosen([Z], labels, chosen)
-        every = _Directions(everything.alone(), seconds, both=True, own=())
-        highest = max(height for (height,) in every.at(range(len(GAMMAS))).values())
-        short.append(highest - best(everything, seconds)[1])
+        chosen = half_masks(torch.arange(len(labels)), seed, MOST_HALVINGS)
+        everything, half_sums = halved(Z, labels, chosen)
+        every = _Halves(batch(everything), half_sums, both=True)
+        highest = max(every.agreement(gamma)[0] for gamma in GAMMAS)
+        short.append(highest - best(everything, half_sums)[1])
     assert min(short) >= 0
     assert max(short) < 0.02
 
@@ -155,7 +165,7 @@ def test_large_sums_find_the_best_penalty_uphill():
     Z, labels = problem(1, [500, 500, 500], 600, 6.0)
     chosen = np.arange(len(labels)) % 2 == 0
     everything = sums(Z, labels, np.arange(len(labels)))
-    gamma, found = best(everything, sums(Z, labels, chosen).alone())
+    gamma, found = best(everything, batch(sums(Z, labels, chosen)))
     place = GAMMAS.index(gamma)
     one_way = [
         by_hand(Z, labels, chosen, GAMMAS[other], both=False)
@@ -165,30 +175,12 @@ def test_large_sums_find_the_best_penalty_uphill():
     assert abs(max(one_way) - found) < 1e-8
 
 
-def test_weights_that_are_solved_along_with_the_halves_are_those_of_the_head():
-    """What a GPU does for all nodes beside the halves, here on the CPU."""
-    Z, labels = problem(3, [20, 9, 14], 12, 1.0)
-    everything = sums(Z, labels, np.arange(len(labels)))
-    chosen = second_halves(torch.arange(len(labels)), 0, 3)
-    seconds = Statistics.empty(12, ways=3).plus_chosen([Z], labels, chosen)
-    both = {"both": True}
-    alone = _Directions(everything.alone(), seconds, **both, own=())
-    along = _Directions(everything.alone(), seconds, **both, own=[*range(9), 12])
-    places = range(len(GAMMAS))
-    assert along.at(places) == alone.at(places)
-    assert not alone.weights
-    assert sorted(along.weights) == [*range(9), 12]
-    for place, found in along.weights.items():
-        expected, _ = balanced(everything, GAMMAS[place])
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
-
-
 def test_a_sample_is_the_same_in_any_order_and_in_both_halves():
     nodes = torch.arange(1000)
     found = nodes[some_of(nodes, 0, 100)]
     shuffled = nodes[torch.randperm(1000, generator=torch.Generator().manual_seed(0))]
     assert torch.equal(shuffled[some_of(shuffled, 0, 100)].sort().values, found.sort().values)
-    for half in second_halves(found, 0, MANY):
+    for half in half_masks(found, 0, MOST_HALVINGS):
         assert 30 < int(half.sum()) < 70
 
 
@@ -197,25 +189,25 @@ def test_rounding_left_in_a_half_without_nodes_says_nothing():
     Z, labels = problem(5, [4, 4], 3, 0.3)
     everything = sums(Z, labels, np.arange(8))
     one, none = sums(Z, labels, np.arange(0, 8, 2)), sums(Z, labels, np.arange(0))
-    left = torch.eye(3).double() * 1e-17
-
-    def halves(G):
-        pairs = ((one.G, G), (one.Q, none.Q), (one.n, none.n))
-        return Statistics(*map(torch.stack, pairs), one.classes)
-
+    left = Statistics(torch.eye(3).double() * 1e-17, none.Q, none.n, none.classes)
     for both in (True, False):
         clean, rounded = (
-            _Directions(everything.alone(), halves(G), both=both, own=()).at(range(len(GAMMAS)))
-            for G in (none.G, left)
+            _Halves(batch(everything), batch(one, other), both=both) for other in (none, left)
         )
-        assert rounded == clean
-        assert all(0.1 < height <= 1 for (height,) in clean.values())
+        for gamma in GAMMAS:
+            assert rounded.agreement(gamma) == clean.agreement(gamma)
+            assert 0.1 < clean.agreement(gamma)[0] <= 1
 
 
-def test_features_that_say_nothing_leave_no_weights_at_hand():
+def test_features_that_say_nothing_agree_on_nothing():
     labels = np.array([0, 0, 1, 1])
     nothing = sums(torch.zeros(4, 3).double(), labels, np.arange(4))
     half = sums(torch.zeros(4, 3).double(), labels, np.array([0, 2]))
-    directions = _Directions(nothing.alone(), half.alone(), both=True, own=range(len(GAMMAS)))
-    assert directions.at([0, 5]) == {0: [0.0], 5: [0.0]}
-    assert not directions.weights
+    assert best(nothing, batch(half)) == (GAMMAS[-1], 0.0)
+    kernels = torch.zeros(1, 4, 4).double()
+    assert agreements(kernels, torch.arange(4), CodedLabels.of(labels), 0, 2)[0] <= 0
+
+
+def test_nodes_are_halved_in_several_ways_while_sums_are_small():
+    assert (halvings(140, 1433), halvings(50_000, 64)) == (MOST_HALVINGS, MOST_HALVINGS)
+    assert halvings(50_000, 3000) == 1

@@ -5,6 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic import statistics as module
+from algnn.analytic.classes import CodedLabels
 from algnn.analytic.statistics import Statistics
 
 
@@ -53,7 +54,7 @@ def test_any_sessions_in_any_blocks_give_the_sums_over_everything(problem, data)
 @settings(max_examples=20)
 @given(st.integers(1, 700), st.integers(1, 3), st.integers(0, 9))
 def test_large_sessions_take_the_symmetric_route_to_the_same_sums(width, chunks, seed):
-    rows = module.SYRK_ROWS + seed
+    rows = module.SYMMETRIC_ROWS + seed
     Z, labels = features(rows, width, seed), np.arange(rows) % 3
     found = Statistics.empty(width).plus(torch.tensor_split(Z, chunks), labels)
     G, Q, _ = direct(Z, labels)
@@ -103,7 +104,7 @@ def test_sums_are_kept_in_double_precision():
     assert Z.dtype == torch.float32
 
 
-@pytest.mark.parametrize("rows", [3, module.SYRK_ROWS + 5])
+@pytest.mark.parametrize("rows", [3, module.SYMMETRIC_ROWS + 5])
 def test_a_failing_block_leaves_the_old_sums_usable(rows):
     before = Statistics.empty(4).plus([features(5, 4, 0)], np.array([0, 1, 0, 1, 0]))
     kept = before.G.clone()
@@ -117,45 +118,44 @@ def test_a_failing_block_leaves_the_old_sums_usable(rows):
     assert torch.equal(before.G, kept)
 
 
-@given(st.integers(0, 999), st.integers(1, 4), st.integers(0, 30))
-def test_sums_side_by_side_are_those_of_each_alone(seed, ways, count):
+@settings(max_examples=40)
+@given(st.integers(0, 999), st.integers(0, 4), st.integers(0, 30), st.booleans())
+def test_sums_of_halves_are_those_of_their_nodes_alone(seed, ways, count, fades):
+    """A batch of sums beside that of all nodes, in one pass over blocks."""
     generator = torch.Generator().manual_seed(seed)
     Z = torch.randn(count, 3, generator=generator).double()
     labels = torch.randint(0, 4, (count,), generator=generator).numpy() * 2
-    chosen = (torch.rand(ways, count, generator=generator) < 0.5).numpy()
+    masks = (torch.rand(ways, count, generator=generator) < 0.5).numpy()
     first = Statistics.empty(3).plus([Z], labels + 1)
-    before = Statistics(
+    first = first.scaled(0.5) if fades else first
+    half_sums = Statistics(
         first.G.expand(ways, 3, 3),
         first.Q.expand(ways, *first.Q.shape),
         first.n.expand(ways, -1),
         first.classes,
     )
-    found = before.plus_chosen(torch.split(Z, 7), labels, chosen)
-    for way, mine in enumerate(chosen):
-        alone = first.plus([Z[mine]], labels[mine])._on(found.classes)
-        assert torch.equal(found[way].n, alone.n)
-        torch.testing.assert_close(found[way].G, alone.G)
-        torch.testing.assert_close(found[way].Q, alone.Q)
+    coded = CodedLabels.of(labels)
+    found, halves = module.with_session(first, half_sums, torch.split(Z, 7), coded, masks)
+    expected = [first.plus([Z], labels), *(first.plus([Z[m]], labels[m]) for m in masks)]
+    for one, other in zip([found, *(halves[way] for way in range(ways))], expected, strict=True):
+        alone = other._on(found.classes)
+        assert one.n.dtype == alone.n.dtype
+        for ours, theirs in ((one.n, alone.n), (one.G, alone.G), (one.Q, alone.Q)):
+            torch.testing.assert_close(ours, theirs)
 
 
-@given(labelled(), labelled(), st.booleans())
-def test_few_rows_at_once_are_those_of_blocks_and_can_be_taken_out_again(first, second, fades):
+@given(labelled(), labelled())
+def test_what_was_added_can_be_taken_out_again(first, second):
     (Z, labels), (more, names) = first, second
     assume(labels.dtype.kind == names.dtype.kind)
     width = min(Z.size(1), more.size(1))
-    Z, more = Z[:, :width], more[:, :width]
-    sums = Statistics.empty(Z.size(1)).plus([Z], labels)
-    sums = sums.scaled(0.5) if fades else sums
-    expected = sums.plus([more], names)
-    found, Y = sums.moved(more.double(), names)
-    assert found.classes.tolist() == expected.classes.tolist()
-    assert found.n.dtype == expected.n.dtype
-    for ours, theirs in zip(
-        (found.G, found.Q, found.n), (expected.G, expected.Q, expected.n), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-    assert found.classes[Y.argmax(1).numpy()].tolist() == names.tolist()
-    back, _ = found.moved(more.double(), names, sign=-1)
-    same = sums._on(found.classes)
-    for ours, theirs in zip((back.G, back.Q, back.n), (same.G, same.Q, same.n), strict=True):
+    sums, others = (
+        Statistics.empty(width).plus([z[:, :width]], given)
+        for z, given in ((Z, labels), (more, names))
+    )
+    both = sums.merged(others)
+    assert_same(both, torch.cat([Z[:, :width], more[:, :width]]), np.concatenate([labels, names]))
+    back = both.minus(others)
+    assert back.classes.tolist() == sums.classes.tolist()
+    for ours, theirs in ((back.G, sums.G), (back.Q, sums.Q), (back.n, sums.n)):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-11)

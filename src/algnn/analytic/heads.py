@@ -137,23 +137,7 @@ def balanced(statistics: Statistics, gamma: float) -> Affine:
 
 
 def balanced_system(statistics: Statistics) -> tuple[Tensor, Tensor]:
-    """B and M = [μ_1 … μ_C] of the balanced head.
-
-    Parameters
-    ----------
-    statistics : Statistics
-
-    Returns
-    -------
-    B : Tensor [d, d], float64
-    M : Tensor [d, C], float64
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> balanced_system(Statistics.empty(1).plus([torch.tensor([[2.0]])], np.array([7])))
-    (tensor([[4.]], dtype=torch.float64), tensor([[2.]], dtype=torch.float64))
-    """
+    """B [d, d] and M = [μ_1 … μ_C] of the balanced head."""
     n = onto(statistics.n.to(torch.float64), statistics.Q.device)
     means = statistics.Q / n
     share = n.numel() / n.sum()

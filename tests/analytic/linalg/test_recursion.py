@@ -1,12 +1,12 @@
 """The paper's claims, on random problems: recursion = joint solution = sums and Cholesky."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic.heads import ridge
-from algnn.analytic.linalg.recursion import WIDE, Inverse, Recursion, refined, woodbury
+from algnn.analytic.linalg.recursion import Recursion, woodbury
+from algnn.analytic.linalg.update import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.statistics import Statistics
 
 
@@ -93,65 +93,47 @@ def test_why_the_sums_are_kept_and_not_the_inverse():
     assert not errors[torch.float32] < 0.1
 
 
-def inverse(Z, gamma, whole):
-    matrix = Z.mT @ Z + gamma * torch.eye(Z.size(1)).double()
-    return Inverse.of(torch.linalg.cholesky(matrix), whole)
-
-
 @settings(max_examples=50, deadline=None)
-@given(streams(), st.sampled_from([0.1, 1.0, 100.0]), st.booleans())
-def test_nodes_come_and_go_by_way_of_the_inverse(sessions, gamma, whole):
-    """All sessions learned, then all but the first forgotten: R and W each time."""
+@given(streams(), st.sampled_from([0.1, 1.0, 100.0]))
+def test_an_updated_factor_is_the_inverse_of_the_recursion(sessions, gamma):
+    """Session by session, with weights that the sums correct."""
     Z, Y = everything(sessions)
-    first, *later = torch.arange(Z.size(0)).split([z.size(0) for z, _ in sessions])
-    R, W = inverse(Z[first], gamma, whole), joint_solution(Z[first], Y[first], gamma)
-    known = first
-    for sign, parts in ((1, later), (-1, later)):
-        for part in parts:
-            R, W = R.updated(Z[part], Y[part], W, sign=sign)
-            known = torch.cat([known, part]) if sign > 0 else known[~torch.isin(known, part)]
-            matrix = Z[known].mT @ Z[known] + gamma * torch.eye(Z.size(1)).double()
-            assert relative_error(R.times(matrix), torch.eye(Z.size(1)).double()) < 1e-8
-            # features that are left may all be zero, and the weights with them
-            exact = joint_solution(Z[known], Y[known], gamma)
-            torch.testing.assert_close(W, exact, rtol=1e-8, atol=1e-9)
-    assert R.V.size(0) == (0 if whole else 2 * (Z.size(0) - first.numel()))
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_what_was_never_learned_cannot_be_taken_out(whole):
-    generator = torch.Generator().manual_seed(0)
-    Z = torch.randn(4, 9, generator=generator).double()
-    R, W, Y = inverse(Z, 0.1, whole), torch.zeros(9, 2).double(), torch.ones(4, 2).double()
-    assert bool(R.updated(3 * Z, Y, W, sign=-1)[1].isnan().all())
-    assert bool(R.updated(Z, Y, W, sign=-1)[1].isfinite().all())
-    # nor what someone else has doubts about
-    for doubt in (True, False):
-        found = R.updated(Z, Y, W, sign=-1, unless=torch.tensor(doubt))[1]
-        assert bool(found.isnan().any()) == doubt
-    assert R.has_room(9 // WIDE)
-    # a matrix stays one, however many come
-    assert R.has_room(9 // WIDE + 1) == whole
-    assert R.updated(Z, Y, W)[0].has_room(1) == whole
+    counts = [z.size(0) for z, _ in sessions]
+    seen = counts[0]
+    factor = UpdatedFactor.of(Z[:seen].mT @ Z[:seen], gamma)
+    reference = Recursion.base(*sessions[0], gamma)
+    for (z, y), count in zip(sessions[1:], counts[1:], strict=True):
+        factor, reference, seen = factor.plus(z), reference.update(z, y), seen + count
+        identity = torch.eye(Z.size(1)).double()
+        assert relative_error(factor.times(identity), reference.R) < 1e-8
+        G, Q = Z[:seen].mT @ Z[:seen], Z[:seen].mT @ Y[:seen]
+        found = factor.weights(G, Q, gamma)
+        assert relative_error(found, joint_solution(Z[:seen], Y[:seen], gamma)) < 1e-9
+    assert factor.V.size(0) == sum(counts[1:])
 
 
 @settings(max_examples=50, deadline=None)
-@given(streams(), st.sampled_from([0.1, 1.0, 100.0]), st.floats(0, 1e-3))
-def test_the_sums_correct_what_the_recursion_proposes(sessions, gamma, off):
+@given(streams(), st.sampled_from([0.1, 1.0, 100.0]), st.floats(-1e-3, 1e-3))
+def test_a_factor_that_is_off_gives_the_same_weights_or_none(sessions, gamma, off):
     Z, Y = everything(sessions)
     G, Q = Z.mT @ Z, Z.mT @ Y
     exact = joint_solution(Z, Y, gamma)
-    R, W = inverse(Z, gamma, False), torch.zeros_like(Q)
-    for start in (exact, exact + off, W):
-        found = refined(start, R, G, Q, gamma)
-        assert found is not None
-        assert relative_error(found, exact) < 1e-9
-    # an R that is off gives the same weights or none, never others
-    for factor in (1 + off, 1 - off):
-        wrong = Inverse.of(R.root * factor)
-        found = refined(exact + off, wrong, G, Q, gamma)
-        assert found is None or relative_error(found, exact) < 1e-9
+    right = UpdatedFactor.of(G, gamma)
+
+    def spoiled(factor):
+        return UpdatedFactor(right.L * factor, right.V).weights(G, Q, gamma)
+
+    found = spoiled(1 + off)
+    assert found is None or relative_error(found, exact) < 1e-9
     if bool(Q.any()):
-        assert refined(W, Inverse.of(R.root / 3), G, Q, gamma) is None
-        assert refined(W, Inverse.of(R.root * 1e6), G, Q, gamma) is None
-    assert refined(W, Inverse.of(R.root * torch.nan), G, Q, gamma) is None
+        assert spoiled(1 / 3) is None
+        assert spoiled(1e6) is None
+    assert spoiled(torch.nan) is None
+
+
+def test_a_factor_takes_in_few_rows():
+    factor = UpdatedFactor.of(torch.eye(9).double(), 1.0)
+    most = 9 // MOST_ROWS_DIVISOR
+    assert factor.has_room(most)
+    assert not factor.has_room(most + 1)
+    assert not factor.plus(torch.ones(1, 9).double()).has_room(most)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic.heads import HEADS
-from algnn.analytic.linalg.subspace import SHARE, Span
+from algnn.analytic.linalg.subspace import LARGEST_SHARE, Span
 from algnn.analytic.statistics import Statistics
 
 WIDTH = 60
@@ -67,9 +67,21 @@ def test_every_head_gives_the_same_weights_by_way_of_a_span(seed, head, gamma):
     torch.testing.assert_close(whole.Q, all_of_it.Q, rtol=1e-12, atol=1e-12)
 
 
+def test_a_direction_that_only_a_forgotten_node_had_is_gone():
+    Z, labels = torch.eye(2, 5).double(), np.array([0, 1])
+    span = Span.empty(5).extended(Z)
+    both, second = (
+        Statistics.empty(2).plus([span.coordinates(Z[some])], labels[some])
+        for some in (slice(0, 2), slice(1, 2))
+    )
+    found, turn = span.narrowed(both.minus(second), Statistics.empty(2, ways=0), both)
+    assert found.basis.abs().tolist() == [[1, 0, 0, 0, 0]]
+    assert turn.shape == (2, 1)
+
+
 def test_there_is_room_while_it_saves_memory():
     span = Span.empty(1000)
-    most = int(SHARE * 1000)
+    most = int(LARGEST_SHARE * 1000)
     assert span.has_room(most)
     assert not span.has_room(most + 1)
     assert not Span(1000, None).has_room(1)

@@ -39,18 +39,7 @@ class GCNEncoder:
     bias: Tensor
 
     def __call__(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """Encode every node of a graph.
-
-        Parameters
-        ----------
-        adjacency : Tensor [N, N], sparse CSR
-            Â of `normalised_adjacency`.
-        x : Tensor [N, d]
-
-        Returns
-        -------
-        Tensor [N, h]
-        """
+        """H [N, h] of every node of a graph, from Â and X [N, d]."""
         return hidden_layer(adjacency, x, self.weight, self.bias)
 
     @classmethod
@@ -68,18 +57,7 @@ class GCNEncoder:
     ) -> GCNEncoder:
         """Train on the base session by cross-entropy, full batch, and keep the first layer.
 
-        Parameters
-        ----------
-        field : Field
-            Of the session's nodes, as `receptive_field` gives it.
-        codes : Tensor [n]
-            Their classes as 0, 1, …
-        hidden, epochs, lr, dropout, weight_decay, seed
-            As in `ALGNN`.
-
-        Returns
-        -------
-        GCNEncoder
+        `codes` [n] are the classes of the field's nodes, as 0, 1, …; the rest is as in `ALGNN`.
         """
         initial = torch.Generator().manual_seed(seed)
         device = field.inputs.device
@@ -97,7 +75,7 @@ class GCNEncoder:
 
 
 @dataclass(frozen=True)
-class Widened:
+class ExpandedGCN:
     """The paper's features: those of a trained encoder, expanded.
 
     Attributes
@@ -111,7 +89,7 @@ class Widened:
     >>> from algnn.graph.propagate import normalised_adjacency
     >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
     >>> encoder = GCNEncoder(torch.eye(2), torch.zeros(2))
-    >>> features = Widened(encoder, Expansion("gcn", inputs=2, width=8, seed=0))
+    >>> features = ExpandedGCN(encoder, Expansion("gcn", inputs=2, width=8, seed=0))
     >>> features(features.prepare(pair, torch.eye(2))).shape
     torch.Size([2, 8])
     """
@@ -130,28 +108,9 @@ class Widened:
         return self.expansion.width
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """What must be done once for the whole graph.
-
-        Parameters
-        ----------
-        adjacency : Tensor [N, N], sparse CSR
-        x : Tensor [N, inputs]
-
-        Returns
-        -------
-        Tensor [N, h]
-        """
+        """What must be done once for the whole graph: Â H or H [N, h]."""
         return self.expansion.prepare(adjacency, self.encoder(adjacency, x))
 
     def __call__(self, prepared: Tensor) -> Tensor:
-        """Z of some rows of what `prepare` gave.
-
-        Parameters
-        ----------
-        prepared : Tensor [n, h]
-
-        Returns
-        -------
-        Tensor [n, width], float64
-        """
+        """Z [n, width] of some rows of what `prepare` gave, in float64."""
         return self.expansion(prepared)

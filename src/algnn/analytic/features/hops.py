@@ -1,15 +1,14 @@
-"""The label-free encoder: a node's features as its neighbourhood shows them, near and far.
+"""The label-free encoder: views of a node's neighbourhood, near and far, without training.
 
-Nothing is trained. Which views of a neighbourhood help differs between graphs: where neighbours
-share their class, a wide average is best; where they do not, the node's own features must not be
-drowned. So a few banks of views are held against each other once, in the base session, by the sums
-of its halves, and the best one is frozen.
+Which views help differs between graphs: where neighbours share their class, a wide average is best;
+where they do not, the node's own features must not be drowned. So a few banks of views are compared
+once, in the base session, by how well halves of it agree, and the best one is frozen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -30,22 +29,23 @@ BANKS: dict[str, tuple[str, ...]] = {
     "raw": ("0",),
 }
 VIEWS = ("0", "2", "pagerank")
-RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
-STEPS = 10
-# Features wider than this are projected, on graphs so large that the width would be felt.
-WIDEST = 1024
-LARGE = 4096
-ROWS = 512  # that show what kind of values X holds, or a few more
-PARTS = 4  # places in the projection to which each input goes
+PAGERANK_RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
+PAGERANK_STEPS = 10
+# Wider features are projected to this width, on graphs of more than so many nodes, where the width
+# would be felt.
+PROJECTED_WIDTH = 1024
+PROJECTED_NODES = 4096
+SAMPLED_ROWS = 512  # that show what kind of values X holds, or a few more
+PROJECTION_PARTS = 4  # places in the projection to which each input goes
 # Features no wider than this are expanded, by so many random units, once a base session has more
 # nodes than they have columns: a linear head has then used up what they hold.
-NARROW = 512
+NARROW_VIEW = 512
 UNITS = 1024
 FLOAT = torch.float64
 
 
 @dataclass(frozen=True)
-class Bank:
+class HopEncoder:
     """Views of a neighbourhood side by side, each with rows of length one.
 
     A view is a polynomial of Â times X. It is computed in float64 and rounded to float32 in the
@@ -73,11 +73,11 @@ class Bank:
     >>> from algnn.graph.propagate import normalised_adjacency
     >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
     >>> x = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
-    >>> bank = Bank("own and two hops", inputs=2)
-    >>> bank.prepare(pair, x)
+    >>> encoder = HopEncoder("own and two hops", inputs=2)
+    >>> encoder.prepare(pair, x)
     tensor([[0.6000, 0.8000, 0.6000, 0.8000],
             [0.0000, 0.0000, 0.6000, 0.8000]])
-    >>> bank.rows(pair, x, torch.tensor([1]))
+    >>> encoder.rows(pair, x, torch.tensor([1]))
     tensor([[0.0000, 0.0000, 0.6000, 0.8000]])
     """
 
@@ -108,31 +108,11 @@ class Bank:
         return self.breadth + self.expanded
 
     def is_few(self, nodes: int, num_nodes: int) -> bool:
-        """Whether `rows` of so many nodes are cheaper than `prepare` of all.
-
-        Parameters
-        ----------
-        nodes, num_nodes : int
-
-        Returns
-        -------
-        bool
-        """
+        """Whether `rows` of so many nodes are cheaper than `prepare` of all."""
         return 2 * nodes < min(self.breadth, num_nodes)
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """The views of every node.
-
-        Parameters
-        ----------
-        adjacency : Tensor [N, N], sparse CSR
-            Â of `normalised_adjacency`.
-        x : Tensor [N, inputs], float32
-
-        Returns
-        -------
-        Tensor [N, breadth], float32
-        """
+        """The views [N, breadth] of every node in float32, from Â and X [N, inputs]."""
         exact, width = adjacency.to(FLOAT), self.projected or self.inputs
         parts = torch.empty(x.size(0), self.breadth, device=x.device)
         source = x
@@ -148,36 +128,12 @@ class Bank:
         return self._unit(parts)
 
     def rows(self, transposed: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
-        """The views of some nodes, at the cost of these: first of all, what they see of the graph.
-
-        Parameters
-        ----------
-        transposed : Tensor [N, N], sparse CSR
-            Âᵀ; Â itself where edges go both ways.
-        x : Tensor [N, inputs], float32
-        nodes : Tensor [n]
-
-        Returns
-        -------
-        Tensor [n, breadth], float32
-        """
+        """The views [n, breadth] of some nodes alone, from Âᵀ and X."""
         found = self.look(self.views, transposed, x, nodes)
         return self._unit(torch.cat(list(found), dim=1))
 
     def look(self, views: Sequence[str], transposed: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
-        """Some views of some nodes, rows not yet of length one.
-
-        Parameters
-        ----------
-        views : sequence of str
-            Of `VIEWS`.
-        transposed, x, nodes
-            As for `rows`.
-
-        Returns
-        -------
-        Tensor [views, n, breadth of a view], float32
-        """
+        """Some of `VIEWS` for some nodes [views, n, breadth of a view], not yet normalised."""
         far = [place for place, view in enumerate(views) if view != "0"]
         found = x.new_empty(len(views), nodes.numel(), self.projected or self.inputs)
         for place, view in enumerate(views):
@@ -192,11 +148,10 @@ class Bank:
 
     def _gathered(self, seen: Tensor, x: Tensor) -> Tensor:
         """What X holds of what is seen [N, m], as [m, breadth of a view]."""
-        if x.device.type == "cpu":
-            near = seen.ne(0).any(dim=1)
-            if 2 * int(near.sum()) < x.size(0):
-                # most of a large graph is out of sight of a few nodes
-                seen, x = seen[near], x[near]
+        near = seen.ne(0).any(dim=1)
+        if 2 * int(near.sum()) < x.size(0):
+            # most of a large graph is out of sight of a few nodes
+            seen, x = seen[near], x[near]
         total = x.new_zeros(seen.size(1), self.projected or self.inputs, dtype=FLOAT)
         # blocks that stay in a processor's cache while they are widened to float64
         for part in blocks(x.size(0), 16 * 8 * x.size(1), x.device):
@@ -204,34 +159,16 @@ class Bank:
         return total
 
     def seen(self, view: str, transposed: Tensor, nodes: Tensor) -> Tensor:
-        """With what weight each node of the graph enters a view of some nodes.
-
-        Parameters
-        ----------
-        view : str
-        transposed : Tensor [N, N], sparse CSR
-        nodes : Tensor [n]
-
-        Returns
-        -------
-        Tensor [N, n], float64
-        """
+        """The weight [N, n] with which each node of the graph enters a view of some nodes."""
         # row i of a polynomial of Â is the same polynomial of Âᵀ, applied to the indicator of i
         indicator = torch.zeros(transposed.size(0), nodes.numel(), dtype=FLOAT, device=nodes.device)
         indicator.scatter_(0, nodes[None], 1.0)
         return polynomial(view, transposed.to(FLOAT), indicator)
 
     def entries(self, x: Tensor) -> Tensor:
-        """Some of X as the views take it: its roots where these are asked for, projected.
+        """Rows of X as the views take them: square roots where asked for, then projected.
 
-        Parameters
-        ----------
-        x : Tensor [n, k]
-            With all of its columns where it shall be projected.
-
-        Returns
-        -------
-        Tensor [n, k] or [n, projected], float64
+        `x` needs all of its columns only where it is projected.
         """
         exact = x.to(FLOAT)
         if self.root:
@@ -241,46 +178,19 @@ class Bank:
         return spmm(self.projection(x.device), exact.mT.contiguous()).mT
 
     def projection(self, device: torch.device) -> Tensor:
-        """The matrix that projects X.
-
-        Parameters
-        ----------
-        device : device
-
-        Returns
-        -------
-        Tensor [projected, inputs], sparse CSR, float64
-        """
+        """The sparse matrix [projected, inputs] that projects X."""
         return _projection(self.inputs, self.projected, self.seed).to(device)
 
     def __call__(self, prepared: Tensor) -> Tensor:
-        """Z of some rows of what `prepare` or `rows` gave.
-
-        Parameters
-        ----------
-        prepared : Tensor [n, breadth]
-
-        Returns
-        -------
-        Tensor [n, width], float64
-        """
+        """Z [n, width] of some rows of what `prepare` or `rows` gave, in float64."""
         exact = prepared.to(FLOAT)
         if not self.expanded:
             return exact
         return torch.cat([exact, normalize(self.units(exact))], dim=1)
 
     def units(self, exact: Tensor) -> Tensor:
-        """The random units of some views, before their length is taken out.
-
-        Parameters
-        ----------
-        exact : Tensor [n, breadth], float64
-
-        Returns
-        -------
-        Tensor [n, expanded], float64
-        """
-        return _units(self.breadth, self.expanded, self.seed)(exact)
+        """The random units [n, expanded] of some views [n, breadth], before normalisation."""
+        return Expansion("plain", self.breadth, self.expanded, self.seed)(exact)
 
     def _unit(self, parts: Tensor) -> Tensor:
         """Each view's rows made of length one, in place."""
@@ -293,121 +203,53 @@ class Bank:
 
 
 def polynomial(view: str, matrix: Tensor, x: Tensor) -> Tensor:
-    """A view's polynomial of a matrix, applied to X.
-
-    Parameters
-    ----------
-    view : str
-        One of `VIEWS`.
-    matrix : Tensor [N, N], sparse CSR
-    x : Tensor [N, k]
-
-    Returns
-    -------
-    Tensor [N, k]
-
-    Examples
-    --------
-    >>> swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).to_sparse_csr()
-    >>> polynomial("2", swap, torch.tensor([[5.0], [7.0]])).squeeze()
-    tensor([5., 7.])
-    """
+    """A view's polynomial of a sparse matrix, applied to X [N, k]."""
     current = x
     if view == "pagerank":
-        for _ in range(STEPS):
-            current = spmm(matrix, current, beside=x, share=RETURN)
+        for _ in range(PAGERANK_STEPS):
+            current = spmm(matrix, current, beside=x, share=PAGERANK_RETURN)
     else:
         for _ in range(int(view)):
             current = spmm(matrix, current)
     return current
 
 
-def plain_bank(x: Tensor, seed: int) -> Bank:
-    """What is decided about a bank before a label is seen: all but its views and their expansion.
+def plain_encoder(x: Tensor, seed: int) -> HopEncoder:
+    """The encoder as far as it is decided without labels: all but its views and their expansion.
 
-    Parameters
-    ----------
-    x : Tensor [N, inputs]
-    seed : int
-
-    Returns
-    -------
-    Bank
-        Projected where X is wide and long, with roots where it is never negative (and not of zeros
-        and ones only, which are their own roots), which some rows decide.
-
-    Examples
-    --------
-    >>> plain_bank(torch.tensor([[0.0, 4.0]]), seed=0)
-    Bank(name='pagerank', inputs=2, projected=0, root=True, expanded=0, seed=0)
-    >>> plain_bank(torch.zeros(LARGE + 1, WIDEST + 1), seed=0).projected
-    1024
+    X is projected where it is wide and long; square roots are taken where it is never negative, and
+    not made of zeros and ones, which are their own roots. Some rows decide.
     """
     num_nodes, inputs = x.shape
-    projected = WIDEST if inputs > WIDEST and num_nodes > LARGE else 0
+    projected = PROJECTED_WIDTH if inputs > PROJECTED_WIDTH and num_nodes > PROJECTED_NODES else 0
     # as far as some rows from all over the graph can tell
-    some = x[:: max(1, num_nodes // ROWS)]
+    some = x[:: max(1, num_nodes // SAMPLED_ROWS)]
     kinds = torch.stack([(some < 0).any(), ((some == 0) | (some == 1)).all()])
     root = not any(kinds.tolist())
-    return Bank("pagerank", inputs, projected, root, seed=seed)
+    return HopEncoder("pagerank", inputs, projected, root, seed=seed)
 
 
-def candidates(bank: Bank, nodes: int) -> Iterator[Bank]:
-    """The banks that a base session chooses from.
-
-    Parameters
-    ----------
-    bank : Bank
-        Of `plain_bank`.
-    nodes : int
-        How many nodes the base session has.
-
-    Yields
-    ------
-    Bank
-
-    Examples
-    --------
-    >>> [bank.expanded for bank in candidates(Bank("raw", inputs=64), nodes=100)]
-    [1024, 1024, 0, 0, 1024]
-    """
+def candidates(plain: HopEncoder, nodes: int) -> Iterator[HopEncoder]:
+    """The encoders that a base session of so many nodes chooses from."""
     for name in BANKS:
-        found = Bank(name, bank.inputs, bank.projected, bank.root, seed=bank.seed)
-        narrow = found.breadth // len(found.views) <= NARROW
-        units = UNITS if narrow and found.breadth <= nodes else 0
-        yield Bank(name, bank.inputs, bank.projected, bank.root, units, bank.seed)
+        found = replace(plain, name=name)
+        narrow = found.breadth // len(found.views) <= NARROW_VIEW
+        yield replace(found, expanded=UNITS if narrow and found.breadth <= nodes else 0)
 
 
-def kernels(banks: Sequence[Bank], views: Mapping[str, Tensor]) -> Tensor:
-    """Inner products of some nodes' features, by each of several banks.
+def kernels(encoders: Sequence[HopEncoder], views: Mapping[str, Tensor]) -> Tensor:
+    """Inner products [b, n, n] of some nodes' features, by each of b encoders.
 
-    Parameters
-    ----------
-    banks : sequence of Bank
-    views : mapping of Tensor [n, breadth of a view]
-        Each view that any of them has, with rows of length one.
-
-    Returns
-    -------
-    Tensor [banks, n, n], float64
-
-    Examples
-    --------
-    >>> views = {"0": torch.eye(2), "2": torch.tensor([[0.6, 0.8], [0.0, 1.0]])}
-    >>> kernels([Bank("raw", 2), Bank("own and two hops", 2)], views)
-    tensor([[[1.0000, 0.0000],
-             [0.0000, 1.0000]],
-    <BLANKLINE>
-            [[2.0000, 0.8000],
-             [0.8000, 2.0000]]], dtype=torch.float64)
+    `views` maps each view that any of them has to its rows of length one.
     """
     exact = {name: view.to(FLOAT) for name, view in views.items()}
     inner = {name: view @ view.mT for name, view in exact.items()}
     found = []
-    for bank in banks:
-        kernel = torch.stack([inner[view] for view in bank.views]).sum(0)
-        if bank.expanded:
-            units = normalize(bank.units(torch.cat([exact[view] for view in bank.views], dim=1)))
+    for encoder in encoders:
+        kernel = torch.stack([inner[view] for view in encoder.views]).sum(0)
+        if encoder.expanded:
+            side_by_side = torch.cat([exact[view] for view in encoder.views], dim=1)
+            units = normalize(encoder.units(side_by_side))
             kernel.addmm_(units, units.mT)
         found.append(kernel)
     return torch.stack(found)
@@ -416,16 +258,11 @@ def kernels(banks: Sequence[Bank], views: Mapping[str, Tensor]) -> Tensor:
 @lru_cache(maxsize=4)
 def _projection(inputs: int, projected: int, seed: int) -> Tensor:
     """Each input goes to a few places, with a sign: inner products stay, but for some noise."""
-    bits = np.random.Philox(key=seed).random_raw(PARTS * inputs)
+    bits = np.random.Philox(key=seed).random_raw(PROJECTION_PARTS * inputs)
     places = torch.from_numpy(((bits >> np.uint64(1)) % np.uint64(projected)).astype(np.int64))
-    signs = torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1) / PARTS**0.5
-    columns = torch.arange(inputs).repeat_interleave(PARTS)
+    signs = torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1) / PROJECTION_PARTS**0.5
+    columns = torch.arange(inputs).repeat_interleave(PROJECTION_PARTS)
     order = torch.argsort(places, stable=True)
     counts = torch.bincount(places, minlength=projected)
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     return csr(starts, columns[order], signs[order], (projected, inputs))
-
-
-@lru_cache(maxsize=4)
-def _units(breadth: int, expanded: int, seed: int) -> Expansion:
-    return Expansion("plain", breadth, expanded, seed)

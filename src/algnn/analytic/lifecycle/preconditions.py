@@ -1,4 +1,4 @@
-"""What may be forgotten and what may be merged: the conditions under which both are exact."""
+"""The conditions under which forgetting and merging are exact."""
 
 from __future__ import annotations
 
@@ -8,66 +8,31 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from algnn.analytic.state import Learned
 from algnn.analytic.lifecycle.io import fingerprint
+from algnn.analytic.state import State
 from algnn.errors import InputError
 
 
-def check_forgettable(known: Learned) -> None:
-    """Raise `InputError` unless every node counts for one, so that it can be taken out again.
-
-    Parameters
-    ----------
-    known : Learned
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(head="ncm", half_life=2).fit(graph, range(50), graph.y[:50])
-    >>> check_forgettable(model._learned)
-    >>> check_forgettable(model.partial_fit(graph, [60], graph.y[60:61])._learned)
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: half_life has made old sessions count for less, and what a node...
-    """
-    if known.decays:
+def check_forgettable(state: State) -> None:
+    """Raise `InputError` unless every node counts for one, so that it can be subtracted again."""
+    if state.decays:
         raise InputError(
             "half_life has made old sessions count for less, and what a node still counts for is"
             " not kept: a learner can forget only with half_life=0, or before its second session"
         )
 
 
-def check_reached(known: Learned, within: Tensor, chosen: Tensor) -> None:
-    """Raise `InputError` unless these are all learned nodes whose features change.
-
-    Parameters
-    ----------
-    known : Learned
-    within : Tensor [m], int64
-        The nodes whose features change.
-    chosen : Tensor [n], int64
-        Those that are said to have been learned.
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(head="ncm").fit(graph, range(50), graph.y[:50])
-    >>> check_reached(model._learned, torch.tensor([7, 8, 60]), torch.tensor([7]))
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: nodes lacks 1 of 2 learned nodes whose features change (the first...
-    """
+def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
+    """Raise `InputError` unless `chosen` are all learned nodes `within` those that change."""
     outside = chosen[~torch.isin(chosen, within)]
     if outside.numel():
         raise InputError(
             f"nodes holds {int(outside[0])}, whose features do not change: name the learned nodes"
             " among reach(graph, node) and no others"
         )
-    if known.record is None:
+    if state.membership is None:
         return
-    learned = torch.from_numpy(known.record.times(within, known.statistics.classes))
+    learned = torch.from_numpy(state.membership.times(within, state.statistics.classes))
     lacking = learned - torch.bincount(chosen, minlength=int(within.max()) + 1)[within]
     missing = within[lacking > 0]
     if missing.numel():
@@ -78,22 +43,8 @@ def check_reached(known: Learned, within: Tensor, chosen: Tensor) -> None:
         )
 
 
-def check_mergeable(ours: Learned, theirs: Learned, seeds: tuple[int, int]) -> None:
-    """Raise `InputError` unless the sums of two learners can be added up.
-
-    Parameters
-    ----------
-    ours, theirs : Learned
-    seeds : tuple of int
-        Those by which each halves its nodes.
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(head="ncm").fit(graph, range(50), graph.y[:50])
-    >>> check_mergeable(model._learned, model.blank()._learned, (0, 0))
-    """
+def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
+    """Raise `InputError` unless the sums of two learners, with these seeds, can be added up."""
     widths = ours.span.width, theirs.span.width
     if widths[0] != widths[1]:
         raise InputError(
@@ -127,14 +78,7 @@ def check_mergeable(ours: Learned, theirs: Learned, seeds: tuple[int, int]) -> N
 
 
 @contextmanager
-def as_usual() -> Iterator[None]:
-    """Tensors that can be used anywhere, whatever the caller has switched off.
-
-    Examples
-    --------
-    >>> with torch.inference_mode(), as_usual():
-    ...     torch.ones(1).is_inference()
-    False
-    """
+def outside_inference_mode() -> Iterator[None]:
+    """A context in which new tensors can be used anywhere, whatever the caller has switched off."""
     with torch.inference_mode(False), torch.enable_grad():
         yield

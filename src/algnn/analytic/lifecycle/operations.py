@@ -1,0 +1,372 @@
+"""What can be done with a learner once it has learned: forget, merge, change the head, look back."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from algnn.analytic.classes import CodedLabels
+from algnn.analytic.features.encoding import Encoding
+from algnn.analytic.lifecycle.audit import Event
+from algnn.analytic.lifecycle.preconditions import (
+    check_forgettable,
+    check_mergeable,
+    check_reached,
+    outside_inference_mode,
+)
+from algnn.analytic.lifecycle.reach import affected, without_node
+from algnn.analytic.lifecycle.summary import Summary, described, summarise
+from algnn.analytic.state import Features, State, per_class
+from algnn.checks import Labels, Nodes, check_labels, check_nodes
+from algnn.errors import InputError, NotFittedError
+
+
+class Lifecycle(Encoding):
+    """The part of `ALGNN` that acts on what was learned, by sums alone or nearly so."""
+
+    head: str
+    gamma: float
+
+    @property
+    def events_(self) -> tuple[Event, ...]:
+        """The log: all that was learned, forgotten and merged, the oldest first."""
+        return self._known.log.events
+
+    # -- the steps of learning, which `ALGNN` writes ------------------------------------------
+
+    @abstractmethod
+    def _untaught(self, features: Features) -> State:
+        """The state once features are decided on: no class is known."""
+
+    @abstractmethod
+    def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
+        """With the sums of some more nodes, not solved yet."""
+
+    @abstractmethod
+    def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
+        """Without the sums of some nodes, not solved yet."""
+
+    @abstractmethod
+    def _settled(self, state: State) -> State:
+        """With γ chosen, if that is asked for, and solved."""
+
+    @property
+    @abstractmethod
+    def _chooses(self) -> bool:
+        """Whether γ is chosen from the sums."""
+
+    @property
+    def _known(self) -> State:
+        self._check_fitted()
+        known: State = self._learned
+        return known
+
+    @property
+    def _taught(self) -> State:
+        known = self._known
+        if not known.taught:
+            raise NotFittedError(
+                f"this {type(self).__name__} knows no class (it is blank, or has forgotten all):"
+                " call partial_fit first"
+            )
+        return known
+
+    # -- what everyone calls ------------------------------------------------------------------
+
+    def set_head(self, head: str, gamma: float = 0.0) -> Self:
+        """Score by another head, or another γ, from now on: it takes no data, only the sums.
+
+        Parameters
+        ----------
+        head : {"balanced", "ridge", "ncm", "slda"}
+        gamma : float
+            γ; 0 to choose it from the sums, which the balanced head can do where it has from the
+            first session on.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model.set_head("ridge", gamma=0.1).head
+        'ridge'
+        """
+        known, before = self._known, (self.head, self.gamma)
+        self.head, self.gamma = head, gamma
+        try:
+            self._check_params()
+            with outside_inference_mode():
+                if known.taught:
+                    after = self._settled(known.asked_for(head, gamma))
+                else:
+                    fresh = self._untaught(known.features)
+                    after = replace(fresh, membership=known.membership, log=known.log)
+                self._learned = after.noted("head", {})
+        except BaseException:
+            self.head, self.gamma = before
+            raise
+        return self
+
+    def forget(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
+        """Forget some labels, exactly as if they had never been learned.
+
+        Afterwards weights, predictions and `statistics_` are, to rounding, those of a learner with
+        the same encoder that never saw these labels, γ chosen anew. A class forgotten to its last
+        node disappears from `classes_`. What was never learned is refused.
+
+        Two things stay. The encoder, once decided on in the base session, is not decided on anew,
+        also where labels of that session are forgotten; `fit` starts anew. And where γ is chosen
+        and so many nodes were learned that all but one way of halving them was given up, the others
+        do not come back: γ is then that of the one way that is left.
+
+        Parameters
+        ----------
+        graph : Data
+            The graph as it was when these nodes were learned: their features in it are what is
+            taken out again. Features that were learned on another kind of device differ in their
+            last digits (float32), and so will the result, by as much.
+        nodes : Tensor, array or list [n]
+            Ids or a mask. A node that was learned twice can be forgotten twice, in two calls.
+        labels : Tensor, array or list [n]
+            What these nodes were learned as.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> threes = (graph.y[:200] == 3).nonzero().squeeze(1)
+        >>> model.forget(graph, threes, graph.y[threes]).classes_
+        array([0, 1, 2, 4, 5, 6, 7, 8, 9])
+        >>> model.forget(graph, [300], [1])
+        Traceback (most recent call last):
+            ...
+        algnn.errors.InputError: nodes holds 300, which was not learned as 1 (1 of 1 were not)...
+        """
+        chosen, given = self._checked_learned(graph, nodes, labels, once=True)
+        with outside_inference_mode():
+            left = self._without(graph, chosen, given, self._known)
+            self._learned = self._settled(left).noted("forget", given.counts())
+        return self
+
+    def reach(self, graph: Data, node: int) -> npt.NDArray[np.int64]:
+        """The nodes whose features change when one leaves the graph.
+
+        Parameters
+        ----------
+        graph : Data
+        node : int
+
+        Returns
+        -------
+        array [m], int64
+            Sorted, `node` among them. Those that were learned are what `forget_node` must be told.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> bool((model.reach(graph, 5) == 5).any())
+        True
+        """
+        self._check_graph(graph, self.n_features_in_)
+        one = int(check_nodes([node], graph.x.size(0), session=True))
+        found = affected(self._known.features, graph.edge_index, graph.x.size(0), one)
+        changed: npt.NDArray[np.int64] = found.numpy()
+        return changed
+
+    def forget_node(self, graph: Data, node: int, nodes: Nodes = (), labels: Labels = ()) -> Data:
+        """Forget a node itself: its label if it was learned, its features and its edges.
+
+        Its neighbours look different without it, so the learned ones among those within `reach`
+        are taken out as they were and learned as they are now. Their labels are not kept, so they
+        must be given again. Afterwards the learner is, to rounding, one with the same encoder that
+        never saw the node. The encoder stays: one that was trained (``encoder="gcn"``) may have
+        been trained on the node; `fit` starts anew.
+
+        Parameters
+        ----------
+        graph : Data
+            The graph as it was when these nodes were learned.
+        node : int
+        nodes : Tensor, array or list [n]
+            All learned nodes among ``reach(graph, node)``, the node itself included if it was
+            learned; others are refused, and so is a request that leaves one of them out. One that
+            was learned twice is named twice. Not needed where none was learned.
+        labels : Tensor, array or list [n]
+            What these nodes were learned as.
+
+        Returns
+        -------
+        Data
+            The graph without the node, to be used from now on. Ids stay as they were: the node is
+            still there, with features of zero and without an edge. Labels and masks are untouched.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN(encoder="gcn", gamma=0.1).fit(graph, range(200), graph.y[:200])
+        >>> near = [node for node in model.reach(graph, 5) if node < 200]
+        >>> smaller = model.forget_node(graph, 5, near, graph.y[near])
+        >>> int(model.statistics_.n.sum()), float(smaller.x[5].sum())
+        (199, 0.0)
+        """
+        within = torch.from_numpy(self.reach(graph, node))
+        gone, known = int(node), self._known
+        chosen, given = self._checked_learned(graph, nodes, labels, once=False)
+        check_reached(known, within, chosen)
+        bare = without_node(graph, gone)
+        stays = chosen != gone
+        kept, forgotten = (CodedLabels.of(given.values[m.numpy()]) for m in (stays, ~stays))
+        with outside_inference_mode():
+            after = known
+            if chosen.numel():
+                after = self._without(graph, chosen, given, known)
+            if bool(stays.any()):
+                after = self._with_nodes(bare, chosen[stays], kept, after)
+            self._learned = self._settled(after).noted("forget node", forgotten.counts())
+        return bare
+
+    def merge(self, other: Lifecycle) -> Self:
+        """Learn all that another learner has learned, exactly as if one had learned both.
+
+        Parameters
+        ----------
+        other : ALGNN
+            One with the same encoder, to the last bit: a `blank` of this learner, or a copy, that
+            has learned elsewhere. It stays as it is. Its classes may be others or the same. A node
+            that both have learned counts twice; where each site numbers its own nodes, two nodes
+            may have the same id, and either may then be forgotten.
+
+        Returns
+        -------
+        self
+            With its own head and γ (chosen anew where it chooses). Where γ is given, weights are
+            solved for when they are first needed.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> here = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> there = here.blank().partial_fit(graph, range(200, 400), graph.y[200:400])
+        >>> int(here.merge(there).statistics_.n.sum())
+        400
+        """
+        self._check_params()
+        if type(other) is not type(self):
+            raise InputError(
+                f"other is a {type(other).__name__}: give an {type(self).__name__} with the same"
+                " encoder"
+            )
+        known, theirs = self._known.asked_for(self.head, self.gamma), other._known
+        check_mergeable(known, theirs, (self.seed, other.seed))
+        with outside_inference_mode():
+            after = known.merged(theirs)
+            # γ is chosen now; weights, if there is nothing to choose, when they are first needed
+            self._learned = (self._settled(after) if self._chooses else after).noted(
+                "merge", per_class(theirs.statistics), other=theirs.log.end
+            )
+        return self
+
+    def blank(self) -> Self:
+        """A learner with the same parameters and the same frozen encoder that has learned nothing.
+
+        What a site starts from whose learner shall be merged with others; every site needs the same
+        encoder, and this hands it over without a label, a sum or a log.
+
+        Returns
+        -------
+        ALGNN
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model.blank().classes_
+        array([], dtype=int64)
+        """
+        self._check_params()
+        fresh = type(self)(**self.get_params())
+        fresh._learned = fresh._untaught(self._known.features)
+        return fresh
+
+    def drop_record(self) -> Self:
+        """Forget which nodes were learned, not what was learned from them.
+
+        The record is what lets `forget` refuse nodes that were never learned, and what would let
+        someone with the file find out which nodes were, as what (see
+        `algnn.analytic.lifecycle.membership`). Without it `forget` trusts its caller as far as
+        counts and sums allow.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> before = model.retained_bytes()
+        >>> before - model.drop_record().retained_bytes()
+        1600
+        """
+        self._learned = replace(self._known, membership=None).noted("drop record", {})
+        return self
+
+    def summary(self) -> Summary:
+        """What it has seen and when, how well its weights are determined, what it keeps.
+
+        It takes the eigenvalues of the matrix that is solved, about 30 times the work of solving.
+
+        Returns
+        -------
+        Summary
+            Its text is a table to read; `algnn.analytic.lifecycle.summary.Summary` says what is in it.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> print(model.summary())
+        10 classes, 200 nodes; labels are ints, x has 64 columns
+        ...
+        """
+        return summarise(self._known, self.retained_bytes())
+
+    def _described(self) -> dict[str, str]:
+        return {**described(self._known), **super()._described()}
+
+    def _checked_learned(
+        self, graph: Data, nodes: Nodes, labels: Labels, *, once: bool
+    ) -> tuple[Tensor, CodedLabels]:
+        """Nodes and labels that may have been learned, as far as one can tell without sums."""
+        self._check_params()
+        known = self._known
+        self._check_graph(graph, self.n_features_in_)
+        chosen = check_nodes(nodes, graph.x.size(0), session=once)
+        # an empty list comes as floating point
+        none = chosen.numel() == 0 and np.size(labels) == 0
+        given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
+        check_forgettable(known)
+        return chosen, CodedLabels.of(given)
