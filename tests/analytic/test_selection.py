@@ -98,9 +98,7 @@ def test_the_size_of_features_does_not_matter(seed, scale):
     Z, labels = problem(seed, [8, 8, 8], 6, 1.0)
     chosen = np.flatnonzero(np.arange(24) % 2)
     gamma, _ = best(sums(Z, labels, np.arange(24)), batch(sums(Z, labels, chosen)))
-    scaled, _ = best(
-        sums(Z * scale, labels, np.arange(24)), batch(sums(Z * scale, labels, chosen))
-    )
+    scaled, _ = best(sums(Z * scale, labels, np.arange(24)), batch(sums(Z * scale, labels, chosen)))
     assert gamma == scaled
 
 

@@ -86,7 +86,9 @@ def choose_gamma(everything: Statistics, half_sums: Statistics) -> Choice:
     nodes, width = int(everything.n.sum()), everything.G.size(0)
     # with few nodes for so many coordinates there may be more than one maximum
     smooth = width > SMOOTH_WIDTH and nodes >= 2 * width
-    whole = Statistics(everything.G[None], everything.Q[None], everything.n[None], half_sums.classes)
+    whole = Statistics(
+        everything.G[None], everything.Q[None], everything.n[None], half_sums.classes
+    )
     halves = _Halves(whole, half_sums, both=nodes <= ONE_DIRECTION_NODES)
     (found,) = _search(halves, MIDDLE_START if smooth else COARSE_START)
     return found

@@ -18,7 +18,7 @@ from algnn.analytic.lifecycle.audit import AuditLog
 from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.lifecycle.removal import check_left, check_spanned
 from algnn.analytic.linalg.subspace import Span
-from algnn.analytic.linalg.update import UpdatedFactor, has_room
+from algnn.analytic.linalg.update import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.selection import half_masks, halvings
 from algnn.analytic.statistics import Statistics, with_session
 from algnn.errors import InputError
@@ -80,7 +80,7 @@ class State:
         if self.head != "ridge" or self.span.basis is not None or self.decays or not self.taught:
             return False
         expected = int(self.statistics.n.sum()) // self.statistics.classes.size
-        return has_room(expected, self.span.width)
+        return MOST_ROWS_DIVISOR * expected <= self.span.width
 
     def plus(
         self, features: Iterable[Tensor], nodes: Tensor, labels: CodedLabels, seed: int

@@ -214,41 +214,18 @@ class Statistics:
         return Statistics(self.G, Q, n, classes)
 
     def nbytes(self) -> int:
-        """Bytes of the triangle of G, of Q and of n: what `tensors` would hold.
-
-        Returns
-        -------
-        int
-        """
+        """Bytes of the triangle of G, of Q and of n: what `tensors` would hold."""
         width, ways = self.G.size(-1), 1 if self.G.ndim == 2 else self.G.size(0)
         triangle = self.G.element_size() * width * (width + 1) // 2
         return ways * triangle + self.Q.nbytes + self.n.nbytes
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint holds: the lower triangle of G row by row, Q, n.
-
-        Returns
-        -------
-        dict of Tensor
-        """
+        """What a checkpoint holds: the lower triangle of G row by row, Q, n."""
         return {"G": self.G[_triangle(self.G)], "Q": self.Q, "n": self.n}
 
     @classmethod
     def from_tensors(cls, G: Tensor, Q: Tensor, n: Tensor, classes: npt.NDArray[Any]) -> Statistics:
-        """The reverse of `tensors`.
-
-        Parameters
-        ----------
-        G : Tensor [d (d + 1) / 2]
-            The triangle.
-        Q : Tensor [d, C]
-        n : Tensor [C]
-        classes : array [C]
-
-        Returns
-        -------
-        Statistics
-        """
+        """The reverse of `tensors`: G is the triangle [d (d + 1) / 2]."""
         full = G.new_zeros(Q.size(0), Q.size(0))
         full[_triangle(full)] = G
         _mirror(full)
@@ -299,7 +276,7 @@ def _copy(sums: Statistics) -> Statistics:
 def _add(sums: Statistics, Z: Tensor, Y: Tensor) -> None:
     """Q += ZᵀY and G += ZᵀZ, of G the lower triangle at least."""
     sums.Q.addmm_(Z.mT, Y)
-    if sums.G.is_cpu and Z.size(0) >= SYMMETRIC_ROWS:
+    if sums.G.is_cpu and Z.size(0) >= SYMMETRIC_ROWS and Z.size(1):
         # Seen in Fortran's order G is its own transpose, so its "upper" triangle is our lower one.
         dsyrk(1.0, Z.numpy().T, beta=1.0, c=sums.G.numpy().T, overwrite_c=True, lower=False)
     else:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from algnn import ALGNN
+from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.hops import (
     BANKS,
     NARROW_VIEW,
@@ -16,7 +17,6 @@ from algnn.analytic.features.hops import (
     plain_encoder,
     polynomial,
 )
-from algnn.analytic.features.expansion import random_weights
 from algnn.errors import InputError
 from algnn.graph.propagate import Operator, normalised_adjacency
 

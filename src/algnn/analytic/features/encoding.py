@@ -94,11 +94,13 @@ class Encoding(Learner):
         key, memo = (graph.x, graph.edge_index), self._prepared_memo(features)
         x = self._inputs(graph)
         where = onto(nodes, x.device)
-        if isinstance(features, HopEncoder) and memo.peek(key) is None:
+        prepared = memo.peek(key)
+        if prepared is not None:
+            return prepared, where
+        if isinstance(features, HopEncoder) and features.is_few(nodes.numel(), x.size(0)):
             # a few nodes cost less by themselves than the whole graph does
-            if features.is_few(nodes.numel(), x.size(0)):
-                alone = features.rows(self._transposed(graph), x, where)
-                return alone, torch.arange(nodes.numel(), device=x.device)
+            alone = features.rows(self._transposed(graph), x, where)
+            return alone, torch.arange(nodes.numel(), device=x.device)
         return memo.get(key, lambda: features.prepare(self._adjacency(graph), x)), where
 
     def _prepared_memo(self, features: Features) -> Memo[Tensor]:

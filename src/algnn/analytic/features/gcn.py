@@ -1,4 +1,4 @@
-"""The graph encoder: trained on the base session, then frozen."""
+"""The paper's graph encoder: trained on the base session, then frozen."""
 
 from __future__ import annotations
 
@@ -76,23 +76,7 @@ class GCNEncoder:
 
 @dataclass(frozen=True)
 class ExpandedGCN:
-    """The paper's features: those of a trained encoder, expanded.
-
-    Attributes
-    ----------
-    encoder : GCNEncoder
-    expansion : Expansion
-
-    Examples
-    --------
-    >>> import torch
-    >>> from algnn.graph.propagate import normalised_adjacency
-    >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
-    >>> encoder = GCNEncoder(torch.eye(2), torch.zeros(2))
-    >>> features = ExpandedGCN(encoder, Expansion("gcn", inputs=2, width=8, seed=0))
-    >>> features(features.prepare(pair, torch.eye(2))).shape
-    torch.Size([2, 8])
-    """
+    """The paper's features: those of a trained encoder, expanded."""
 
     encoder: GCNEncoder
     expansion: Expansion

@@ -260,7 +260,9 @@ def _projection(inputs: int, projected: int, seed: int) -> Tensor:
     """Each input goes to a few places, with a sign: inner products stay, but for some noise."""
     bits = np.random.Philox(key=seed).random_raw(PROJECTION_PARTS * inputs)
     places = torch.from_numpy(((bits >> np.uint64(1)) % np.uint64(projected)).astype(np.int64))
-    signs = torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1) / PROJECTION_PARTS**0.5
+    signs = (
+        torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1) / PROJECTION_PARTS**0.5
+    )
     columns = torch.arange(inputs).repeat_interleave(PROJECTION_PARTS)
     order = torch.argsort(places, stable=True)
     counts = torch.bincount(places, minlength=projected)

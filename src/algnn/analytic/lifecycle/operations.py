@@ -1,4 +1,4 @@
-"""What can be done with a learner once it has learned: forget, merge, change the head, look back."""
+"""Operations on a learner that has learned: forget, merge, another head, a summary."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ class Lifecycle(Encoding):
         return fresh
 
     def drop_record(self) -> Self:
-        """Forget which nodes were learned, not what was learned from them.
+        """Drop the record of which nodes were learned, not what was learned from them.
 
         The record is what lets `forget` refuse nodes that were never learned, and what would let
         someone with the file find out which nodes were, as what (see
@@ -341,7 +341,7 @@ class Lifecycle(Encoding):
         Returns
         -------
         Summary
-            Its text is a table to read; `algnn.analytic.lifecycle.summary.Summary` says what is in it.
+            Its text is a table; `algnn.analytic.lifecycle.summary.Summary` says what is in it.
 
         Examples
         --------

@@ -40,7 +40,7 @@ class UpdatedFactor:
 
     def has_room(self, rows: int) -> bool:
         """Whether taking in so many more rows is cheaper than a new factorisation."""
-        return has_room(self.V.size(0) + rows, self.L.size(0))
+        return MOST_ROWS_DIVISOR * (self.V.size(0) + rows) <= self.L.size(0)
 
     def plus(self, Z: Tensor) -> UpdatedFactor:
         """With the rows Z [n, d] in G."""
@@ -66,9 +66,9 @@ class UpdatedFactor:
             residual = torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma)
             step = self.times(residual)
             W = W + step
-            last, size, rest, target = (
-                torch.stack([t.abs().amax() for t in (step, W, residual, Q)]).tolist()
-            )
+            last, size, rest, target = torch.stack(
+                [t.abs().amax() for t in (step, W, residual, Q)]
+            ).tolist()
             # NaN is never small enough
             if last <= LARGEST_CORRECTION * size and rest <= LARGEST_RESIDUAL * target:
                 return W
@@ -77,8 +77,3 @@ class UpdatedFactor:
     def _without(self, X: Tensor) -> Tensor:
         """(I − VᵀV) X."""
         return torch.addmm(X, self.V.mT, self.V @ X, alpha=-1)
-
-
-def has_room(rows: int, width: int) -> bool:
-    """Whether so many rows are few enough for an update at this width."""
-    return MOST_ROWS_DIVISOR * rows <= width
