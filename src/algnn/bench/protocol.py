@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -75,7 +76,7 @@ class Outcome:
     novelty_aurocs: tuple[float, ...] = ()
     reliability: metrics.Matrix | None = None
 
-    @property
+    @cached_property
     def matrix(self) -> metrics.Matrix:
         """Accuracy on session i after session t, [T+1, T+1], NaN above the diagonal."""
         return metrics.accuracy_matrix(self.correct, self.total, self.sessions)
