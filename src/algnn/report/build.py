@@ -1,81 +1,28 @@
-"""What a report says, in which order; how it is written is left to others."""
+"""The report: what it says and shows, in which order; how it is written is left to others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import count as counter
 from statistics import mean
-from typing import Any
 
-from algnn.bench.metrics import summarise
 from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
-from algnn.report import charts, tables
-from algnn.report.commands import commands
-from algnn.report.drawing import NARROW, WIDE, Chart
-from algnn.report.evidence import ALL_LABELS, DEFAULT, FOCUS, UNKNOWN, Study, in_order
-from algnn.report.sheet import Table, listed, number, size, slug, three
-from algnn.report.styles import Style, styles
+from algnn.bench.runs import summarise
+from algnn.report import figures, tables
+from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, UNKNOWN, Study, in_order
+from algnn.report.figures import Chart
+from algnn.report.style import STYLES, Style, styles
+from algnn.report.table import Table, count, listed, number, three
 
 Item = Table | Chart
-
-
-@dataclass(frozen=True)
-class Headline:
-    """One figure of the head.
-
-    Attributes
-    ----------
-    value, label : str
-
-    Examples
-    --------
-    >>> Headline("2 of 4", "graphs").value
-    '2 of 4'
-    """
-
-    value: str
-    label: str
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some tables and figures below one heading.
-
-    Attributes
-    ----------
-    title : str
-        Empty for a part without a heading.
-    items : tuple of Table or Chart
-
-    Examples
-    --------
-    >>> Part("cora", ()).title
-    'cora'
-    """
-
-    title: str
-    items: tuple[Item, ...]
+# a heading, empty for none, and what stands below it
+Part = tuple[str, tuple[Item, ...]]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report.
-
-    Attributes
-    ----------
-    key, title : str
-    text : tuple of str
-        Paragraphs; what stands between backticks is code.
-    parts : tuple of Part
-    commands : tuple of str
-        To be run, where the section names any.
-
-    Examples
-    --------
-    >>> Section("a", "A", ("Some words.",)).parts
-    ()
-    """
+    """A section: its heading, paragraphs, parts, and commands to be run."""
 
     key: str
     title: str
@@ -86,85 +33,50 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A report before it is written.
-
-    Attributes
-    ----------
-    study : Study
-    title, lead : str
-    headlines : tuple of Headline
-    notes : tuple of str
-        What a reader must know before reading on.
-    sections : tuple of Section
-    facts : tuple of (str, str)
-        What the runs were made with.
-    styles : dict
-        Each method's style.
-
-    Examples
-    --------
-    >>> from algnn.report.evidence import example, gather
-    >>> outline(gather([example()])).headlines[0]
-    Headline(value='1', label='run: 1 method, 1 graph, 1 seed')
-    """
+    """A report before it is written; `notes` are what a reader must know before reading on."""
 
     study: Study
     title: str
     lead: str
-    headlines: tuple[Headline, ...]
+    headlines: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     sections: tuple[Section, ...]
     facts: tuple[tuple[str, str], ...]
     styles: dict[str, Style] = field(default_factory=dict)
 
+    def items(self) -> list[Item]:
+        """All tables and figures, in order."""
+        return [item for s in self.sections for _, items in s.parts for item in items]
+
     def tables(self) -> list[Table]:
         """All tables, in order."""
-        return [item for item in self._items() if isinstance(item, Table)]
+        return [item for item in self.items() if isinstance(item, Table)]
 
     def charts(self) -> list[Chart]:
         """All figures, in order."""
-        return [item for item in self._items() if isinstance(item, Chart)]
-
-    def _items(self) -> Iterator[Item]:
-        return chain.from_iterable(part.items for s in self.sections for part in s.parts)
+        return [item for item in self.items() if isinstance(item, Chart)]
 
 
-def outline(study: Study) -> Report:
-    """What there is to say about some runs.
-
-    Parameters
-    ----------
-    study : Study
-
-    Returns
-    -------
-    Report
-
-    Examples
-    --------
-    >>> from algnn.report.evidence import example, gather
-    >>> report = outline(gather([example(), example(method="bare")]))
-    >>> [section.key for section in report.sections]
-    ['results', 'retained', 'figures', 'missing', 'reading']
-    """
-    looks = styles({run.method for run in study.runs})
+def build(study: Study, brief: bool = False) -> Report:
+    """The report of some runs; a brief one has all tables and the main figures only."""
+    looks = styles(study.runs.method)
     made = [
-        _results(study, "1"),
-        _steps(study, looks, "2"),
-        _retained(study, "3"),
-        _speed(study, "4"),
-        _figures(study, looks, "5"),
-        _sensitivity(study, "6"),
-        _others(study, "7"),
-        _failed(study, "8"),
+        _results(study),
+        _steps(study, looks),
+        _retained(study),
+        _speed(study),
+        _figures(study, looks),
+        _sensitivity(study),
+        _others(study),
+        _failed(study),
         _missing(study),
         _reading(),
     ]
-    sections = _unique(section for section in made if section is not None)
-    graphs = study.datasets() or sorted({run.dataset for run in study.runs})
+    sections = _numbered(made, brief)
+    graphs = study.datasets() or set(study.runs.dataset)
     return Report(
         study,
-        f"Class-incremental node classification on {_count(len(graphs), 'graph')}",
+        f"Class-incremental node classification on {count(len(graphs), 'graph')}",
         _lead(study),
         tuple(_headlines(study)),
         tuple(_notes(study)),
@@ -174,450 +86,263 @@ def outline(study: Study) -> Report:
     )
 
 
+def _numbered(made: Iterable[Section | None], brief: bool) -> tuple[Section, ...]:
+    """Sections whose tables and figures have numbers, and names that no other file has."""
+    seen: set[tuple[type, str]] = set()
+    sections = []
+    for i, section in enumerate(made, start=1):
+        if section is None:
+            continue
+        single = sum(isinstance(item, Table) for _, items in section.parts for item in items) == 1
+        numbers = {Table: counter(1), Chart: counter(1)}
+        parts = []
+        for j, (title, items) in enumerate(section.parts, start=1):
+            letters = iter("abcdefgh")
+            fresh: list[Item] = []
+            for item in items:
+                key = next(
+                    key
+                    for n in counter(1)
+                    if (type(item), key := item.key + f"-{n}" * (n > 1)) not in seen
+                )
+                seen.add((type(item), key))
+                label = f"{i}.{next(numbers[type(item)])}"
+                if isinstance(item, Table) and single:
+                    label = str(i)
+                elif section.key == "figures":
+                    label = f"{i}.{j}{next(letters)}"
+                if isinstance(item, Table) or item.brief or not brief:
+                    fresh.append(replace(item, key=key, number=label))
+            parts.append((title, tuple(fresh)))
+        sections.append(replace(section, parts=tuple(parts)))
+    return tuple(sections)
+
+
+# -- the head -------------------------------------------------------------------------------------
+
+
 def _lead(study: Study) -> str:
-    names = {run.method for run in study.runs}
-    days = sorted(run.record.started[:10] for run in study.runs)
+    runs = study.runs
+    names, days = set(runs.method), sorted(day[:10] for day in runs.started)
     span = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
-    where = sorted({run.place for run in study.runs})
     return (
-        f"{_count(len(names), 'method')} learn{'s' * (len(names) == 1)} the classes of a graph"
-        " session by session; what each still knows at the end, what it forgot, how long it took"
-        " and what it keeps."
-        f" {_count(len(study.runs), 'run')} of {span} on {listed(where)}."
+        f"{count(len(names), 'method')} learn{'s' * (len(names) == 1)} the classes of a graph"
+        " session by session: final accuracy, forgetting, time to learn and memory kept."
+        f" {count(len(runs), 'run')} of {span} on {listed(sorted(set(runs.hardware)))}."
     )
 
 
-def _headlines(study: Study) -> Iterator[Headline]:
-    names = {run.method for run in study.runs}
-    graphs = study.datasets() or {run.dataset for run in study.runs}
-    seeds = {run.seed for run in study.runs}
-    yield Headline(
-        f"{len(study.runs):,}",
-        f"{'run' if len(study.runs) == 1 else 'runs'}: {_count(len(names), 'method')},"
-        f" {_count(len(graphs), 'graph')}, {_count(len(seeds), 'seed')}",
+def _headlines(study: Study) -> Iterator[tuple[str, str]]:
+    runs = study.runs
+    graphs = study.datasets() or set(runs.dataset)
+    yield (
+        f"{len(runs):,}",
+        f"{'run' if len(runs) == 1 else 'runs'}: {count(runs.method.nunique(), 'method')},"
+        f" {count(len(graphs), 'graph')}, {count(runs.seed.nunique(), 'seed')}",
     )
-    if not study.places:
+    hardware = study.hardware[0] if study.hardware else ""
+    if FOCUS not in study.methods(hardware, step=1):
         return
-    where = study.places[0]
-    focus = FOCUS if FOCUS in study.methods(where, step=1) else None
-    if focus is None:
-        return
-    yield from _first_places(study, where)
-    yield from _beside_paper(study, where)
-    table = tables.fastest(study, where, "")
-    if table is not None:
-        ratios = sorted(number(row.values[2]) for row in table.rows)
-        low, high = (three(value) for value in (ratios[0], ratios[-1]))
-        yield Headline(
-            f"{low}×" if low == high else f"{low}–{high}×",
-            f"the time of {FOCUS}: what the fastest baseline takes to learn, {where}",
+    ours = DEFAULT if DEFAULT in study.methods(hardware, step=1) else FOCUS
+    wins, gaps = [], []
+    for graph in study.datasets(hardware, 1):
+        names = study.methods(hardware, graph, 1)
+        ap = {name: summarise(study.cell(hardware, graph, 1, name).ap).mean for name in names}
+        rivals = [value for name, value in ap.items() if name not in ALL_LABELS]
+        if ours in ap and len(rivals) > 1:
+            wins.append(ap[ours] >= max(rivals))
+        paper = paper_figures(graph, FOCUS)
+        if paper and FOCUS in ap:
+            gaps.append(ap[FOCUS] - paper.ap[0])
+    if wins:
+        yield (
+            f"{sum(wins)} of {len(wins)}",
+            f"{'graph' if len(wins) == 1 else 'graphs'} on which {ours} has the highest AP of all"
+            f" class-incremental methods, {hardware}",
         )
-
-
-def _first_places(study: Study, where: str) -> Iterator[Headline]:
-    """On how many graphs no method has a higher AP; for our best method."""
-    ours = DEFAULT if DEFAULT in study.methods(where, step=1) else FOCUS
-    first, of = 0, 0
-    for graph in study.datasets(where, 1):
-        means = {
-            name: summarise(run.ap for run in study.cell(where, graph, 1, name)).mean
-            for name in study.methods(where, graph, 1)
-            if name not in ALL_LABELS
-        }
-        if ours in means and len(means) > 1:
-            of += 1
-            first += means[ours] >= max(means.values())
-    if of:
-        yield Headline(
-            f"{first} of {of}",
-            f"{'graph' if of == 1 else 'graphs'} on which {ours} has the highest AP of all"
-            f" class-incremental methods, {where}",
-        )
-
-
-def _beside_paper(study: Study, where: str) -> Iterator[Headline]:
-    gaps = []
-    for graph in study.datasets(where, 1):
-        paper, runs = paper_figures(graph, FOCUS), study.cell(where, graph, 1, FOCUS)
-        if paper and runs:
-            gaps.append(summarise(run.ap for run in runs).mean - paper.ap[0])
     if gaps:
-        yield Headline(
+        yield (
             f"{mean(gaps):+.1f}".replace("-", "−"),
             f"points of AP between {FOCUS} here and in the paper, mean over"
-            f" {_count(len(gaps), 'graph')}",
+            f" {count(len(gaps), 'graph')}",
+        )
+    table = tables.fastest(study, hardware)
+    if table is not None:
+        ratios = sorted(number(row.values[2]) for row in table.rows)
+        low, high = three(ratios[0]), three(ratios[-1])
+        yield (
+            f"{low}×" if low == high else f"{low}–{high}×",
+            f"the time of {FOCUS}: what the fastest baseline takes to learn, {hardware}",
         )
 
 
 def _notes(study: Study) -> Iterator[str]:
     runs = study.runs
-    where = sorted({run.place for run in runs})
-    if not study.places:
+    machines = sorted(set(runs.hardware))
+    if not study.hardware:
         yield (
             "No run here has its method's own settings and the paper's stream, so the main tables"
             " are empty: see “Other settings and streams”."
         )
-    if len(where) > 1:
+    if len(machines) > 1:
         yield (
-            f"The runs were made on {len(where)} machines ({listed(where)}). They are never"
+            f"The runs were made on {len(machines)} machines ({listed(machines)}). They are never"
             " averaged or compared in time with each other: a table is of one machine, and the"
             " figures of a graph are those of the machine with the most runs on it."
         )
-    shared = sum(not run.alone for run in runs)
+    shared = sum(~runs.alone)
     if shared:
         yield (
-            f"{_count(shared, 'run')} of {len(runs):,} shared the machine with others: their times"
-            " say nothing, and are left out of every table and figure of time."
+            f"{count(shared, 'run')} of {len(runs):,} shared the machine with others: their times"
+            " are left out of every table and figure of time."
         )
-    codes = sorted({run.code.partition("+")[0] for run in runs})
+    codes = runs.code.str.partition("+")[0].value_counts().sort_index()
     if len(codes) > 1:
-        counts = [f"{c} ({sum(r.code.partition('+')[0] == c for r in runs):,})" for c in codes]
         yield (
-            f"The runs were made by {len(codes)} versions of the code: {listed(counts)}. Figures"
+            f"The runs were made by {len(codes)} versions of the code:"
+            f" {listed(f'{code} ({number:,})' for code, number in codes.items())}. Figures"
             " of different versions may stand side by side."
         )
     if study.passed_over:
         yield (
-            f"{_count(study.passed_over, 'older record')} of runs that were done again"
+            f"{count(study.passed_over, 'older record')} of runs that were repeated"
             f" {'was' if study.passed_over == 1 else 'were'} passed over: of one configuration,"
             " seed and machine the newest counts."
         )
-    if study.failures:
-        yield f"{_count(len(study.failures), 'run')} failed: see “Runs that failed”."
+    if len(study.failures):
+        yield f"{count(len(study.failures), 'run')} failed: see “Runs that failed”."
 
 
 def _facts(study: Study) -> Iterator[tuple[str, str]]:
     runs = study.runs
-    yield (
-        "records",
-        f"{len(runs):,}" + (f" (and {study.passed_over:,} older)" if study.passed_over else ""),
-    )
-    yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
-    places = sorted({run.place for run in runs})
-    yield (
-        "machines",
-        "; ".join(
-            f"{where} ({_count(sum(r.place == where for r in runs), 'run')})" for where in places
-        ),
-    )
-    yield "code", ", ".join(sorted({run.code for run in runs}))
-    names = sorted({name for run in runs for name in run.record.versions} - {"code"})
+    older = f" (and {study.passed_over:,} older)" if study.passed_over else ""
+    yield "records", f"{len(runs):,}{older}"
+    yield "seeds", ", ".join(map(str, sorted(set(runs.seed))))
+    machines = runs.hardware.value_counts().sort_index()
+    yield "machines", "; ".join(f"{name} ({count(n, 'run')})" for name, n in machines.items())
+    yield "code", ", ".join(sorted(set(runs.code)))
+    names = {name for versions in runs.versions for name in versions} - {"code"}
     for name in in_order(names, ["algnn", "python", "torch"]):
-        found = {str(run.record.versions.get(name, UNKNOWN)) for run in runs}
+        found = {str(versions.get(name, UNKNOWN)) for versions in runs.versions}
         yield name, ", ".join(sorted(found))
 
 
-def _results(study: Study, label: str) -> Section | None:
-    numbers = (f"{label}.{i}" for i in range(1, 10_000))
-    parts = []
-    for where in study.places:
-        graphs = study.datasets(where, 1)
-        items = [tables.overview(study, where, next(numbers))] if len(graphs) > 1 else []
-        items += [tables.main(study, where, graph, next(numbers)) for graph in graphs]
-        if tables.trust(study, where, "") is not None:
-            table = tables.trust(study, where, next(numbers))
-            items += [table] if table is not None else []
-        if items:
-            parts.append(Part(where if len(study.places) > 1 else "", tuple(items)))
-    if not parts:
-        return None
+# -- the sections ---------------------------------------------------------------------------------
+
+
+def _by_hardware(study: Study, items: Iterable[tuple[str, Item | None]]) -> tuple[Part, ...]:
+    """Items below the name of their hardware, which is left out where there is but one."""
+    found: dict[str, list[Item]] = {}
+    for hardware, item in items:
+        if item is not None:
+            found.setdefault(hardware * (len(study.hardware) > 1), []).append(item)
+    return tuple((hardware, tuple(some)) for hardware, some in found.items())
+
+
+def _results(study: Study) -> Section | None:
+    made: list[tuple[str, Item | None]] = []
+    for hardware in study.hardware:
+        graphs = study.datasets(hardware, 1)
+        made.append((hardware, tables.overview(study, hardware) if len(graphs) > 1 else None))
+        made += [(hardware, tables.main(study, hardware, graph)) for graph in graphs]
+        made.append((hardware, tables.trust(study, hardware)))
+    names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
     text = (
         "AP is the accuracy at the end, averaged over sessions: every session counts once, however"
-        " many nodes it has. AF is what sessions lost since they were learned. *base* is the"
-        " accuracy on the base session when it was learned: a method that never knew cannot"
-        f" forget.{_apart(study)}",
+        " many nodes it has. AF is the mean accuracy drop since a session was learned. *base* is"
+        " the accuracy on the base session when it was learned: where it is low, AF is low too."
     )
-    return Section("results", "Accuracy, forgetting and time", text, tuple(parts))
+    if names:
+        text += (
+            f" {listed(names)}, set apart, {'sees' if len(names) == 1 else 'see'} every"
+            " label again in each session: an upper reference."
+        )
+    parts = _by_hardware(study, made)
+    return Section("results", "Accuracy, forgetting and time", (text,), parts) if parts else None
 
 
-def _apart(study: Study) -> str:
-    names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
-    if not names:
-        return ""
-    return (
-        f" {listed(names).capitalize()}, set apart, {'sees' if len(names) == 1 else 'see'} every"
-        " label again in each session: a mark to reach."
-    )
-
-
-def _steps(study: Study, looks: dict[str, Style], label: str) -> Section | None:
-    numbers = (f"{label}.{i}" for i in range(1, 10_000))
-    figures = (f"{label}.{i}" for i in range(1, 10_000))
+def _steps(study: Study, looks: dict[str, Style]) -> Section | None:
     parts: list[Part] = []
-    for where in study.places:
-        for graph in study.datasets(where):
-            if len(study.steps(graph, where)) < 2:
+    for hardware in study.hardware:
+        for graph in study.datasets(hardware):
+            table = tables.by_step(study, hardware, graph)
+            if table is None or len(study.steps(graph, hardware)) < 2:
                 continue
-            table = tables.by_step(study, where, graph, next(numbers))
-            items: list[Item] = [table]
-            # machines with many runs come first: one figure for a graph is enough
-            if graph not in (part.title for part in parts):
-                items.append(_step_chart(study, where, graph, looks, table, next(figures)))
-            parts.append(Part(graph, tuple(items)))
-    if not parts:
-        return None
-    text = ("The same graphs when a session brings more classes at once.",)
-    return Section("steps", "Classes a session", text, tuple(parts))
+            # hardware with many runs comes first: one figure for a graph is enough
+            first = graph not in (title for title, _ in parts)
+            chart = [figures.by_step(study, hardware, graph, looks)] if first else []
+            parts.append((graph, (table, *chart)))
+    text = "The same graphs when a session brings more classes at once."
+    return Section("steps", "Classes a session", (text,), tuple(parts)) if parts else None
 
 
-def _step_chart(
-    study: Study, where: str, graph: str, looks: dict[str, Style], table: Table, label: str
-) -> Chart:
-    cells = {
-        name: {s: study.cell(where, graph, s, name) for s in study.steps(graph, where)
-               if study.cell(where, graph, s, name)}
-        for name in study.methods(where, graph)
-    }  # fmt: skip
-    return Chart(
-        f"steps-{slug(graph)}",
-        label,
-        f"Final AP by step: {graph}",
-        f"A bar for each step, the palest for the largest; the line is the 95% interval. {where}.",
-        _said(
-            f"Bars of final AP on {graph} for each method and step",
-            {f"{n}, step {s}": mean(r.ap for r in runs)
-             for n, found in cells.items() for s, runs in found.items()},
-        ),
-        lambda: charts.steps(cells, looks),
-        commands=table.commands,
-    )  # fmt: skip
-
-
-def _retained(study: Study, label: str) -> Section | None:
-    if not study.datasets(step=1):
-        return None
-    table = tables.retained(study, label)
+def _retained(study: Study) -> Section | None:
+    table = tables.retained(study) if study.datasets(step=1) else None
     text = (
-        "What a method must keep to go on learning. A sum over nodes has a size that knows no node"
-        " count; a memory of nodes grows, or is bounded by a budget.",
+        "What a method must keep to go on learning. The size of a sum over nodes does not depend on"
+        " how many there are; a memory of nodes grows, or is bounded by a budget."
     )
-    return Section("retained", "What is retained", text, (Part("", (table,)),))
+    return Section("retained", "What is retained", (text,), (("", (table,)),)) if table else None
 
 
-def _speed(study: Study, label: str) -> Section | None:
-    numbers = (f"{label}.{i}" for i in range(1, 10_000))
-    parts = []
-    for where in study.places:
-        items = []
-        for make in (tables.fastest, tables.speeds):
-            if make(study, where, "") is not None:
-                table = make(study, where, next(numbers))
-                items += [table] if table is not None else []
-        if items:
-            parts.append(Part(where if len(study.places) > 1 else "", tuple(items)))
-    if not parts:
-        return None
+def _speed(study: Study) -> Section | None:
+    made = [
+        (hardware, make(study, hardware))
+        for hardware in study.hardware
+        for make in (tables.fastest, tables.speeds)
+    ]
+    parts = _by_hardware(study, made)
     text = (
-        f"Seconds inside `fit` and `partial_fit`, compared only between runs of one machine, with"
+        "Seconds inside `fit` and `partial_fit`, compared only between runs on one machine, with"
         f" the same seed, that had the machine to themselves. `{FOCUS}` trains in the base session"
-        " alone; every later session is one closed-form step.",
+        " alone; every later session is one closed-form step."
     )
-    return Section("speed", "Speed", text, tuple(parts))
+    return Section("speed", "Speed", (text,), parts) if parts else None
 
 
-def _figures(study: Study, looks: dict[str, Style], label: str) -> Section | None:
-    parts = []
-    for i, graph in enumerate(study.datasets(step=1), start=1):
-        where = study.place_of(graph, 1)
-        names = study.methods(where, graph, 1)
-        cells = {name: study.cell(where, graph, 1, name) for name in names}
-        parts.append(Part(graph, tuple(_charts(cells, looks, graph, where, f"{label}.{i}"))))
-    if not parts:
-        return None
+def _figures(study: Study, looks: dict[str, Style]) -> Section | None:
+    graphs = study.datasets(step=1)
+    parts = tuple((graph, tuple(figures.of_graph(study, graph, looks))) for graph in graphs)
     text = (
         "A method looks the same in every figure: its colour is that of its family, its marker and"
-        " its dashes are its own. Step 1, means over seeds.",
+        " its dashes are its own. Step 1, means over seeds."
     )
-    return Section("figures", "Figures", text, tuple(parts))
+    return Section("figures", "Figures", (text,), parts) if parts else None
 
 
-def _charts(
-    cells: dict[str, Any], looks: dict[str, Style], graph: str, where: str, label: str
-) -> Iterator[Chart]:
-    made = tuple(commands(run for runs in cells.values() for run in runs))
-    clocked = {name: [run for run in runs if run.alone] for name, runs in cells.items()}
-    clocked = {name: runs for name, runs in clocked.items() if runs}
-    banded = any(len(runs) > 1 for runs in cells.values())
-    drawn = chain(
-        _charts_of_accuracy(cells, clocked, looks, graph, banded),
-        _charts_of_cost(cells, clocked, looks, graph, banded),
-        _charts_of_trust(cells, looks, graph, banded),
-    )
-    for letter, (kind, title, caption, alt, draw, *wide) in zip("abcdefgh", drawn, strict=False):
-        yield Chart(
-            f"{kind}-{slug(graph)}",
-            f"{label}{letter}",
-            f"{title}: {graph}",
-            f"{caption}. {where}.",
-            alt,
-            draw,
-            wide[0] if wide else None,
-            made,
-        )
-
-
-def _charts_of_accuracy(
-    cells: dict[str, Any], clocked: dict[str, Any], looks: Any, graph: str, banded: bool
-) -> Iterator[Sequence[Any]]:
-    ap = {name: mean(run.ap for run in runs) for name, runs in cells.items()}
-    yield (
-        "stages",
-        "AP session by session",
-        "Average performance over the sessions so far"
-        + ", with the 95% interval as a band" * banded,
-        _said(f"Lines of AP after each session on {graph}; at the end", ap),
-        lambda: charts.stages(cells, looks),
-    )
-    if clocked:
-        yield (
-            "tradeoff",
-            "AP against time",
-            "Up and to the left is better"
-            + "; the line through a point is its 95% interval" * banded,
-            _said(f"Points of final AP against learn seconds on {graph}; AP", ap),
-            lambda: charts.tradeoff(clocked, looks),
-        )
-    narrow, wide = charts.matrix_columns(max(len(runs[0].stages) for runs in cells.values()))
-    yield (
-        "matrices",
-        "Accuracy matrices",
-        "Accuracy (%) on the test nodes of each session (column) after each session (row); a"
-        " column that darkens downwards is a session that is being forgotten",
-        _said(f"Heat maps of accuracy by session on {graph}; mean of the last row", ap),
-        lambda: charts.matrices(cells, narrow, NARROW),
-        lambda: charts.matrices(cells, wide, WIDE),
-    )
-
-
-def _charts_of_cost(
-    cells: dict[str, Any], clocked: dict[str, Any], looks: Any, graph: str, banded: bool
-) -> Iterator[Sequence[Any]]:
-    seconds = {name: mean(run.learn for run in runs) for name, runs in clocked.items()}
-    kept = {name: runs[0].kept for name, runs in cells.items()}
-    if clocked:
-        yield (
-            "seconds",
-            "Time so far",
-            "Learn seconds added up over sessions, on a logarithmic axis",
-            _said(f"Lines of learn seconds so far on {graph}; at the end", seconds),
-            lambda: charts.growth(clocked, looks, "seconds"),
-        )
-    yield (
-        "kept",
-        "Kept between sessions",
-        "Bytes by each learner's own account, on a logarithmic axis",
-        _said(f"Lines of bytes kept after each session on {graph}; at the end", kept, size),
-        lambda: charts.growth(cells, looks, "bytes"),
-    )
-    if clocked:
-        yield (
-            "times",
-            "Time to learn",
-            "Seconds inside `fit` and `partial_fit`, all sessions"
-            + "; the line is the 95% interval" * banded,
-            _said(f"Bars of learn seconds on {graph}", seconds),
-            lambda: charts.times(clocked, looks),
-        )
-
-
-def _charts_of_trust(
-    cells: dict[str, Any], looks: Any, graph: str, banded: bool
-) -> Iterator[Sequence[Any]]:
-    """Only of runs that measured it, which the first ones did not."""
-    sure = {name: [run for run in runs if run.ece is not None] for name, runs in cells.items()}
-    sure = {name: runs for name, runs in sure.items() if runs}
-    told = {name: [run for run in runs if run.auroc is not None] for name, runs in sure.items()}
-    told = {name: runs for name, runs in told.items() if runs}
-    if told:
-        yield (
-            "novelty",
-            "Telling what is new",
-            "AUROC of novelty after each session: test nodes of the next session's classes against"
-            " those of seen ones; dotted, chance" + ". The band is the 95% interval" * banded,
-            _said(
-                f"Lines of AUROC of novelty after each session on {graph}; mean",
-                {name: mean(run.auroc for run in runs) for name, runs in told.items()},
-            ),
-            lambda: charts.novelty(told, looks),
-        )
-    if sure:
-        yield (
-            "reliability",
-            "How sure, how right",
-            "Accuracy of the answers whose largest probability lies in the same bin, after the"
-            " last session; on the dotted line a method is right as often as it is sure",
-            _said(
-                f"Lines of accuracy against the largest probability on {graph}; calibration error",
-                {name: mean(run.ece for run in runs) for name, runs in sure.items()},
-            ),
-            lambda: charts.reliability(sure, looks),
-        )
-
-
-def _sensitivity(study: Study, label: str) -> Section | None:
+def _sensitivity(study: Study) -> Section | None:
     parts: list[Part] = []
-    count = 0
     for name, title in (("width", "Expansion width"), ("gamma", "γ")):
-        table = tables.sensitivity(study, name, f"{label}.{len(parts) + 1}")
-        if table is None:
-            continue
-        items: list[Item] = []
         series = tables.sweep(study, name)
-        for method, where in dict.fromkeys((m, w) for m, _, w in series):
-            count += 1
-            found = {g: p for (m, g, w), p in series.items() if (m, w) == (method, where)}
-            items.append(_sweep_chart(study, name, method, where, found, f"{label}.{count}", table))
-        parts.append(Part(title, (*items, table)))
-    if not parts:
-        return None
-    text = ("One setting changes; every other is the method's own for the graph.",)
-    return Section("sensitivity", "Sensitivity", text, tuple(parts))
+        items: list[Item] = []
+        for method, hardware in dict.fromkeys((m, h) for _, m, h in series):
+            found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}
+            items.append(figures.of_sweep(study, name, method, hardware, found))
+        table = tables.sensitivity(study, name)
+        if table is not None:
+            parts.append((title, (*items, table)))
+    text = "One setting changes; every other is the method's own for the graph."
+    return Section("sensitivity", "Sensitivity", (text,), tuple(parts)) if parts else None
 
 
-def _sweep_chart(
-    study: Study, name: str, method: str, where: str, found: Any, label: str, table: Table
-) -> Chart:
-    usual = {}
-    for graph in found:
-        runs = study.cell(where, graph, 1, method)
-        if runs:
-            usual[graph] = runs[0].record.settings[name]
-    symbol = {"gamma": "γ"}.get(name, name)
-    best = {g: max(p, key=lambda v: mean(r.ap for r in p[v])) for g, p in found.items()}
-    return Chart(
-        f"sensitivity-{name}-{slug(method)}-{study.number(where)}",
-        label,
-        f"{method}: final AP against {symbol}",
-        f"Mean and 95% band; a ring marks the method's own value for the graph. {where}.",
-        _said(f"Lines of final AP of {method} against {symbol}; highest at", best, "{:g}".format),
-        lambda: charts.sensitivity(found, usual, symbol),
-        commands=table.commands,
-    )
+def _others(study: Study) -> Section | None:
+    table = tables.others(study)
+    return Section("others", table.title, (), (("", (table,)),)) if table else None
 
 
-def _others(study: Study, label: str) -> Section | None:
-    table = tables.others(study, label)
-    if table is None:
-        return None
-    return Section("others", "Other settings and streams", (), (Part("", (table,)),))
-
-
-def _failed(study: Study, label: str) -> Section | None:
-    table = tables.failed(study, label)
-    return (
-        None if table is None else Section("failed", "Runs that failed", (), (Part("", (table,)),))
-    )
+def _failed(study: Study) -> Section | None:
+    table = tables.failed(study)
+    return Section("failed", table.title, (), (("", (table,)),)) if table else None
 
 
 def _missing(study: Study) -> Section | None:
-    """The paper's rows that no run stands for."""
+    """The paper's rows for which there is no run."""
     absent = [name for name in paper_datasets() if name not in study.datasets(step=1)]
     if not absent:
         return None
-    stand_ins = [f"{name}-graph" for name in absent if f"{name}-graph" in study.datasets()]
-    seeds = sorted({run.seed for run in study.runs})
+    stand_ins = [f"`{name}-graph`" for name in absent if f"{name}-graph" in study.datasets()]
     text = [
-        f"The paper also has figures for {listed([f'`{name}`' for name in absent])}; no run of"
+        f"The paper also has figures for {listed(f'`{name}`' for name in absent)}; no run of"
         " the tables above is on them. "
         + (
             "They could not be run here: their node features have to be downloaded, which was not"
@@ -628,15 +353,16 @@ def _missing(study: Study) -> Section | None:
     ]
     if stand_ins:
         text.append(
-            f"{listed([f'`{name}`' for name in stand_ins])} above: the same nodes, edges and"
-            " labels with structural features in the place of the benchmark's own. Figures on them"
-            " are not comparable with the paper's, and none of the paper's stands beside them."
+            f"{listed(stand_ins)} above: the same nodes, edges and labels with structural features"
+            " in the place of the benchmark's own. Figures on them are not comparable with the"
+            " paper's, and none of the paper's stands beside them."
         )
     text.append("Where they can be downloaded, this is the one command that runs the paper's rows:")
-    names = ",".join(in_order(paper_methods(), list(styles(paper_methods()))))
+    names = ",".join(in_order(paper_methods(), list(STYLES)))
+    seeds = ",".join(map(str, sorted(set(study.runs.seed))))
     made = (
         f"algnn bench --datasets {','.join(absent)} --methods {names} --steps 1,5,10"
-        f" --seeds {','.join(map(str, seeds))}"
+        f" --seeds {seeds}"
     )
     return Section("missing", "The paper's rows that are not here", tuple(text), (), (made,))
 
@@ -660,38 +386,3 @@ def _reading() -> Section:
             " paper printed.",
         ),
     )
-
-
-def _unique(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """Names that look alike once they are file names get numbers, so that no file is lost."""
-    seen: set[tuple[type, str]] = set()
-
-    def fresh(item: Item) -> Item:
-        key, count = item.key, 1
-        while (type(item), key) in seen:
-            count += 1
-            key = f"{item.key}-{count}"
-        seen.add((type(item), key))
-        return replace(item, key=key)
-
-    return tuple(
-        replace(
-            section,
-            parts=tuple(replace(p, items=tuple(map(fresh, p.items))) for p in section.parts),
-        )
-        for section in sections
-    )
-
-
-def _said(what: str, values: dict[str, Any], write: Any = three) -> str:
-    """A figure in words: its first names by value."""
-    ranked = sorted(values, key=lambda name: -float(values[name]))
-    shown = ranked if len(ranked) <= 6 else [*ranked[:3], *ranked[-2:]]
-    words = [f"{name} {write(values[name])}" for name in shown]
-    if len(shown) < len(ranked):
-        words.insert(3, f"{len(ranked) - 5} others between")
-    return f"{what}: {'; '.join(words)}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -26,7 +26,9 @@ def commands(runs: pd.DataFrame) -> tuple[str, ...]:
 
 def _benches(runs: pd.DataFrame) -> list[str]:
     """Runs with the same options join in seeds, then in methods, steps and datasets."""
-    rows = [(_options(run), run.dataset, run.step, run.method, run.seed) for run in runs.itertuples()]
+    rows = [
+        (_options(run), run.dataset, run.step, run.method, run.seed) for run in runs.itertuples()
+    ]
     for axis in (4, 3, 2, 1):
         groups: dict[Any, list[Any]] = defaultdict(list)
         for row in rows:

@@ -1,22 +1,26 @@
-"""A report as Markdown, LaTeX and CSV; whatever stands in a name stays text."""
+"""A report as Markdown, LaTeX and CSV, and its files on disk; names of any kind stay text."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from algnn.bench.metrics import Summary
-from algnn.report.drawing import Chart
-from algnn.report.evidence import Study
-from algnn.report.outline import Report, Section
-from algnn.report.sheet import NOTHING, Column, Row, Table, Value
-from algnn.report.tables import differs
+import pandas as pd
 
-NUMBERS = ("count", "points", "point", "share", "seconds", "bytes", "ratio", "setting")
+from algnn.bench.runs import Summary, write_atomically
+from algnn.report.build import Report, Section, build
+from algnn.report.data import Study
+from algnn.report.figures import Chart, render
+from algnn.report.page import page, printable
+from algnn.report.table import NOTHING, NUMBERS, Row, Table
+
+# at the head of a Markdown document that stands for itself
+REMARK = "made from records by `algnn report --markdown`: change those, not this"
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
 TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -29,39 +33,47 @@ RUN_COLUMNS = (
     *("dataset", "method", "step", "seed", "main", "differs", "machine", "device", "jobs"),
     *("base", "edges", "order", "sessions", "ap", "af", "macro", "micro", "base_accuracy"),
     *("learn_seconds", "selection_seconds", "predict_seconds", "retained_bytes"),
-    *("ece", "novelty_auroc"),
-    *("started", "code", "versions", "settings", "sha256"),
+    *("ece", "novelty_auroc", "started", "code", "versions", "settings", "sha256"),
 )
 
 
-def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:
-    """A report as Markdown.
+def write(study: Study, folder: str | os.PathLike[str]) -> Path:
+    """Write a report in all its forms, each file whole or not at all; returns the page.
 
-    Parameters
-    ----------
-    report : Report
-    pictures : str
-        Folder of the figures, as the document sees it.
-    remark : str
-        A comment at its head, which readers of the page do not see.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from algnn.report.evidence import example, gather
-    >>> from algnn.report.outline import outline
-    >>> print(markdown(outline(gather([example()]))).splitlines()[0])
-    # Class-incremental node classification on 1 graph
+    The folder gets ``index.html``, ``report.md``, ``tables.tex``, ``csv/`` and ``figures/``.
     """
+    root = Path(folder)
+    report = build(study)
+    drawn = {chart.key: render(chart) for chart in report.charts()}
+    for key, found in drawn.items():
+        write_atomically(root / "figures" / f"{key}.svg", found.svg)
+        write_atomically(root / "figures" / f"{key}.png", found.png)
+    write_atomically(root / "csv" / "runs.csv", runs_csv(study).encode())
+    for table in report.tables():
+        write_atomically(root / "csv" / f"{table.key}.csv", table_csv(table).encode())
+    write_atomically(root / "report.md", markdown(report).encode())
+    write_atomically(root / "tables.tex", latex(report).encode())
+    # last: whoever finds it finds all the rest
+    write_atomically(root / "index.html", page(report, drawn).encode())
+    return root / "index.html"
+
+
+def write_markdown(study: Study, path: str | os.PathLike[str]) -> Path:
+    """Write a report as one Markdown document with its main figures in a folder of that name."""
+    target = Path(path)
+    report = build(study, brief=True)
+    for chart in report.charts():
+        write_atomically(target.with_suffix("") / f"{chart.key}.png", render(chart).png)
+    write_atomically(target, markdown(report, target.stem, REMARK).encode())
+    return target
+
+
+def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:
+    """A report as Markdown; `pictures` is the folder of its figures, as the document sees it."""
     lines = [f"<!-- {remark} -->\n"] if remark else []
     lines += [f"# {_md(report.title)}", "", _md(report.lead), ""]
-    lines += [f"- **{_md(h.value)}** {_md(h.label)}" for h in report.headlines]
-    if report.notes:
-        lines += ["", *(f"> {_md(note)}\n>" for note in report.notes)]
-        lines[-1] = lines[-1].removesuffix("\n>")
+    lines += [f"- **{_md(value)}** {_md(label)}" for value, label in report.headlines]
+    lines += ["", "\n>\n".join(f"> {_md(note)}" for note in report.notes)] * bool(report.notes)
     for section in report.sections:
         lines += ["", *_md_section(section, pictures)]
     lines += ["", "## What it was made with", ""]
@@ -69,158 +81,48 @@ def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str
     return "\n".join(lines) + "\n"
 
 
-def latex(report: Report) -> str:
-    r"""The tables of a report for a LaTeX document that loads booktabs and graphicx.
-
-    Parameters
-    ----------
-    report : Report
-
-    Returns
-    -------
-    str
-        A fragment for ``\input``, in ASCII.
-
-    Examples
-    --------
-    >>> from algnn.report.evidence import example, gather
-    >>> from algnn.report.outline import outline
-    >>> print(latex(outline(gather([example()]))).splitlines()[2])
-    \begin{table*}[tp]
-    """
-    packages = "\\usepackage{booktabs,graphicx}"
-    head = f"% Tables of an algnn report, for \\input into a document with {packages}.\n"
-    return head + "".join(f"\n{_tex_table(table)}" for table in report.tables())
-
-
-def table_csv(table: Table) -> str:
-    """A table as CSV, its values as numbers; a mean is followed by half its 95% interval.
-
-    Parameters
-    ----------
-    table : Table
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from algnn.report.evidence import example, gather
-    >>> from algnn.report.tables import overview
-    >>> print(table_csv(overview(gather([example()]), "A CPU, 4 cores", "1")), end="")
-    method,digits,digits ±95%
-    algnn,65.0,
-    """
-    ranged = [
-        any(isinstance(row.values[i], Summary) for row in table.rows)
-        for i in range(len(table.columns))
-    ]
-    head = [
-        name
-        for column, wide in zip(table.columns, ranged, strict=True)
-        for name in ([column.name, f"{column.name} ±95%"] if wide else [column.name])
-    ]
-    rows = [
-        [cell for v, wide in zip(row.values, ranged, strict=True) for cell in _csv(v, wide)]
-        for row in table.rows
-    ]
-    return _written([head, *rows])
-
-
-def runs_csv(study: Study) -> str:
-    """Every run in a line of CSV.
-
-    Parameters
-    ----------
-    study : Study
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from algnn.report.evidence import example, gather
-    >>> runs_csv(gather([example()])).splitlines()[1][:23]
-    'digits,algnn,1,42,True,'
-    """
-    rows: list[Sequence[Any]] = [RUN_COLUMNS]
-    for run in study.runs:
-        record, outcome = run.record, run.record.outcome
-        values = {
-            "dataset": run.dataset, "method": run.method, "step": run.step, "seed": run.seed,
-            "main": not run.changes, "differs": differs(run), "machine": run.place,
-            "device": record.device, "jobs": record.machine.get("jobs"), "base": record.base,
-            "edges": record.edges, "order": record.order, "sessions": len(outcome.sessions),
-            "ap": run.ap, "af": run.af, "macro": outcome.macro, "micro": outcome.micro,
-            "base_accuracy": run.base, "learn_seconds": run.learn,
-            "selection_seconds": sum(outcome.selection_seconds) or None,
-            "predict_seconds": sum(outcome.predict_seconds), "retained_bytes": run.kept,
-            "ece": run.ece, "novelty_auroc": run.auroc,
-            "started": record.started, "code": run.code,
-            "versions": json.dumps(record.versions, sort_keys=True),
-            "settings": json.dumps(record.settings, sort_keys=True, ensure_ascii=False),
-            "sha256": record.provenance.get("sha256"),
-        }  # fmt: skip
-        rows.append([values[name] for name in RUN_COLUMNS])
-    return _written(rows)
-
-
 def _md_section(section: Section, pictures: str) -> Iterator[str]:
     yield f"## {_md(section.title)}"
     for paragraph in section.text:
         yield f"\n{_md_prose(paragraph)}"
-    yield from _md_commands(section.commands, folded=False)
-    for part in section.parts:
-        if part.title:
-            yield f"\n### {_md(part.title)}"
-        for item in part.items:
+    yield from _md_commands(section.commands, "\n{}")
+    for title, items in section.parts:
+        if title:
+            yield f"\n### {_md(title)}"
+        for item in items:
             kind = "Figure" if isinstance(item, Chart) else "Table"
             yield f"\n**{kind} {item.number}. {_md(item.title)}.** {_md_prose(item.caption)}\n"
             if isinstance(item, Chart):
                 yield f"![{_md(item.alt)}]({pictures}/{item.key}.png)"
             else:
                 yield from _md_table(item)
-            yield from _md_commands(item.commands)
+            folded = "\n<details><summary>How it was made</summary>\n\n{}\n\n</details>"
+            yield from _md_commands(item.commands, folded)
 
 
 def _md_table(table: Table) -> Iterator[str]:
-    yield _md_line(_md(column.name) for column in table.columns)
-    yield _md_line("---:" if column.kind in NUMBERS else "---" for column in table.columns)
-    for row in table.rows:
-        yield _md_line(_md_cells(table, row))
+    marks = ["---:" if column.kind in NUMBERS else "---" for column in table.columns]
+    rows = (_md_cells(table, row) for row in table.rows)
+    for cells in ([_md(column.name) for column in table.columns], marks, *rows):
+        yield "| " + " | ".join(cells) + " |"
 
 
 def _md_cells(table: Table, row: Row) -> Iterator[str]:
     for i, (column, text) in enumerate(zip(table.columns, table.texts(row), strict=True)):
-        if column.kind in ("name", "formula") and PLAIN.fullmatch(text):
-            text = f"`{text}`"
-        else:
-            text = _md(text)
+        code = column.kind in ("name", "formula") and PLAIN.fullmatch(text)
+        text = f"`{text}`" if code else _md(text)
         yield f"**{text}**" if i in row.best else f"*{text}*" if i == 0 and row.apart else text
 
 
-def _md_line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _md_commands(commands: Sequence[str], folded: bool = True) -> Iterator[str]:
-    if not commands:
-        return
-    body = "\n".join(commands)
-    runs = [len(found) for found in re.findall(r"`+", body)]
-    fence = "`" * max(3, 1 + max(runs, default=0))
-    block = f"{fence}sh\n{body}\n{fence}"
-    yield (
-        f"\n<details><summary>How it was made</summary>\n\n{block}\n\n</details>"
-        if folded
-        else f"\n{block}"
-    )
+def _md_commands(commands: Sequence[str], around: str) -> Iterator[str]:
+    if commands:
+        body = "\n".join(commands)
+        fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", body)), default=0))
+        yield around.replace("{}", f"{fence}sh\n{body}\n{fence}")
 
 
 def _md(text: str) -> str:
-    """Text that Markdown takes for nothing else."""
+    """Text without meaning in Markdown."""
     flat = re.sub(r"\s+", " ", printable(text))
     escaped = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = re.sub(r"([\\`*\[\]|~$])", r"\\\1", escaped)
@@ -229,13 +131,20 @@ def _md(text: str) -> str:
 
 
 def _md_prose(text: str) -> str:
-    """Our own sentences: backticks and stars mark code and stress in them."""
+    """The report's own sentences, in which backticks and stars mark code and stress."""
     parts = re.split(r"(`[^`]*`|\*[a-z]+\*)", text)
     return "".join(part if i % 2 else _md(part) for i, part in enumerate(parts))
 
 
+def latex(report: Report) -> str:
+    r"""The tables of a report in ASCII, to ``\input`` where booktabs and graphicx are loaded."""
+    packages = "\\usepackage{booktabs,graphicx}"
+    head = f"% Tables of an algnn report, for \\input into a document with {packages}.\n"
+    return head + "".join(f"\n{_tex_table(table)}" for table in report.tables())
+
+
 def _tex_table(table: Table) -> str:
-    numbered = "".join(_tex_column(column) for column in table.columns)
+    sides = {**dict.fromkeys(NUMBERS, "r"), "text": "p{4cm}"}
     lines = [
         r"\begin{table*}[tp]",
         r"\centering\footnotesize",
@@ -243,7 +152,7 @@ def _tex_table(table: Table) -> str:
         rf"\label{{tab:{re.sub(r'[^A-Za-z0-9.-]', '-', table.key)}}}",
         # as wide as it is, but never wider than a line
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{{numbered}}}",
+        rf"\begin{{tabular}}{{{''.join(sides.get(c.kind, 'l') for c in table.columns)}}}",
         r"\toprule",
         " & ".join(rf"\textbf{{{_tex(column.name)}}}" for column in table.columns) + r" \\",
         r"\midrule",
@@ -255,12 +164,6 @@ def _tex_table(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}", ""])
 
 
-def _tex_column(column: Column) -> str:
-    if column.kind in NUMBERS:
-        return "r"
-    return r"p{4cm}" if column.kind == "text" else "l"
-
-
 def _tex_cells(table: Table, row: Row) -> Iterator[str]:
     for i, (column, text) in enumerate(zip(table.columns, table.texts(row), strict=True)):
         if column.kind == "formula" and text != NOTHING:
@@ -270,7 +173,7 @@ def _tex_cells(table: Table, row: Row) -> Iterator[str]:
 
 
 def _tex(text: str) -> str:
-    """Text that compiles, whatever it holds: what plain LaTeX cannot set is named by its number."""
+    """Text that compiles; a letter that plain LaTeX cannot set is named by its number."""
     return "".join(
         TEX.get(c, c if c.isascii() else rf"\texttt{{U+{ord(c):04X}}}")
         for c in " ".join(printable(text).split())
@@ -281,32 +184,32 @@ def _tex_prose(text: str) -> str:
     return _tex(re.sub(r"`([^`]*)`|\*([a-z]+)\*", r"\1\2", text.replace("k̄", "k")))
 
 
-def printable(text: str) -> str:
-    r"""A text without what no document can hold.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> printable("a\x00b")
-    'a�b'
-    """
-    return "".join(c if c.isprintable() or c.isspace() else "�" for c in text)
-
-
-def _csv(value: Value, wide: bool) -> list[Any]:
-    if isinstance(value, Summary):
-        return [value.mean, value.ci95]
-    return [value, None] if wide else [value]
-
-
-def _written(rows: Iterable[Sequence[Any]]) -> str:
+def table_csv(table: Table) -> str:
+    """A table as CSV, its values as numbers; a mean is followed by half its 95% interval."""
+    columns: list[list[object]] = []
+    for i, column in enumerate(table.columns):
+        values = [row.values[i] for row in table.rows]
+        means = [v.mean if isinstance(v, Summary) else v for v in values]
+        columns.append([column.name, *means])
+        if any(isinstance(value, Summary) for value in values):
+            halves = [v.ci95 if isinstance(v, Summary) else None for v in values]
+            columns.append([f"{column.name} ±95%", *halves])
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
+    csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
     return file.getvalue()
+
+
+def runs_csv(study: Study) -> str:
+    """Every run in a line of CSV."""
+    runs = study.runs
+    as_json = {name: [json.dumps(value, sort_keys=True, ensure_ascii=False) for value in runs[name]]
+               for name in ("versions", "settings")}  # fmt: skip
+    found = runs.assign(
+        jobs=pd.Series([machine.get("jobs") for machine in runs.machine], dtype="Int64"),
+        machine=runs.hardware,
+        sessions=runs.stages.map(len),
+        retained_bytes=runs.retained_bytes.astype("int64"),
+        **as_json,
+    )
+    text: str = found[list(RUN_COLUMNS)].to_csv(index=False, lineterminator="\n")
+    return text

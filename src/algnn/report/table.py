@@ -89,7 +89,11 @@ def ranked(
             # as written: two rows that look the same are both best
             best[i] = shown(i, pick(found, key=number))
     return tuple(
-        Row(values, frozenset(i for i in best if shown(i, values[i]) == best[i] and not aside), aside)
+        Row(
+            values,
+            frozenset(i for i in best if shown(i, values[i]) == best[i] and not aside),
+            aside,
+        )
         for values, aside in given
     )
 
