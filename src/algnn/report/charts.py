@@ -16,15 +16,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from algnn.bench.runs import Summary, summarise
-from algnn.report.labels import (
-    label_ends,
-    label_points,
-    margin_for,
-    round_ticks,
-    set_ticks,
-    short,
-    text_width,
-)
+from algnn.report import labels
+from algnn.report.labels import round_ticks, set_ticks, short, text_width
 from algnn.report.style import INK, LINE, NARROW, SERIES, SOFT, Style
 from algnn.report.table import three
 
@@ -60,36 +53,28 @@ def canvas(
 
 def stages(cells: Cells, looks: Looks) -> Figure:
     """AP after each session, mean and 95% band over seeds."""
-    lines = {name: _band(looks[name], runs.stages) for name, runs in cells.items()}
-    return _over_sessions(lines, "AP (%) so far", top=100)
+    return _over_sessions(cells, looks, lambda o: o.stagewise, "AP (%) so far", top=100)
 
 
 def novelty(cells: Cells, looks: Looks) -> Figure:
     """AUROC of novelty after each session, mean and 95% band, of runs that measured it."""
-    lines = {
-        name: _band(looks[name], [outcome.novelty_aurocs for outcome in runs.outcome])
-        for name, runs in cells.items()
-    }
-    figure = _over_sessions(lines, "AUROC of novelty", top=1)
+    figure = _over_sessions(cells, looks, lambda o: o.novelty_aurocs, "AUROC of novelty", top=1)
     figure.axes[0].axhline(0.5, **DOTS)  # chance
     return figure
 
 
-def growth(cells: Cells, looks: Looks, what: str) -> Figure:
-    """Learn ``"seconds"`` so far, or ``"bytes"`` kept, after each session."""
-    lines = {}
-    for name, runs in cells.items():
-        rows = [
-            np.cumsum(o.learn_seconds) if what == "seconds" else np.array(o.retained_bytes, float)
-            for o in runs.outcome
-        ]
-        band = _band(looks[name], rows)
-        # there is no zero on a logarithmic axis
-        least = 1e-4 if what == "seconds" else 1.0
-        lines[name] = band._replace(mean=np.maximum(band.mean, least), half=None)
-    if what == "seconds":
-        return _over_sessions(lines, "learn time so far (s)", write=_seconds)
-    return _over_sessions(lines, "kept between sessions", write=_size)
+def seconds(cells: Cells, looks: Looks) -> Figure:
+    """Learn seconds so far after each session, of runs that had the machine to themselves."""
+    name = "learn time so far (s)"
+    return _over_sessions(cells, looks, lambda o: np.cumsum(o.learn_seconds), name, write=_seconds)
+
+
+def kept(cells: Cells, looks: Looks) -> Figure:
+    """Bytes kept after each session."""
+    name = "kept between sessions"
+    return _over_sessions(
+        cells, looks, lambda o: np.maximum(o.retained_bytes, 1), name, write=_size
+    )
 
 
 def reliability(cells: Cells, looks: Looks) -> Figure:
@@ -155,31 +140,32 @@ def tradeoff(cells: Cells, looks: Looks) -> Figure:
             axes.plot([x, x], ends, color=colour, linewidth=1.2, alpha=0.55, zorder=2)
         larger = {**marks, "markersize": marks["markersize"] * 1.4}
         axes.plot([x], [ap.mean], linestyle="none", zorder=4, clip_on=False, **larger)
-    label_points(axes, [(short(name), x, ap.mean) for name, (x, ap) in points.items()])
+    labels.at_points(axes, [(short(name), x, ap.mean) for name, (x, ap) in points.items()])
     return figure
 
 
 def times(cells: Cells, looks: Looks) -> Figure:
     """Learn seconds of each method as bars, of runs that had the machine to themselves."""
-    found = {name: summarise(runs.learn_seconds) for name, runs in cells.items()}
-    means = [value.mean for value in found.values()]
+    rows = {name: {"": summarise(runs.learn_seconds)} for name, runs in cells.items()}
+    means = [bars[""].mean for bars in rows.values()]
     log = max(means) > 30 * max(min(means), 1e-4)
-    rows = [(name, looks[name], [(value, "")]) for name, value in found.items()]
-    return _bars(rows, "time to learn all sessions (s)", three, log=log)
+    return _bars(rows, looks, "time to learn all sessions (s)", three, log=log)
 
 
 def steps(cells: Mapping[str, Mapping[int, pd.DataFrame]], looks: Looks) -> Figure:
     """Final AP of each method at each step as bars."""
-    rows = [
-        (name, looks[name], [(summarise(runs.ap), f"{step}: ") for step, runs in found.items()])
+    rows = {
+        name: {f"{step}: ": summarise(runs.ap) for step, runs in found.items()}
         for name, found in cells.items()
-    ]
-    return _bars(rows, "AP (%) at the end; before each value, the step", "{:.1f}".format, 100.0)
+    }
+    title = "AP (%) at the end; before each value, the step"
+    return _bars(rows, looks, title, "{:.1f}".format, 100.0)
 
 
-def matrices(cells: Cells, columns: int, width: float) -> Figure:
+def matrices(cells: Cells, _: Looks, width: float = NARROW) -> Figure:
     """The accuracy matrix of each method, mean over seeds, in a grid of small heat maps."""
     sessions = max(len(runs.stages.iloc[0]) for runs in cells.values())
+    columns = 3 if width == NARROW else 5 if 4 < sessions <= NUMBERED else 6
     left, gap, head, foot = 10 + text_width(str(sessions - 1)), 16.0, 62.0, 18.0
     panel = (width - left - 6 - gap * (columns - 1)) / columns
     pitch = panel + foot + LINE + 8
@@ -193,19 +179,14 @@ def matrices(cells: Cells, columns: int, width: float) -> Figure:
     axes.text(2, 14, "row: after session", color=SOFT, ha="left")
     axes.text(2, 31, "column: tested on session", color=SOFT, ha="left")
     _heat(axes, np.linspace(0, 100, 64)[None], (width - 142, width - 2, 16, 5))
-    for x, text, side in ((142, "0", "left"), (72, "50", "center"), (2, "100 %", "right")):
-        axes.text(width - x, 31, text, ha=side, color=SOFT)
+    for back, text, side in ((142, "0", "left"), (72, "50", "center"), (2, "100 %", "right")):
+        axes.text(width - back, 31, text, ha=side, color=SOFT)
     for i, (name, runs) in enumerate(cells.items()):
         x, y = left + (i % columns) * (panel + gap), head + (i // columns) * pitch + LINE
         axes.text(x, y - 5, short(name), va="baseline", ha="left")
         mean = np.mean([outcome.matrix for outcome in runs.outcome], axis=0)
         _matrix(axes, mean, x, y, panel, named=i % columns == 0)
     return figure
-
-
-def matrix_columns(sessions: int) -> tuple[int, int]:
-    """How many matrices stand side by side on a narrow page and on a wide one."""
-    return (3, 5) if 4 < sessions <= NUMBERED else (3, 6)
 
 
 def _heat(axes: Any, values: Any, box: tuple[float, float, float, float]) -> None:
@@ -224,44 +205,38 @@ def _matrix(axes: Any, matrix: Any, x: float, y: float, panel: float, named: boo
     if count > NUMBERED or cell < 26:
         return
     for t, i in zip(*np.tril_indices(count), strict=True):
-        axes.text(x + cell * (i + 0.5), y + cell * (t + 0.5), f"{matrix[t, i]:.0f}", ha="center",
-                  va="center_baseline", color=_on(COLOURS(matrix[t, i] / 100)))  # fmt: skip
+        # whichever has the higher contrast with the colour of the cell
+        ink = "#000000" if matrix[t, i] > 45 else "#ffffff"
+        at = {"x": x + cell * (i + 0.5), "y": y + cell * (t + 0.5)}
+        axes.text(s=f"{matrix[t, i]:.0f}", ha="center", va="center_baseline", color=ink, **at)
 
 
-def _on(colour: Sequence[float]) -> str:
-    """Black or white, whichever has the higher contrast with a colour."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
-    light = float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
-    return "#000000" if (light + 0.05) / 0.05 > 1.05 / (light + 0.05) else "#ffffff"
-
-
-def _frame(axes: Any, x: str, y: str) -> None:
+def _frame(axes: Any, x: str, y: str, grid: str = "y") -> None:
     """A grid, and the names of the axes in level text: y above the axes, x below them."""
-    axes.grid(axis="y")
-    axes.spines["left"].set_visible(False)
+    axes.grid(axis=grid)
+    axes.spines["left"].set_visible(grid == "x")
     axes.set_xlabel(x, labelpad=3)
     width, height = axes.figure.get_size_inches() * 72
     axes.figure.text(4 / width, 1 - 4 / height, y, va="top", ha="left", color=SOFT)
 
 
 def _lines(
-    lines: Mapping[str, Line],
-    x_name: str,
-    y_name: str,
-    top: float | None = None,
+    lines: Mapping[str, Line], x_name: str, y_name: str, top: float | None = None,
     write: Callable[[float], str] = str,
-) -> tuple[Figure, Any]:
+) -> tuple[Figure, Any]:  # fmt: skip
     """Lines with their names at the right; y from 0 to `top`, or logarithmic where that is None."""
     names = [short(name) for name in lines]
     ticks = [(top or 0) * share for share in (0, 0.25, 0.5, 0.75, 1)]
     low, high, left = 0.0, top or 0.0, 36.0
     if top is None:
+        # there is no zero on a logarithmic axis
+        lines = {n: line._replace(mean=np.maximum(line.mean, 1e-4)) for n, line in lines.items()}
         low, high = _bounds([v for line in lines.values() for v in line.mean])
         ticks = round_ticks(low, high)
         left = 10 + max(text_width(write(tick)) for tick in ticks)
     # high enough for all names below each other
     tall = max(330.0, 24 + LINE * len(names))
-    figure, axes = canvas(NARROW, tall, left=left, right=margin_for(names))
+    figure, axes = canvas(NARROW, tall, left=left, right=labels.margin_for(names))
     if top is None:
         axes.set_yscale("log")
         set_ticks(axes.yaxis, ticks, write)
@@ -278,24 +253,26 @@ def _lines(
         marked = (i % every, every) if len(x) > MARKED else None
         axes.plot(x, mean, markevery=marked, **style.strokes)
     ends = [(short(name), line.style, float(line.mean[-1])) for name, line in lines.items()]
-    label_ends(axes, ends)
+    labels.at_ends(axes, ends)
     return figure, axes
 
 
-def _over_sessions(lines: Mapping[str, Line], y_name: str, **more: Any) -> Figure:
-    figure, axes = _lines(lines, "after session", y_name, **more)
+def _over_sessions(
+    cells: Cells, looks: Looks, of: Callable[[Any], Any], name: str, **more: Any
+) -> Figure:
+    """Mean over seeds at each session; on a linear axis, with the 95% interval as a band."""
+    lines = {}
+    for method, runs in cells.items():
+        found = [summarise(column) for column in zip(*map(of, runs.outcome), strict=True)]
+        mean = np.array([s.mean for s in found])
+        half = np.array([s.ci95 for s in found], dtype=float)
+        banded = "top" in more and len(runs) > 1
+        lines[method] = Line(looks[method], np.arange(len(mean)), mean, half if banded else None)
+    figure, axes = _lines(lines, "after session", name, **more)
     last = max(len(line.mean) for line in lines.values()) - 1
     axes.set_xlim(-0.5 if last == 0 else 0, max(last, 0.5))
     axes.set_xticks(range(0, last + 1, max(1, ceil(last / 6))))
     return figure
-
-
-def _band(style: Style, rows: Any) -> Line:
-    """Mean and 95% interval at each session; no interval for a single run."""
-    found = [summarise(column) for column in np.array(list(rows), dtype=float).T]
-    mean, half = [s.mean for s in found], [s.ci95 for s in found]
-    known = None if None in half else np.array(half, dtype=float)
-    return Line(style, np.arange(len(mean)), np.array(mean), known)
 
 
 def _bounds(values: Sequence[float], room: float = 1.12) -> tuple[float, float]:
@@ -305,22 +282,16 @@ def _bounds(values: Sequence[float], room: float = 1.12) -> tuple[float, float]:
 
 
 def _bars(
-    rows: Sequence[tuple[str, Style, Sequence[tuple[Summary, str]]]],
-    title: str,
-    write: Callable[[float], str],
-    most: float | None = None,
-    log: bool = False,
-) -> Figure:
-    """Rows of bars, each row named at its left, each bar with its value at its right."""
-    single = all(len(bars) == 1 for _, _, bars in rows)
+    rows: Mapping[str, Mapping[str, Summary]], looks: Looks, title: str,
+    write: Callable[[float], str], most: float | None = None, log: bool = False,
+) -> Figure:  # fmt: skip
+    """Rows of bars, each row named at its left; at the right of a bar its prefix and value."""
+    single = all(len(bars) == 1 for bars in rows.values())
     pitch, space = (ROW, 0.0) if single else (LINE + 0.6, 7.0)
-    names, values = (
-        [short(name) for name, _, _ in rows],
-        [v for _, _, bars in rows for v, _ in bars],
-    )
-    texts = [prefix + write(value.mean) for _, _, bars in rows for value, prefix in bars]
-    total = sum(pitch * len(bars) + space for _, _, bars in rows)
-    left, right = (max(map(text_width, found)) + 12 for found in (names, texts))
+    values = [value for bars in rows.values() for value in bars.values()]
+    texts = [prefix + write(v.mean) for bars in rows.values() for prefix, v in bars.items()]
+    total = pitch * len(values) + space * len(rows)
+    left, right = (max(map(text_width, found)) + 12 for found in (map(short, rows), texts))
     figure, axes = canvas(NARROW, total + 74, left=left, right=right, top=28, bottom=28)
     high = most or max(v.mean + (v.ci95 or 0) for v in values) * (1.2 if log else 1.05) or 1.0
     low = max(min(v.mean for v in values), 1e-4) / 1.6 if log else 0.0
@@ -328,23 +299,27 @@ def _bars(
     axes.set_xlim(low, high)
     axes.set_ylim(total, 0)
     top, middles = 0.0, []
-    for _, style, bars in rows:
-        for i, (value, prefix) in enumerate(bars):
-            shade = 0.42 if len(bars) == 1 else 0.5 - 0.38 * i / (len(bars) - 1)
-            middle = top + pitch * (i + 0.5)
-            _bar(axes, value, middle, pitch * 0.72, style, shade)
-            end = max(min(value.mean + (value.ci95 or 0), high), low)
-            axes.annotate(prefix + write(value.mean), (end, middle), (5, 0),
-                          textcoords="offset points", va="center_baseline",
-                          annotation_clip=False)  # fmt: skip
+    for name, bars in rows.items():
         middles.append(top + pitch * len(bars) / 2)
-        top += pitch * len(bars) + space
-    _frame(axes, "", title + ", logarithmic" * log)
-    axes.grid(visible=False, axis="y")
-    axes.grid(axis="x")
-    axes.spines["left"].set_visible(True)
+        for i, (prefix, value) in enumerate(bars.items()):
+            shade = 0.42 if len(bars) == 1 else 0.5 - 0.38 * i / (len(bars) - 1)
+            middle, half, colour = top + pitch / 2, value.ci95 or 0.0, looks[name].colour
+            box = (middle, max(value.mean, low) - low, pitch * 0.72, low)
+            # the shade and the hatch are two bars: a pattern takes its colour from the edge
+            axes.barh(*box, color=to_rgba(colour, shade), linewidth=0)
+            hatch = looks[name].hatch or None
+            axes.barh(*box, color="none", edgecolor=colour, hatch=hatch, linewidth=0.9)
+            if half:
+                ends = [max(value.mean - half, low), value.mean + half]
+                axes.plot(ends, [middle] * 2, color=INK, linewidth=1.1, solid_capstyle="butt")
+            end = max(min(value.mean + half, high), low)
+            axes.annotate(prefix + write(value.mean), (end, middle), (5, 0), va="center_baseline",
+                          textcoords="offset points", annotation_clip=False)  # fmt: skip
+            top += pitch
+        top += space
+    _frame(axes, "", title + ", logarithmic" * log, grid="x")
     axes.spines["bottom"].set_visible(False)
-    axes.set_yticks(middles, names)
+    axes.set_yticks(middles, [short(name) for name in rows])
     axes.tick_params(axis="y", colors=INK, pad=5)
     axes.tick_params(axis="x", length=0)
     if log:
@@ -353,20 +328,6 @@ def _bars(
         axes.locator_params(axis="x", nbins=4)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     return figure
-
-
-def _bar(
-    axes: Any, value: Summary, middle: float, thick: float, style: Style, shade: float
-) -> None:
-    start = axes.get_xlim()[0] if axes.get_xscale() == "log" else 0.0
-    long = max(value.mean, start) - start
-    # the shade and the hatch are two bars: a pattern takes its colour from the edge
-    axes.barh(middle, long, thick, start, color=to_rgba(style.colour, shade), linewidth=0)
-    axes.barh(middle, long, thick, start, color="none", edgecolor=style.colour,
-              hatch=style.hatch or None, linewidth=0.9)  # fmt: skip
-    if value.ci95:
-        ends = [max(value.mean - value.ci95, start), value.mean + value.ci95]
-        axes.plot(ends, [middle] * 2, color=INK, linewidth=1.1, solid_capstyle="butt")
 
 
 def _seconds(value: float) -> str:

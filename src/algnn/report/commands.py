@@ -38,11 +38,10 @@ def _benches(runs: pd.DataFrame) -> list[str]:
     lines = []
     for (device, *rest), graphs, steps, names, seeds in rows:
         methods = ["all"] if set(names) == set(METHODS) else in_order(names, list(METHODS))
-        line = (
-            f"algnn bench --datasets {_joined(in_order(graphs, known))} --methods {_joined(methods)}"
-            f" --steps {_joined(steps)} --seeds {_joined(seeds)} --device {device}"
-        )
-        lines.append(" ".join([line, *rest]))
+        ordered = in_order(graphs, known)
+        parts = {"datasets": ordered, "methods": methods, "steps": steps, "seeds": seeds}
+        options = [f"--{name} {_joined(values)}" for name, values in parts.items()]
+        lines.append(" ".join(["algnn bench", *options, f"--device {device}", *rest]))
     return list(dict.fromkeys(lines))
 
 

@@ -38,18 +38,11 @@ CELL = ["hardware", "dataset", "step", "method"]
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """All runs that a report is about.
+    """The tables of runs and of failures that a report is about, as `algnn.bench.runs` has them.
 
-    Attributes
-    ----------
-    runs : DataFrame
-        As `algnn.bench.runs.read_runs` gives it, one row for each configuration, seed and hardware,
-        with ``changes`` (what differs from the main tables), the same in words as ``differs``,
-        ``main``, and ``swept``, the setting that alone differs where `algnn sweep` can change it.
-    failures : DataFrame
-        As `algnn.bench.runs.read_failures` gives it.
-    passed_over : int
-        Older records of runs that were repeated.
+    A run also has ``changes`` (what differs from the main tables), the same in words as
+    ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
+    it. Older records of a run that was repeated are passed over.
     """
 
     runs: pd.DataFrame
@@ -71,6 +64,10 @@ class Study:
             found = found if value is None else found[found[column] == value]
         return found
 
+    def swept(self, name: str) -> pd.DataFrame:
+        """Runs at step 1 in which this setting alone differs."""
+        return self.runs[(self.runs.swept == name) & (self.runs.step == 1)]
+
     @cached_property
     def hardware(self) -> list[str]:
         """Hardware of the main tables, that with the most runs first."""
@@ -88,7 +85,7 @@ class Study:
     def datasets(
         self, hardware: str | None = None, step: int | None = None, *, scored: bool = True
     ) -> list[str]:
-        """Datasets of the main tables, in the library's order; `scored` leaves synthetic ones out."""
+        """Datasets of the main tables, in the library's order; not `scored`: synthetic ones too."""
         found = self.select(hardware=hardware, step=step)
         names = found.dataset[~found.synthetic] if scored else found.dataset
         return in_order(set(names), [entry.name for entry in datasets()])
@@ -110,9 +107,8 @@ def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
     """The study of all records below some folders."""
     for folder in folders:
         if not Path(folder).is_dir():
-            raise InputError(
-                f"--records {os.fspath(folder)!r} is not a folder: give one of records"
-            )
+            name = os.fspath(folder)
+            raise InputError(f"--records {name!r} is not a folder: give one of records")
     runs = pd.concat([read_runs(folder) for folder in folders], ignore_index=True)
     failures = pd.concat([read_failures(folder) for folder in folders], ignore_index=True)
     if runs.empty:
@@ -167,10 +163,7 @@ def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:
 
 
 def _configuration(run: Any) -> str:
-    """All that a run is asked for but its seed; 1 and 1.0 are the same setting.
-
-    So are one that is off (0, false or none) and one that did not exist yet.
-    """
+    """All but the seed; 1 equals 1.0, and a setting that is off one that did not exist yet."""
     given = {k: float(v) if type(v) is int else v for k, v in run.settings.items() if v}
     parts = (run.dataset, run.method, given, run.base, run.step, run.edges, run.order, run.sha256)
     return json.dumps(parts, sort_keys=True)

@@ -44,12 +44,12 @@ def write(study: Study, folder: str | os.PathLike[str]) -> Path:
     """
     root = Path(folder)
     report = build(study)
-    drawn = {chart.key: render(chart) for chart in report.charts()}
+    drawn = {chart.key: render(chart) for chart in report.all(Chart)}
     for key, found in drawn.items():
         write_atomically(root / "figures" / f"{key}.svg", found.svg)
         write_atomically(root / "figures" / f"{key}.png", found.png)
     write_atomically(root / "csv" / "runs.csv", runs_csv(study).encode())
-    for table in report.tables():
+    for table in report.all(Table):
         write_atomically(root / "csv" / f"{table.key}.csv", table_csv(table).encode())
     write_atomically(root / "report.md", markdown(report).encode())
     write_atomically(root / "tables.tex", latex(report).encode())
@@ -62,7 +62,7 @@ def write_markdown(study: Study, path: str | os.PathLike[str]) -> Path:
     """Write a report as one Markdown document with its main figures in a folder of that name."""
     target = Path(path)
     report = build(study, brief=True)
-    for chart in report.charts():
+    for chart in report.all(Chart):
         write_atomically(target.with_suffix("") / f"{chart.key}.png", render(chart).png)
     write_atomically(target, markdown(report, target.stem, REMARK).encode())
     return target
@@ -140,7 +140,7 @@ def latex(report: Report) -> str:
     r"""The tables of a report in ASCII, to ``\input`` where booktabs and graphicx are loaded."""
     packages = "\\usepackage{booktabs,graphicx}"
     head = f"% Tables of an algnn report, for \\input into a document with {packages}.\n"
-    return head + "".join(f"\n{_tex_table(table)}" for table in report.tables())
+    return head + "".join(f"\n{_tex_table(table)}" for table in report.all(Table))
 
 
 def _tex_table(table: Table) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,10 +19,11 @@ from algnn.bench.runs import summarise
 from algnn.report import charts
 from algnn.report.commands import commands
 from algnn.report.data import Study
-from algnn.report.style import HUES, INKS, NARROW, WIDE, Style, drawing
-from algnn.report.table import size, slug, three
+from algnn.report.style import HUES, INKS, WIDE, Style, drawing
+from algnn.report.table import WORDS, size, slug, three
 
 Looks = Mapping[str, Style]
+Cells = Mapping[str, pd.DataFrame]
 NAMES = {value[0]: f"var(--{name})" for name, value in INKS.items()}
 NAMES |= {value[0]: f"var(--hue-{name})" for name, value in HUES.items()}
 
@@ -39,14 +41,14 @@ class Chart:
     alt: str
     draw: Callable[[], Figure]
     draw_wide: Callable[[], Figure] | None = None
-    brief: bool = False
     commands: tuple[str, ...] = ()
+    brief: bool = True
     number: str = ""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure as elements of a page, for every width or for narrow and wide pages, and as files."""
+    """A figure as elements of a page (for every width, or narrow and wide ones) and as files."""
 
     inline: tuple[str, ...]
     svg: bytes
@@ -61,7 +63,7 @@ def render(chart: Chart) -> Drawn:
         names = ["every"] if len(figures) == 1 else ["narrow", "wide"]
         elements = []
         for figure, text, name in zip(figures, texts, names, strict=True):
-            width, height = (f"{72 * side:.4g}" for side in figure.get_size_inches())
+            width, height = (_rounded(72 * side) for side in figure.get_size_inches())
             # hidden: the figure's own label says what it shows
             elements.append(
                 f'<svg viewBox="0 0 {width} {height}" class="{name}" width="{width}"'
@@ -85,7 +87,7 @@ def inline(text: str, prefix: str) -> str:
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
     body = re.sub(r"(?<=>)\s+|\s+(?=<)", "", body)
     ids = {old: f"{prefix}-{i}" for i, old in enumerate(re.findall(r' id="([^"]*)"', body))}
-    return re.sub(r'\s([\w:-]+)="([^"]*)"', lambda found: _attribute(*found.groups(), ids), body)
+    return re.sub(r'\s([\w:-]+)="([^"]*)"', lambda found: _attribute(found[1], found[2], ids), body)
 
 
 def _attribute(name: str, value: str, ids: Mapping[str, str]) -> str:
@@ -94,17 +96,19 @@ def _attribute(name: str, value: str, ids: Mapping[str, str]) -> str:
     if name == "id":
         value = ids.get(value, value)
     elif name == "href":
-        value = f"#{ids.get(value[1:], value)}" if value[:1] == "#" else "".join(value.split())
+        value = f"#{ids.get(value[1:], value[1:])}" if value[:1] == "#" else "".join(value.split())
     elif name in ("d", "transform", "x", "y"):
         value = " ".join(re.sub(r"-?\d+\.\d+", lambda found: _rounded(found[0]), value).split())
     else:
-        value = re.sub(r"url\(#([\w-]+)\)", lambda found: f"url(#{ids[found[1]]})", value)
+        value = re.sub(
+            r"url\(#([\w-]+)\)", lambda found: f"url(#{ids.get(found[1], found[1])})", value
+        )
         value = re.sub(r"\s*font-family:[^;]*;|\s*stroke-dashoffset: 0;", "", value)
         value = re.sub(r"#[0-9a-f]{6}\b", lambda found: NAMES.get(found[0], found[0]), value)
     return f' {name}="{value}"'
 
 
-def _rounded(number: str) -> str:
+def _rounded(number: Any) -> str:
     return f"{float(number):.2f}".rstrip("0").rstrip(".")
 
 
@@ -122,127 +126,48 @@ def _png(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def of_graph(study: Study, graph: str, looks: Looks) -> Iterator[Chart]:
+# what a document without room for all figures shows of a graph
+BRIEF = ("stages", "tradeoff")
+WORDING = ("title", "caption", "alt")
+
+
+class Kind(NamedTuple):
+    """A kind of figure of one graph: the runs it needs, the value its words name, its chart."""
+
+    needs: str
+    of: str
+    draw: Callable[..., Figure]
+    wide: Callable[..., Figure] | None = None
+
+
+KINDS = {
+    "stages": Kind("", "ap", charts.stages),
+    "tradeoff": Kind("alone", "ap", charts.tradeoff),
+    "matrices": Kind("", "ap", charts.matrices, partial(charts.matrices, width=WIDE)),
+    "seconds": Kind("alone", "learn_seconds", charts.seconds),
+    "kept": Kind("", "retained_bytes", charts.kept),
+    "times": Kind("alone", "learn_seconds", charts.times),
+    "novelty": Kind("novelty_auroc", "novelty_auroc", charts.novelty),
+    "reliability": Kind("ece", "ece", charts.reliability),
+}
+
+
+def of_graph(study: Study, graph: str, looks: Looks) -> tuple[Chart, ...]:
     """All figures of one graph at step 1, from the hardware with the most runs on it."""
     hardware = study.main_hardware(graph, 1)
     names = study.methods(hardware, graph, 1)
-    cells = {name: study.cell(hardware, graph, 1, name) for name in names}
-    made = commands(pd.concat(cells.values()))
-    for kind, title, caption, alt, draw, *wide in (
-        *_of_accuracy(cells, looks, graph),
-        *_of_cost(cells, looks, graph),
-        *_of_trust(cells, looks, graph),
-    ):
-        yield Chart(
-            f"{kind}-{slug(graph)}",
-            f"{title}: {graph}",
-            f"{caption}. {hardware}.",
-            alt,
-            draw,
-            *wide,
-            brief=kind in ("stages", "tradeoff"),
-            commands=made,
-        )
-
-
-Parts = Iterator[tuple[Any, ...]]
-Cells = Mapping[str, pd.DataFrame]
-
-
-def _of_accuracy(cells: Cells, looks: Looks, graph: str) -> Parts:
-    ap = _means(cells, "ap")
-    clocked = _where(cells, lambda runs: runs.alone)
-    banded = any(len(runs) > 1 for runs in cells.values())
-    yield (
-        "stages",
-        "AP session by session",
-        "Average performance over the sessions so far"
-        + ", with the 95% interval as a band" * banded,
-        _said(f"Lines of AP after each session on {graph}; at the end", ap),
-        lambda: charts.stages(cells, looks),
-    )
-    if clocked:
-        yield (
-            "tradeoff",
-            "AP against time",
-            "Up and to the left is better"
-            + "; the line through a point is its 95% interval" * banded,
-            _said(f"Points of final AP against learn seconds on {graph}; AP", ap),
-            lambda: charts.tradeoff(clocked, looks),
-        )
-    sessions = max(len(runs.stages.iloc[0]) for runs in cells.values())
-    narrow, wide = charts.matrix_columns(sessions)
-    yield (
-        "matrices",
-        "Accuracy matrices",
-        "Accuracy (%) on the test nodes of each session (column) after each session (row); a"
-        " column that darkens downwards is a session that is being forgotten",
-        _said(f"Heat maps of accuracy by session on {graph}; mean of the last row", ap),
-        lambda: charts.matrices(cells, narrow, NARROW),
-        lambda: charts.matrices(cells, wide, WIDE),
-    )
-
-
-def _of_cost(cells: Cells, looks: Looks, graph: str) -> Parts:
-    clocked = _where(cells, lambda runs: runs.alone)
-    seconds = _means(clocked, "learn_seconds")
-    banded = any(len(runs) > 1 for runs in cells.values())
-    if clocked:
-        yield (
-            "seconds",
-            "Time so far",
-            "Learn seconds added up over sessions, on a logarithmic axis",
-            _said(f"Lines of learn seconds so far on {graph}; at the end", seconds),
-            lambda: charts.growth(clocked, looks, "seconds"),
-        )
-    kept = _means(cells, "retained_bytes")
-    yield (
-        "kept",
-        "Kept between sessions",
-        "Bytes as each learner reports them, on a logarithmic axis",
-        _said(f"Lines of bytes kept after each session on {graph}; at the end", kept, size),
-        lambda: charts.growth(cells, looks, "bytes"),
-    )
-    if clocked:
-        yield (
-            "times",
-            "Time to learn",
-            "Seconds inside `fit` and `partial_fit`, all sessions"
-            + "; the line is the 95% interval" * banded,
-            _said(f"Bars of learn seconds on {graph}", seconds),
-            lambda: charts.times(clocked, looks),
-        )
-
-
-def _of_trust(cells: Cells, looks: Looks, graph: str) -> Parts:
-    """Calibration and novelty, of the runs that measured them."""
-    told = _where(cells, lambda runs: runs.novelty_auroc.notna())
-    sure = _where(cells, lambda runs: runs.ece.notna())
-    banded = any(len(runs) > 1 for runs in cells.values())
-    if told:
-        yield (
-            "novelty",
-            "Detecting new classes",
-            "AUROC of novelty after each session: test nodes of the next session's classes against"
-            " those of seen classes; dotted, chance" + ". The band is the 95% interval" * banded,
-            _said(
-                f"Lines of AUROC of novelty after each session on {graph}; mean",
-                _means(told, "novelty_auroc"),
-            ),
-            lambda: charts.novelty(told, looks),
-        )
-    if sure:
-        yield (
-            "reliability",
-            "Reliability diagram",
-            "Accuracy of predictions by their confidence (the largest probability), in bins, after"
-            " the last session; a calibrated method lies on the dotted line",
-            _said(
-                f"Lines of accuracy against the largest probability on {graph}; calibration error",
-                _means(sure, "ece"),
-            ),
-            lambda: charts.reliability(sure, looks),
-        )
+    every = {name: study.cell(hardware, graph, 1, name) for name in names}
+    made = commands(pd.concat(every.values()))
+    found = []
+    for key, (needs, of, draw, wide) in KINDS.items():
+        cells = _having(every, needs)
+        if not cells:
+            continue
+        values = {name: summarise(runs[of]).mean for name, runs in cells.items()}
+        words = _words(key, values, size if key == "kept" else three, hardware, graph=graph)
+        one, other = partial(draw, cells, looks), wide and partial(wide, cells, looks)
+        found.append(Chart(f"{key}-{slug(graph)}", *words, one, other, made, key in BRIEF))
+    return tuple(found)
 
 
 def by_step(study: Study, hardware: str, graph: str, looks: Looks) -> Chart:
@@ -257,16 +182,9 @@ def by_step(study: Study, hardware: str, graph: str, looks: Looks) -> Chart:
         for name, found in cells.items()
         for step, runs in found.items()
     }
-    return Chart(
-        f"steps-{slug(graph)}",
-        f"Final AP by step: {graph}",
-        "A bar for each step, the palest for the largest; the line is the 95% interval."
-        f" {hardware}.",
-        _said(f"Bars of final AP on {graph} for each method and step", ap),
-        lambda: charts.steps(cells, looks),
-        brief=True,
-        commands=commands(study.select(hardware=hardware, dataset=graph)),
-    )
+    words = _words("steps", ap, three, hardware, graph=graph)
+    made = commands(study.select(hardware=hardware, dataset=graph))
+    return Chart(f"steps-{slug(graph)}", *words, partial(charts.steps, cells, looks), None, made)
 
 
 def of_sweep(
@@ -279,33 +197,34 @@ def of_sweep(
         if len(runs := study.cell(hardware, graph, 1, method))
     }
     symbol = {"gamma": "γ"}.get(name, name)
-    best = {g: max(p, key=lambda v, p=p: summarise(p[v].ap).mean) for g, p in points.items()}
-    runs = study.runs
-    return Chart(
-        f"sensitivity-{name}-{slug(method)}-{study.number(hardware)}",
-        f"{method}: final AP against {symbol}",
-        f"Mean and 95% band; a ring marks the method's own value for the graph. {hardware}.",
-        _said(f"Lines of final AP of {method} against {symbol}; highest at", best, "{:g}".format),
-        lambda: charts.sensitivity(points, usual, symbol),
-        brief=True,
-        commands=commands(runs[(runs.swept == name) & (runs.step == 1)]),
-    )
+    best = {}
+    for graph, found in points.items():
+        ap = {summarise(runs.ap).mean: value for value, runs in reversed(found.items())}
+        best[graph] = ap[max(ap)]
+    key = f"sensitivity-{name}-{slug(method)}-{study.number(hardware)}"
+    words = _words("sensitivity", best, "{:g}".format, hardware, method=method, symbol=symbol)
+    draw = partial(charts.sensitivity, points, usual, symbol)
+    return Chart(key, *words, draw, None, commands(study.swept(name)))
 
 
-def _where(cells: Cells, keep: Callable[[pd.DataFrame], Any]) -> dict[str, pd.DataFrame]:
-    found = {name: runs[keep(runs)] for name, runs in cells.items()}
-    return {name: runs for name, runs in found.items() if len(runs)}
-
-
-def _means(cells: Cells, of: str) -> dict[str, float]:
-    return {name: summarise(runs[of]).mean for name, runs in cells.items()}
-
-
-def _said(what: str, values: Mapping[str, float], write: Callable[[float], str] = three) -> str:
-    """A figure in words: the highest and the lowest of its values."""
+def _words(
+    kind: str, values: Mapping[str, float], write: Callable[[float], str], hardware: str, **of: str
+) -> tuple[str, str, str]:
+    """Title, caption, and in words for those who cannot see it the highest and lowest values."""
+    title, caption, alt = (WORDS["figures"][kind][part].format(**of) for part in WORDING)
     names = sorted(values, key=lambda name: -values[name])
     shown = names if len(names) <= 6 else [*names[:3], *names[-2:]]
-    words = [f"{name} {write(values[name])}" for name in shown]
+    each = [f"{name} {write(values[name])}" for name in shown]
     if len(shown) < len(names):
-        words.insert(3, f"{len(names) - 5} others between")
-    return f"{what}: {'; '.join(words)}."
+        each.insert(3, f"{len(names) - 5} others between")
+    return title, f"{caption} {hardware}.", f"{alt}: {'; '.join(each)}."
+
+
+def _having(cells: Cells, needs: str) -> dict[str, pd.DataFrame]:
+    """The runs that were alone, or that have this figure."""
+    found = {}
+    for name, runs in cells.items():
+        kept = runs if not needs else runs[runs.alone if needs == "alone" else runs[needs].notna()]
+        if len(kept):
+            found[name] = kept
+    return found

@@ -17,6 +17,7 @@ from algnn.report.style import FONT, LINE, RULE, SOFT, Style
 
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
+LINE2D: Any = Line2D
 
 
 def short(name: str, most: int = 13) -> str:
@@ -40,11 +41,11 @@ def _ruler() -> tuple[Any, FontProperties]:
 
 
 def margin_for(names: Iterable[str]) -> float:
-    """The room that `label_ends` needs to the right of the axes, in pixels."""
+    """The room that `at_ends` needs to the right of the axes, in pixels."""
     return 40 + max(map(text_width, names))
 
 
-def label_ends(axes: Any, ends: Sequence[tuple[str, Style, float]]) -> None:
+def at_ends(axes: Any, ends: Sequence[tuple[str, Style, float]]) -> None:
     """Write names at the right ends of lines; each end is a name, a style and the last value."""
     figure = axes.figure
     width, height = figure.get_size_inches() * 72
@@ -56,9 +57,10 @@ def label_ends(axes: Any, ends: Sequence[tuple[str, Style, float]]) -> None:
         name, style, _ = ends[i]
         start = min(max(heights[i], 0), height)
         x = [(right + dx) / width for dx in (7, 17, 23, 29, 34)]
-        figure.add_artist(Line2D(x[:2], [start / height, spot / height], color=RULE, linewidth=0.9))
+        leader = {"color": RULE, "linewidth": 0.9, "solid_capstyle": "butt"}
+        figure.add_artist(LINE2D(x[:2], [start / height, spot / height], **leader))
         sample = {"color": style.colour, "linewidth": style.width, "markevery": [1]}
-        figure.add_artist(Line2D(x[1:4], [spot / height] * 3, **sample, **style.marks))
+        figure.add_artist(LINE2D(x[1:4], [spot / height] * 3, **sample, **style.marks))
         figure.text(x[4], spot / height, name, va="center_baseline", ha="left")
 
 
@@ -83,7 +85,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return [float(spot) for spot in spots]
 
 
-def label_points(axes: Any, points: Sequence[tuple[str, float, float]]) -> None:
+def at_points(axes: Any, points: Sequence[tuple[str, float, float]]) -> None:
     """Write names beside points; a thin line leads to a name that stands further off.
 
     A name for which there is no room is left out.
@@ -108,7 +110,7 @@ def label_points(axes: Any, points: Sequence[tuple[str, float, float]]) -> None:
         if dots:
             ends = [((a + c) / 2, (b + d) / 2) for a, b, c, d in (dots[0], dots[-1])]
             x, y = [end[0] / width for end in ends], [end[1] / height for end in ends]
-            figure.add_artist(Line2D(x, y, color=SOFT, linewidth=0.6))
+            figure.add_artist(LINE2D(x, y, color=SOFT, linewidth=0.6))
         middle = (box[1] + box[3]) / 2 / height
         figure.text((box[0] + 1) / width, middle, name, va="center_baseline", ha="left")
 

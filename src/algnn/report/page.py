@@ -24,24 +24,15 @@ from algnn.report.table import NOTHING, NUMBERS, Row, Table, Value
 
 def page(report: Report, drawn: Mapping[str, Drawn]) -> str:
     """A report as HTML; `drawn` holds its figures by their key."""
-    environment = Environment(
-        loader=FunctionLoader(_source),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    tidy: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(loader=FunctionLoader(_source), autoescape=True, **tidy)
     environment.filters.update(prose=prose, cells=cells, plain=printable, batches=_batches)
     marks = {name: f"m{i}" for i, name in enumerate(report.styles)}
     return environment.get_template("page.html").render(
         report=report,
         drawn={key: [Markup(element) for element in found.inline] for key, found in drawn.items()},
-        hues=HUES,
-        inks=INKS,
-        marks=marks,
         symbols={marks[name]: symbol(style, marks[name]) for name, style in report.styles.items()},
-        methods=METHODS,
-        numbers=NUMBERS,
+        **{"marks": marks, "hues": HUES, "inks": INKS, "methods": METHODS, "numbers": NUMBERS},
         style=Markup(_source("page.css")),
         script=Markup(_source("page.js")),
     )

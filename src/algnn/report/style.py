@@ -1,4 +1,4 @@
-"""The look of figures: a colour, marker, dashes and hatch for each method, and matplotlib's settings.
+"""The look of figures: each method's colour, marker, dashes and hatch; matplotlib's settings.
 
 A colour stands for a family of methods; the pair of marker and dashes belongs to one method. Every
 colour has a name, and a value for the light and for the dark page.
@@ -117,8 +117,8 @@ STYLES: dict[str, Style] = {
     "joint-sage": Style("grey", ">", DOTDOT, "++", filled=False),
 }
 # for a user's own methods and those without a row above: outlines that no row above has
-_OUTLINES = (("P", "ochre", "+++"), ("v", "brown", "---"), ("p", "sky", "|||"), ("D", "blue", "///"),
-             ("H", "vermilion", "\\\\\\"), ("8", "purple", "--"))  # fmt: skip
+_OUTLINES = (("P", "ochre", "+++"), ("v", "brown", "---"), ("p", "sky", "|||"),
+             ("D", "blue", "///"), ("H", "vermilion", "\\\\\\"), ("8", "purple", "--"))  # fmt: skip
 SPARE = tuple(
     Style(hue, marker, dashes, hatch, filled=False, width=1.8)
     for dashes in DASHES

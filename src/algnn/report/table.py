@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from algnn.bench.runs import Summary
 
+# every title, caption and hint
+WORDS: dict[str, Any] = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
 NOTHING = "–"
 NUMBERS = ("count", "points", "point", "share", "seconds", "bytes", "ratio", "setting")
 Value = Summary | float | int | str | None
@@ -32,18 +36,18 @@ class Column:
             return NOTHING
         if isinstance(value, str):
             return value
-        if self.kind == "count":
-            return f"{number(value):,.0f}"
+        amount, half = number(value), value.ci95 if isinstance(value, Summary) else None
         if self.kind == "bytes":
-            return size(number(value))
-        if self.kind == "ratio":
-            return f"{three(number(value))}×"
-        if self.kind == "setting":
-            return f"{number(value):g}"
-        places = {"point": 1, "points": 2, "share": 3}.get(self.kind, decimals(number(value)))
-        half = value.ci95 if isinstance(value, Summary) else None
-        text = f"{number(value):,.{places}f}".replace("-", "−")
+            return size(amount)
+        if self.kind in ("ratio", "setting"):
+            return f"{three(amount)}×" if self.kind == "ratio" else f"{amount:g}"
+        fixed = {"count": 0, "point": 1, "points": 2, "share": 3}
+        places = fixed.get(self.kind, decimals(amount))
+        text = f"{amount:,.{places}f}".replace("-", "−")
         return text if half is None else f"{text} ± {half:,.{places}f}"
+
+
+COLUMNS = {name: Column(name, *parts) for name, parts in WORDS["columns"].items()}
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,10 @@ class Table:
 
 
 def ranked(
-    columns: Sequence[Column], rows: Iterable[Sequence[Value]], apart: Iterable[str] = ()
+    columns: Sequence[Column], rows: Iterable[Sequence[Value]], apart: Sequence[str] = ()
 ) -> tuple[Row, ...]:
     """Rows with the best of each column marked, among those whose name is not set apart."""
-    given = [(tuple(values), values[0] in apart) for values in rows]
+    given = [(tuple(values), str(values[0]) in apart) for values in rows]
 
     def shown(i: int, value: Value) -> str:
         return columns[i].write(number(value) if isinstance(value, Summary) else value)

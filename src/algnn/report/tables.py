@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,15 +12,12 @@ from algnn.bench.paper import paper_figures, paper_space
 from algnn.bench.runs import Summary, summarise
 from algnn.methods import METHODS
 from algnn.report.commands import commands
-from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, baselines
-from algnn.report.table import Column, Table, Value, listed, ranked, slug
+from algnn.report.data import ALL_LABELS, FOCUS, Study, baselines
+from algnn.report.table import COLUMNS, WORDS, Column, Table, Value, count, listed, ranked, slug
 
-SHARED = "Time is left out (–) where other runs shared the machine."
-MEAN = "Mean ± 95% interval over seeds."
-METHOD = Column("method", "name")
-GRAPH = Column("graph", "name")
-SEEDS = Column("seeds", "count", "How many runs, each with its own seed.")
 TRUST = ("ece", "novelty_auroc")
+MEANS = ("base_accuracy", "macro", "micro")
+TEXT = WORDS["tables"]
 
 
 def overview(study: Study, hardware: str) -> Table | None:
@@ -30,14 +28,9 @@ def overview(study: Study, hardware: str) -> Table | None:
         for name in study.methods(hardware, step=1)
     ]
     runs = study.select(hardware=hardware, step=1)
-    return _table(
-        f"overview-{study.number(hardware)}",
-        f"Final AP on all graphs ({hardware})",
-        f"Average performance in per cent after the last session, step 1. {MEAN}",
-        [METHOD, *(Column(name, "points", best="high") for name in graphs)],
-        rows,
-        runs[runs.dataset.isin(graphs)],
-    )
+    runs = runs[runs.dataset.isin(graphs)]
+    columns = [Column(name, "points", best="high") for name in graphs]
+    return _table(study, "overview", ["method", *columns], rows, runs, hardware=hardware)
 
 
 def main(study: Study, hardware: str, dataset: str) -> Table | None:
@@ -45,52 +38,33 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
     names = study.methods(hardware, dataset, 1)
     papers = {name: paper_figures(dataset, name) for name in names}
     beside = any(papers.values())
-    columns = [
-        METHOD,
-        SEEDS,
-        Column("AP", "points", "Average performance (%), higher is better.", "high"),
-        *([Column("AP, paper", "points", "As the paper prints it.")] * beside),
-        Column("AF", "points", "Average forgetting (%), lower is better.", "low"),
-        *([Column("AF, paper", "points", "As the paper prints it.")] * beside),
-        Column("learn (s)", "seconds", "Inside fit and partial_fit, all sessions.", "low"),
-        Column("base", "point", "Accuracy (%) on the base session when it was learned."),
-        Column("macro", "point", "Final accuracy (%), every class once.", "high"),
-        Column("micro", "point", "Final accuracy (%), every test node once.", "high"),
-    ]
+    columns = ["method", "seeds", "AP", *["AP, paper"] * beside, "AF", *["AF, paper"] * beside,
+               "learn (s)", "base", "macro", "micro"]  # fmt: skip
     rows = []
     for name in names:
         runs, paper = study.cell(hardware, dataset, 1, name), papers[name]
-        rows.append(
-            [
-                name,
-                len(runs),
-                summarise(runs.ap),
-                *([_printed(paper.ap if paper else None)] * beside),
-                summarise(runs.af),
-                *([_printed(paper.af if paper else None)] * beside),
-                _mean(runs.learn_seconds[runs.alone]),
-                *(summarise(runs[of]).mean for of in ("base_accuracy", "macro", "micro")),
-            ]
-        )
+        ap, af = ([_printed(getattr(paper, of, None))] * beside for of in ("ap", "af"))
+        values = [name, len(runs), summarise(runs.ap), *ap, summarise(runs.af), *af]
+        seconds = _mean(runs.learn_seconds[runs.alone])
+        rows.append([*values, seconds, *(summarise(runs[of]).mean for of in MEANS)])
     runs = study.select(hardware=hardware, dataset=dataset, step=1)
-    return _table(
-        f"main-{study.number(hardware)}-{slug(dataset)}",
-        f"{dataset} ({hardware})",
-        _stream(runs.outcome.iloc[0].sessions)
-        + f" {MEAN}" * any(row[2].ci95 is not None for row in rows)
-        + " The paper's figures are for the same graph and stream." * beside
-        + f" {SHARED}" * (not runs.alone.all()),
-        columns,
-        rows,
-        runs,
+    first, *later = runs.outcome.iloc[0].sessions
+    sessions = f"{count(1 + len(later), 'session')}: {len(first)} classes" + (
+        " first, then one at a time" * bool(later)
     )
+    several = runs.method.duplicated().any()
+    more = {"mean": several, "paper": beside, "shared": not runs.alone.all()}
+    notes = [TEXT[key] for key, holds in more.items() if holds]
+    where = {"hardware": hardware, "dataset": dataset, "sessions": sessions}
+    return _table(study, "main", columns, rows, runs, notes, **where)
 
 
 def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
     """Final AP at each number of classes per session, on one dataset and hardware."""
     names, steps = study.methods(hardware, dataset), study.steps(dataset, hardware)
-    beside = {s: any(paper_figures(dataset, name, s) for name in names) for s in steps}
-    columns = [METHOD]
+    papers = {(n, s): paper_figures(dataset, n, s) for n in names for s in steps}
+    beside = {s: any(papers[name, s] for name in names) for s in steps}
+    columns: list[str | Column] = ["method"]
     for step in steps:
         columns.append(Column(f"step {step}", "points", f"{step} classes a session.", "high"))
         columns += [Column(f"step {step}, paper", "points", "As printed.")] * beside[step]
@@ -98,30 +72,21 @@ def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
     for name in names:
         values: list[Value] = [name]
         for step in steps:
-            paper = paper_figures(dataset, name, step)
             values.append(_mean(study.cell(hardware, dataset, step, name).ap))
-            values += [_printed(paper.ap if paper else None)] * beside[step]
+            values += [_printed(getattr(papers[name, step], "ap", None))] * beside[step]
         rows.append(values)
     runs = study.select(hardware=hardware, dataset=dataset)
-    counts = sorted({len(stages) for stages in runs.stages}, reverse=True)
-    return _table(
-        f"steps-{study.number(hardware)}-{slug(dataset)}",
-        f"Final AP by step: {dataset} ({hardware})",
-        "Average performance (%) when a session brings 1 class or more. AP is a mean over sessions,"
-        f" of which there are {listed(counts)}. {MEAN}",
-        columns,
-        rows,
-        runs,
-    )
+    counts = listed(sorted({len(stages) for stages in runs.stages}, reverse=True))
+    where = {"hardware": hardware, "dataset": dataset, "counts": counts}
+    return _table(study, "steps", columns, rows, runs, **where)
 
 
 def trust(study: Study, hardware: str) -> Table | None:
     """Calibration error and AUROC of novelty of every method, of the runs that measured them."""
     runs = study.select(hardware=hardware, step=1)
-    graphs = study.datasets(hardware, 1)
-    runs = runs[runs.ece.notna() & runs.dataset.isin(graphs)]
-    graphs = [graph for graph in graphs if (runs.dataset == graph).any()]
-    columns = [METHOD]
+    runs = runs[runs.ece.notna() & ~runs.synthetic]
+    graphs = [graph for graph in study.datasets(hardware, 1) if graph in set(runs.dataset)]
+    columns: list[str | Column] = ["method"]
     for graph in graphs:
         hint = "Expected calibration error at the end."
         columns.append(Column(f"{graph} ECE", "share", hint, "low"))
@@ -131,57 +96,26 @@ def trust(study: Study, hardware: str) -> Table | None:
         found = [runs[(runs.method == name) & (runs.dataset == graph)] for graph in graphs]
         if any(map(len, found)):
             rows.append([name, *(_mean(part[of]) for part in found for of in TRUST)])
-    return _table(
-        f"trust-{study.number(hardware)}",
-        f"Calibration and novelty ({hardware})",
-        "ECE: expected calibration error, the mean difference between the largest probability and"
-        " the accuracy in 15 bins over the test nodes after the last session; lower is better."
-        " AUROC: how well the novelty score separates test nodes of the next session's classes from"
-        " those of seen classes, mean over all sessions but the last; 0.5 is chance. Step 1."
-        f" {MEAN}",
-        columns,
-        rows,
-        runs,
-    )
+    return _table(study, "trust", columns, rows, runs, hardware=hardware)
 
 
 def retained(study: Study) -> Table | None:
     """What each method keeps between sessions, measured, and what the paper says of it."""
     graphs = study.datasets(step=1, scored=False)
-    places = {graph: study.main_hardware(graph, 1) for graph in graphs}
-    rows = []
+    most = {graph: study.main_hardware(graph, 1) for graph in graphs}
+    rows: list[list[Value]] = []
     for name in study.methods(step=1):
-        cells = [study.cell(places[graph], graph, 1, name) for graph in graphs]
-        space = paper_space(name)
+        cells = [study.cell(most[graph], graph, 1, name).retained_bytes for graph in graphs]
         if any(map(len, cells)):
-            rows.append(
-                [
-                    name,
-                    METHODS[name].retains if name in METHODS else None,
-                    space.keeps if space else None,
-                    str(space) if space else None,
-                    *(round(runs.retained_bytes.median()) if len(runs) else None for runs in cells),
-                ]
-            )
+            space, known = paper_space(name), METHODS.get(name)
+            paper = [space.keeps, str(space)] if space else [None] * 2
+            words = [known.retains if known else None, *paper]
+            rows.append([name, *words, *(_median(kept) for kept in cells)])
+    columns = ["method", "keeps between sessions", "keeps, paper", "space, paper"]
+    sizes = [Column(graph, "bytes", "At the end of the stream.") for graph in graphs]
     runs = study.select(step=1)
-    return _table(
-        "retained",
-        "What is kept between sessions",
-        "Measured at the end of the stream, step 1, as each learner reports it; the median over"
-        " seeds. A frozen encoder is not counted. In the paper's expressions P_b is the number of"
-        " backbone parameters, M that of memory nodes with d features each, E_M that of edges"
-        " among them, M_c that of condensed nodes, k̄ the edges a node keeps, T the sessions, and"
-        " R = d² for d expanded features.",
-        [
-            METHOD,
-            Column("keeps between sessions", "text"),
-            Column("keeps, paper", "text", "In the words of the paper's table of complexities."),
-            Column("space, paper", "formula", "As the paper's table of complexities has it."),
-            *(Column(graph, "bytes", "At the end of the stream.") for graph in graphs),
-        ],
-        rows,
-        runs[runs.hardware == runs.dataset.map(places)],
-    )
+    runs = runs[runs.hardware == runs.dataset.map(most)]
+    return _table(study, "retained", [*columns, *sizes], rows, runs)
 
 
 def fastest(study: Study, hardware: str) -> Table | None:
@@ -189,39 +123,22 @@ def fastest(study: Study, hardware: str) -> Table | None:
     rows = []
     for graph in study.datasets(hardware, 1, scored=False):
         found = {name: ratios(study, hardware, graph, name) for name in baselines()}
-        found = {name: ratio for name, ratio in found.items() if len(ratio)}
-        if not found:
+        medians = {name: ratio.median() for name, ratio in found.items() if len(ratio)}
+        if not medians:
             continue
-        name = min(found, key=lambda n: found[n].median())
+        name = min(medians, key=lambda n: medians[n])
         theirs = paper_ratios(graph)
-        quickest = min(theirs, key=lambda n: theirs[n]) if theirs else None
+        quickest = min(theirs, key=lambda n: theirs[n], default=None)
         ours, other = (study.cell(hardware, graph, 1, n).iloc[0] for n in (FOCUS, name))
         epochs = [run.settings.get("epochs") for run in (other, ours)]
         ceiling = len(ours.stages) * (epochs[0] / epochs[1] if all(epochs) else 1.0)
-        printed = theirs[quickest] if quickest else None
-        ratio = found[name]
-        rows.append([graph, name, ratio.median(), ceiling, len(ratio), quickest, printed])
-    runs = _timed(study, hardware)
-    return _table(
-        f"fastest-{study.number(hardware)}",
-        f"Time to learn: the fastest baseline over {FOCUS} ({hardware})",
-        f"Learn seconds over those of {FOCUS} with the same seed, the median over seeds. The"
-        f" ceiling is the number of sessions, T+1: a baseline trains in each of them, {FOCUS} in"
-        " the first alone, so this is the ratio where training costs the same in each and the"
-        " closed-form steps cost nothing (times epochs over epochs, where the two differ in how"
-        " long they train in a session).",
-        [
-            GRAPH,
-            Column("fastest baseline", "name"),
-            Column("its time", "ratio", f"Learn seconds over those of {FOCUS}."),
-            Column("ceiling", "ratio", "What it would be if the closed-form steps took no time."),
-            SEEDS,
-            Column("fastest, paper", "name", "The baseline with the fewest seconds there."),
-            Column("its time, paper", "ratio", "From the paper's own seconds."),
-        ],
-        rows,
-        runs[runs.method.isin([FOCUS, *baselines()])],
-    )
+        values: list[Value] = [graph, name, medians[name], ceiling, len(found[name])]
+        rows.append([*values, quickest, theirs[quickest] if quickest else None])
+    columns = ["graph", "fastest baseline", "its time", "ceiling", "seeds", "fastest, paper",
+               "its time, paper"]  # fmt: skip
+    runs = study.select(hardware=hardware, step=1, alone=True)
+    runs = runs[runs.method.isin([FOCUS, *baselines()])]
+    return _table(study, "fastest", columns, rows, runs, hardware=hardware)
 
 
 def speeds(study: Study, hardware: str) -> Table | None:
@@ -233,7 +150,7 @@ def speeds(study: Study, hardware: str) -> Table | None:
     }
     graphs = [graph for graph in found if sum(len(r) > 0 for r in found[graph].values()) > 1]
     theirs = {graph: paper_ratios(graph) for graph in graphs}
-    columns = [METHOD]
+    columns: list[str | Column] = ["method"]
     for graph in graphs:
         columns.append(Column(graph, "ratio", f"Learn seconds over those of {FOCUS}."))
         if theirs[graph]:
@@ -242,43 +159,28 @@ def speeds(study: Study, hardware: str) -> Table | None:
     for name in names:
         values: list[Value] = []
         for graph in graphs:
-            ratio = found[graph][name]
-            values.append(ratio.median() if len(ratio) else None)
+            values.append(_median(found[graph][name]))
             values += [theirs[graph].get(name)] * bool(theirs[graph])
         if any(value is not None for value in values):
             rows.append([name, *values])
-    runs = _timed(study, hardware)
-    return _table(
-        f"speeds-{study.number(hardware)}",
-        f"Time to learn: every method over {FOCUS} ({hardware})",
-        f"Learn seconds over those of {FOCUS} with the same seed, the median over seeds; below 1"
-        " is faster. Runs that shared the machine are left out."
-        + " The paper's ratios are of its own seconds, on one RTX 3090."
-        * any(theirs.values()),
-        columns,
-        rows,
-        runs[runs.dataset.isin(graphs)],
-    )
+    runs = study.select(hardware=hardware, step=1, alone=True)
+    runs = runs[runs.dataset.isin(graphs)]
+    notes = [TEXT["speeds"]["paper"]] * any(theirs.values())
+    return _table(study, "speeds", columns, rows, runs, notes, hardware=hardware)
 
 
 def sensitivity(study: Study, name: str) -> Table | None:
     """Final AP for several values of one setting, all others being the method's own."""
-    series = sweep(study, name)
     rows = [
         [graph, value, summarise(runs.ap), summarise(runs.af), len(runs), method, hardware]
-        for (graph, method, hardware), points in series.items()
+        for (graph, method, hardware), points in sweep(study, name).items()
         for value, runs in points.items()
     ]
-    setting = Column({"gamma": "γ"}.get(name, name), "setting", "The one setting that differs.")
-    return _table(
-        f"sensitivity-{name}",
-        f"Sensitivity to {'the expansion width' if name == 'width' else 'γ'}",
-        f"Step 1; every other setting is the method's own for the graph. {MEAN}",
-        [GRAPH, setting, Column("AP", "points"), Column("AF", "points"), SEEDS, METHOD,
-         Column("machine", "text")],
-        rows,
-        study.runs[(study.runs.swept == name) & (study.runs.step == 1)],
-    )  # fmt: skip
+    symbol = {"gamma": "γ", "width": "the expansion width"}[name]
+    columns = ["graph", {"gamma": "γ"}.get(name, name), "AP", "AF", "seeds", "method", "machine"]
+    runs = study.swept(name)
+    made = _table(study, "sensitivity", columns, rows, runs, apart=None, symbol=symbol)
+    return made and replace(made, key=f"sensitivity-{name}")
 
 
 def others(study: Study) -> Table | None:
@@ -290,43 +192,24 @@ def others(study: Study) -> Table | None:
     rows = []
     for key in sorted(groups, key=lambda k: (*k[:2], order.get(k[2], len(order)), *k[2:])):
         (graph, what, method, step, hardware), found = key, groups[key]
-        kept, seconds = found.retained_bytes.median(), _mean(found.learn_seconds[found.alone])
+        kept, seconds = _median(found.retained_bytes), _mean(found.learn_seconds[found.alone])
         ap, af = summarise(found.ap), summarise(found.af)
-        rows.append([method, graph, what, step, len(found), ap, af, seconds, round(kept), hardware])
-    return _table(
-        "other-settings",
-        "Other settings and streams",
-        "Runs that stand in no table above, because a setting is not the method's own for the graph"
-        f" or the stream is not the paper's. “{UNKNOWN}”: the setting did not exist yet when the"
-        f" run was made. {SHARED}",
-        [METHOD, GRAPH, Column("what differs", "text"), Column("step", "count"), SEEDS,
-         Column("AP", "points"), Column("AF", "points"), Column("learn (s)", "seconds"),
-         Column("kept", "bytes"), Column("machine", "text")],
-        rows,
-        runs,
-        apart=(),
-    )  # fmt: skip
+        rows.append([method, graph, what, step, len(found), ap, af, seconds, kept, hardware])
+    columns = ["method", "graph", "what differs", "step", "seeds", "AP", "AF", "learn (s)", "kept",
+               "machine"]  # fmt: skip
+    return _table(study, "other-settings", columns, rows, runs, apart=None)
 
 
 def failed(study: Study) -> Table | None:
     """Runs that failed, and why."""
-    names = ["method", "dataset", "step", "seed", "device", "reason"]
     found = study.failures
-    if len(found):
-        found = found.sort_values(["dataset", "method", "step", "seed", "device"])
-    rows = [
-        [method, graph, step, str(seed), device, reason]
-        for method, graph, step, seed, device, reason in found.reindex(columns=names).to_numpy()
-    ]
-    return _table(
-        "failed",
-        "Runs that failed",
-        "They have no figures; a table above averages the seeds that came through.",
-        [METHOD, GRAPH, Column("step", "count"), Column("seed"), Column("device"),
-         Column("reason")],
-        rows,
-        apart=(),
-    )  # fmt: skip
+    if not len(found):
+        return None
+    found = found.sort_values(["dataset", "method", "step", "seed", "device"])
+    rows = found[["method", "dataset", "step", "seed", "device", "reason"]].to_numpy().tolist()
+    rows = [[value if i == 2 else str(value) for i, value in enumerate(row)] for row in rows]
+    columns = ["method", "graph", "step", "seed", "device", "reason"]
+    return _table(study, "failed", columns, rows, apart=None)
 
 
 def ratios(study: Study, hardware: str, dataset: str, method: str) -> pd.Series:
@@ -355,7 +238,7 @@ def sweep(study: Study, name: str) -> dict[tuple[str, str, str], dict[Any, pd.Da
 
     By dataset, method and hardware: runs by value, ascending, the method's own value included.
     """
-    runs = study.runs[(study.runs.swept == name) & (study.runs.step == 1)]
+    runs = study.swept(name)
     series = {}
     for (graph, method, hardware), group in runs.groupby(["dataset", "method", "hardware"]):
         points = dict(iter(group.groupby(group.changes.map(lambda changes: changes[name]))))
@@ -367,25 +250,32 @@ def sweep(study: Study, name: str) -> dict[tuple[str, str, str], dict[Any, pd.Da
 
 
 def _table(
-    key: str,
-    title: str,
-    caption: str,
-    columns: Sequence[Column],
+    study: Study,
+    kind: str,
+    columns: Sequence[str | Column],
     rows: Iterable[Sequence[Value]],
     runs: pd.DataFrame | None = None,
-    apart: Sequence[str] = ALL_LABELS,
+    notes: Sequence[str] = (),
+    apart: Sequence[str] | None = ALL_LABELS,
+    **values: Any,
 ) -> Table | None:
-    """The table with its best values marked and its commands; None without rows."""
-    made = ranked(columns, rows, apart)
+    """The table with its title and caption, best values and commands; None without rows.
+
+    Where no row is set apart (`apart` is None), none is the best either.
+    """
+    found = [COLUMNS[column] if isinstance(column, str) else column for column in columns]
+    if apart is None:
+        found = [replace(column, best="") for column in found]
+    made = ranked(found, rows, apart or ())
     if not made:
         return None
-    if any(column.best for column in columns) and sum(not row.apart for row in made) > 1:
-        caption += " Best in bold"
-        if any(row.apart for row in made):
-            caption += ", among the methods that do not see old labels again"
-        caption += "."
+    if any(column.best for column in found) and sum(not row.apart for row in made) > 1:
+        notes = [*notes, TEXT["best_apart" if any(row.apart for row in made) else "best"]]
+    title, caption = (TEXT[kind][part].format(**values) for part in ("title", "caption"))
+    number = [str(study.number(values["hardware"]))] if "hardware" in values else []
+    key = "-".join([kind, *number, *([slug(values["dataset"])] if "dataset" in values else [])])
     lines = () if runs is None else commands(runs)
-    return Table(key, title, caption, tuple(columns), made, lines)
+    return Table(key, title, " ".join([caption, *notes]), tuple(found), made, lines)
 
 
 def _mean(values: pd.Series) -> Summary | None:
@@ -393,15 +283,9 @@ def _mean(values: pd.Series) -> Summary | None:
     return summarise(known) if len(known) else None
 
 
+def _median(values: pd.Series) -> float | None:
+    return float(values.median()) if len(values) else None
+
+
 def _printed(figure: tuple[float, float | None] | None) -> Summary | None:
     return None if figure is None else Summary(*figure, 0)
-
-
-def _timed(study: Study, hardware: str) -> pd.DataFrame:
-    return study.select(hardware=hardware, step=1, alone=True)
-
-
-def _stream(sessions: Sequence[Sequence[int]]) -> str:
-    if len(sessions) == 1:
-        return f"One session of {len(sessions[0])} classes."
-    return f"{len(sessions)} sessions: {len(sessions[0])} classes first, then one at a time."
