@@ -59,7 +59,7 @@ def build(study: Study, brief: bool = False) -> Report:
         "results": _by_hardware(study, _results),
         "steps": tuple(_steps(study, looks)),
         "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
-        "speed": _by_hardware(study, _speed),
+        "speed": _by_hardware(study, lambda s, h: [tables.fastest(s, h), tables.speeds(s, h)]),
         "figures": tuple((g, figures.of_graph(study, g, looks)) for g in study.datasets(step=1)),
         "sensitivity": tuple(_sensitivity(study)),
         "others": _alone(tables.others(study)),
@@ -199,11 +199,6 @@ def _results(study: Study, hardware: str) -> Iterator[Table | None]:
     for graph in graphs:
         yield tables.main(study, hardware, graph)
     yield tables.trust(study, hardware)
-
-
-def _speed(study: Study, hardware: str) -> Iterator[Table | None]:
-    yield tables.fastest(study, hardware)
-    yield tables.speeds(study, hardware)
 
 
 def _steps(study: Study, looks: Mapping[str, Style]) -> Iterator[Part]:

@@ -59,10 +59,10 @@ class Study:
 
     def select(self, **wanted: Any) -> pd.DataFrame:
         """Runs of the main tables with these values of their columns; None takes any value."""
-        found = self.runs[self.runs.main]
+        mask = self.runs.main
         for column, value in wanted.items():
-            found = found if value is None else found[found[column] == value]
-        return found
+            mask = mask if value is None else mask & (self.runs[column] == value)
+        return self.runs[mask]
 
     def swept(self, name: str) -> pd.DataFrame:
         """Runs at step 1 in which this setting alone differs."""

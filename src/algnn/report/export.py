@@ -144,11 +144,12 @@ def latex(report: Report) -> str:
 
 
 def _tex_table(table: Table) -> str:
+    caption = re.sub(r"`([^`]*)`|\*([a-z]+)\*", r"\1\2", table.caption.replace("k̄", "k"))
     sides = {**dict.fromkeys(NUMBERS, "r"), "text": "p{4cm}"}
     lines = [
         r"\begin{table*}[tp]",
         r"\centering\footnotesize",
-        rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex_prose(table.caption)}}}",
+        rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex(caption)}}}",
         rf"\label{{tab:{re.sub(r'[^A-Za-z0-9.-]', '-', table.key)}}}",
         # as wide as it is, but never wider than a line
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
@@ -178,10 +179,6 @@ def _tex(text: str) -> str:
         TEX.get(c, c if c.isascii() else rf"\texttt{{U+{ord(c):04X}}}")
         for c in " ".join(printable(text).split())
     )
-
-
-def _tex_prose(text: str) -> str:
-    return _tex(re.sub(r"`([^`]*)`|\*([a-z]+)\*", r"\1\2", text.replace("k̄", "k")))
 
 
 def table_csv(table: Table) -> str:

@@ -65,10 +65,7 @@ def at_ends(axes: Any, ends: Sequence[tuple[str, Style, float]]) -> None:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions as near as can be to those wanted (ascending), a gap apart, between two bounds.
-
-    Where the bounds leave too little room, the upper one is passed.
-    """
+    """Positions nearest to those wanted (ascending), a gap apart; `high` yields before `low`."""
     # clusters (mean of what the members want, count) of labels that would touch
     clusters: list[tuple[float, int]] = []
     for value in wanted:
@@ -86,10 +83,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def at_points(axes: Any, points: Sequence[tuple[str, float, float]]) -> None:
-    """Write names beside points; a thin line leads to a name that stands further off.
-
-    A name for which there is no room is left out.
-    """
+    """Write names beside points, far ones with a thin line, as long as there is room."""
     figure = axes.figure
     width, height = figure.get_size_inches() * 72
     frame = axes.get_position()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -93,9 +94,10 @@ def trust(study: Study, hardware: str) -> Table | None:
         columns.append(Column(f"{graph} AUROC", "share", "Of novelty, mean over sessions.", "high"))
     rows = []
     for name in study.methods(hardware, step=1):
-        found = [runs[(runs.method == name) & (runs.dataset == graph)] for graph in graphs]
-        if any(map(len, found)):
-            rows.append([name, *(_mean(part[of]) for part in found for of in TRUST)])
+        cells = [study.cell(hardware, graph, 1, name) for graph in graphs]
+        values = [_mean(cell[of]) for cell in cells for of in TRUST]
+        if any(values):
+            rows.append([name, *values])
     return _table(study, "trust", columns, rows, runs, hardware=hardware)
 
 
@@ -123,7 +125,7 @@ def fastest(study: Study, hardware: str) -> Table | None:
     rows = []
     for graph in study.datasets(hardware, 1, scored=False):
         found = {name: ratios(study, hardware, graph, name) for name in baselines()}
-        medians = {name: ratio.median() for name, ratio in found.items() if len(ratio)}
+        medians = {name: median(ratio) for name, ratio in found.items() if ratio}
         if not medians:
             continue
         name = min(medians, key=lambda n: medians[n])
@@ -148,7 +150,7 @@ def speeds(study: Study, hardware: str) -> Table | None:
         graph: {name: ratios(study, hardware, graph, name) for name in names}
         for graph in study.datasets(hardware, 1, scored=False)
     }
-    graphs = [graph for graph in found if sum(len(r) > 0 for r in found[graph].values()) > 1]
+    graphs = [graph for graph in found if sum(map(bool, found[graph].values())) > 1]
     theirs = {graph: paper_ratios(graph) for graph in graphs}
     columns: list[str | Column] = ["method"]
     for graph in graphs:
@@ -212,16 +214,14 @@ def failed(study: Study) -> Table | None:
     return _table(study, "failed", columns, rows, apart=None)
 
 
-def ratios(study: Study, hardware: str, dataset: str, method: str) -> pd.Series:
-    """Learn seconds of a method over those of the paper's, for each seed that both have.
-
-    Only runs that had the machine to themselves count.
-    """
+def ratios(study: Study, hardware: str, dataset: str, method: str) -> list[float]:
+    """Learn seconds over those of the paper's method, by seed, of runs alone on the machine."""
+    cells = [study.cell(hardware, dataset, 1, name) for name in (method, FOCUS)]
     theirs, ours = (
-        runs[runs.alone].set_index("seed").learn_seconds
-        for runs in (study.cell(hardware, dataset, 1, name) for name in (method, FOCUS))
+        {s: t for s, t, alone in zip(r.seed, r.learn_seconds, r.alone, strict=True) if alone}
+        for r in cells
     )
-    return (theirs / ours[ours > 0]).dropna()
+    return [theirs[seed] / ours[seed] for seed in theirs if ours.get(seed)]
 
 
 def paper_ratios(dataset: str) -> dict[str, float]:
@@ -234,10 +234,7 @@ def paper_ratios(dataset: str) -> dict[str, float]:
 
 
 def sweep(study: Study, name: str) -> dict[tuple[str, str, str], dict[Any, pd.DataFrame]]:
-    """Runs that differ from their method's settings in one setting alone, at step 1.
-
-    By dataset, method and hardware: runs by value, ascending, the method's own value included.
-    """
+    """By dataset, method and hardware, the runs of a sweep by value, the method's own included."""
     runs = study.swept(name)
     series = {}
     for (graph, method, hardware), group in runs.groupby(["dataset", "method", "hardware"]):
@@ -283,8 +280,8 @@ def _mean(values: pd.Series) -> Summary | None:
     return summarise(known) if len(known) else None
 
 
-def _median(values: pd.Series) -> float | None:
-    return float(values.median()) if len(values) else None
+def _median(values: Sequence[float]) -> float | None:
+    return float(median(values)) if len(values) else None
 
 
 def _printed(figure: tuple[float, float | None] | None) -> Summary | None:
