@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Any
 
@@ -19,21 +19,6 @@ from algnn.errors import AlgnnError
 
 FORMAT = 1
 FAILURE_FORMAT = "failure-1"
-# the fields that identify a run, in the order of the file, with their types
-RUN_FACTS: dict[str, type] = {
-    "dataset": str,
-    "provenance": dict,
-    "method": str,
-    "settings": dict,
-    "base": int,
-    "step": int,
-    "edges": str,
-    "order": str,
-    "seed": int,
-    "device": str,
-}
-FACTS: dict[str, type] = {**RUN_FACTS, "started": str, "versions": dict, "machine": dict}
-FAILURE_FACTS: dict[str, type] = {**RUN_FACTS, "code": str, "reason": str, "ended": str}
 # what makes two runs comparable: everything but the seed, the machine and the date
 CONFIGURATION = ("dataset", "method", "settings", "base", "step", "edges", "order")
 IDENTITY = (*CONFIGURATION, "seed", "device", "code")
@@ -53,6 +38,9 @@ class _Facts:
     device: str
 
 
+RUN_FACTS = tuple(field.name for field in fields(_Facts))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run(_Facts):
     """Everything that a run's figures depend on; known before it starts."""
@@ -62,17 +50,7 @@ class Run(_Facts):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Failure(Run):
-    """A run that ended without a result.
-
-    Attributes
-    ----------
-    reason : str
-        One line: the error's type and message, ``"out of memory"``, ``"killed by signal 9"``.
-    traceback : str
-        Of the exception, where there was one.
-    ended : str
-        Time in UTC.
-    """
+    """A run without a result: the reason in a line, and the traceback of an exception."""
 
     reason: str = ""
     ended: str = field(default_factory=now)
@@ -81,41 +59,25 @@ class Failure(Run):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record(_Facts):
-    """A finished run: its configuration, its outcome, and the machine and packages it ran on.
+    """A finished run.
 
     Attributes
     ----------
-    dataset : str
-        The graph's name.
-    provenance : dict
-        Source of the graph, its size and its ``sha256``.
-    method : str
-        The method's name.
-    settings : dict
-        Every parameter of the learner but its seed and its device.
-    base, step, edges, order
-        The stream, as `algnn.ClassStream` takes it; `order` is ``"label"``, ``"random"`` or the
-        classes, joined by commas.
-    seed : int
-        Of the learner, and of a random order.
+    dataset, provenance
+        The graph's name; its source, size and ``sha256``.
+    method, settings
+        The method's name, and every parameter of its learner but seed and device.
+    base, step, edges, order, seed
+        The stream, as `algnn.ClassStream` takes it (an explicit order joined by commas), and the
+        learner's seed.
     device : str
-        Kind of device: ``"cpu"`` or ``"cuda"``.
+        ``"cpu"`` or ``"cuda"``.
     outcome : Outcome
         Counts, clocks and bytes.
     started : str
         Time in UTC.
     versions, machine : dict
-        Of the packages and of the code (`code_version`); of the hardware, without names of hosts or
-        people, and how many runs shared it.
-
-    Examples
-    --------
-    >>> outcome = Outcome(((0, 1), (2,)), np.array([[9, 9, 0], [8, 8, 5]]), np.array([10, 10, 10]),
-    ...                   (0.5, 0.1), (0.01, 0.01), (800, 880))
-    >>> record = Record("digits", {"sha256": "a1"}, "algnn", {"width": 64}, 2, 1, "full", "label",
-    ...                 42, "cpu", outcome=outcome)
-    >>> record.outcome.ap, file_name(record)
-    (65.0, 'digits/algnn/step1-full-label-fa8b29ecf766-cpu-seed42.json')
+        Of the packages and the code; of the hardware, and how many runs shared it.
     """
 
     outcome: Outcome
@@ -160,32 +122,25 @@ def file_name(run: Run | Record) -> str:
 def as_json(found: Record | Failure) -> dict[str, Any]:
     """A record with every figure that follows from its counts, or a failure."""
     if isinstance(found, Failure):
-        facts = {name: getattr(found, name) for name in (*FAILURE_FACTS, "traceback")}
-        return {"format": FAILURE_FORMAT, **facts}
+        return {"format": FAILURE_FORMAT, **vars(found)}
     outcome, bins = found.outcome, found.outcome.reliability
-    # column by column, in as few digits as a picture needs
-    columns = None if bins is None else [[round(v, 3) for v in part] for part in bins.T.tolist()]
+    clocks = ("learn_seconds", "selection_seconds", "predict_seconds", "retained_bytes")
     return {
         "format": FORMAT,
-        **{name: getattr(found, name) for name in FACTS},
+        **{f.name: getattr(found, f.name) for f in fields(found) if f.name != "outcome"},
         "sessions": outcome.sessions,
         "correct": outcome.correct.tolist(),
         "total": outcome.total.tolist(),
         "matrix": rows(outcome),
-        "ap": outcome.ap,
-        "af": outcome.af,
-        "macro": outcome.macro,
-        "micro": outcome.micro,
+        **{name: getattr(outcome, name) for name in ("ap", "af", "macro", "micro")},
         "stagewise": outcome.stagewise.tolist(),
-        "learn_seconds": outcome.learn_seconds,
-        "selection_seconds": outcome.selection_seconds,
-        "predict_seconds": outcome.predict_seconds,
-        "retained_bytes": outcome.retained_bytes,
+        **{name: getattr(outcome, name) for name in clocks},
         "ece": outcome.ece,
         "novelty_auroc": outcome.auroc,
         "calibration_errors": outcome.calibration_errors,
         "novelty_aurocs": outcome.novelty_aurocs,
-        "reliability": columns,
+        # column by column, in as few digits as a picture needs
+        "reliability": None if bins is None else bins.T.round(3).tolist(),
     }
 
 
@@ -215,10 +170,9 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
         )
     try:
         if found["format"] == FAILURE_FORMAT:
-            facts = _checked(found, FAILURE_FACTS)
-            return Failure(**facts, traceback=str(found.get("traceback", "")))
+            return Failure(**_checked({"traceback": "", **found}, Failure))
         if type(found["format"]) is int and found["format"] == FORMAT:
-            return Record(outcome=_outcome(found), **_checked(found, FACTS))
+            return Record(outcome=_outcome(found), **_checked(found, Record))
     except KeyError as error:
         raise AlgnnError(f"{where} is not a {noun} of a run: it has no {error}") from error
     except (TypeError, ValueError) as error:
@@ -265,11 +219,14 @@ def _bins(found: Any) -> Matrix | None:
     return bins.T
 
 
-def _checked(found: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:
-    for name, kind in kinds.items():
-        if not isinstance(found[name], kind) or isinstance(found[name], bool):
-            raise TypeError(f"{name} is not of type {kind.__name__}")
-    return {name: found[name] for name in kinds}
+def _checked(found: Mapping[str, Any], kind: type[Failure | Record]) -> dict[str, Any]:
+    """The fields of a dataclass, each of its type."""
+    types = {f.name: {"str": str, "int": int}.get(str(f.type), dict) for f in fields(kind)}
+    types.pop("outcome", None)
+    for name, wanted in types.items():
+        if not isinstance(found[name], wanted) or isinstance(found[name], bool):
+            raise TypeError(f"{name} is not of type {wanted.__name__}")
+    return {name: found[name] for name in types}
 
 
 def _parts(run: Run | Record, names: tuple[str, ...]) -> str:

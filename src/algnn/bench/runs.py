@@ -14,8 +14,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import filelock
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
@@ -36,6 +37,8 @@ from algnn.files import replacing
 
 PACK = "records.jsonl.gz"
 FAILED = ".failed.json"
+LOCK = ".lock"
+PATIENCE = 5.0  # seconds in which a process that is being ended is certainly gone
 FIGURES = (
     *("ap", "af", "macro", "micro", "base_accuracy"),
     *("learn_seconds", "predict_seconds", "selection_seconds", "retained_bytes"),
@@ -85,7 +88,7 @@ def read_runs(folder: Folder) -> pd.DataFrame:
 def frame(records: Iterable[Record]) -> pd.DataFrame:
     """The table that `read_runs` gives, of records at hand."""
     table = pd.DataFrame([_row(record) for record in records], columns=list(COLUMNS))
-    return table.astype({name: "float64" for name in FIGURES} | {"alone": "bool"})
+    return table.astype(dict.fromkeys(FIGURES, "float64") | {"alone": "bool"})
 
 
 def read_failures(folder: Folder) -> pd.DataFrame:
@@ -131,7 +134,7 @@ class Summary(NamedTuple):
 
     mean: float
     ci95: float | None
-    count: int
+    count: int  # type: ignore[assignment]
 
     @property
     def std(self) -> float | None:
@@ -222,7 +225,7 @@ def write_failure(failure: Failure, folder: Folder) -> Path:
     return path
 
 
-def read(path: Folder) -> Record | Failure:
+def read(path: Folder) -> Any:
     """What `write` or `write_failure` wrote."""
     noun = "failure" if os.fspath(path).endswith(FAILED) else "record"
     try:
@@ -282,6 +285,22 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
                     parent.rmdir()  # refused where something is left
         packed.append((home / PACK, len(files)))
     return packed
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other benchmarks out of a folder of records; refused where one is at work there."""
+    try:
+        lock = filelock.FileLock(folder / LOCK).acquire(PATIENCE)
+    except filelock.Timeout:
+        raise InputError(
+            f"{folder} is in use by another algnn bench or sweep: wait for it, or give another"
+            " folder for the records"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise AlgnnError(f"{folder} cannot be locked: {error}") from error
+    with lock:
+        yield
 
 
 def write_atomically(path: Path, content: bytes) -> None:
