@@ -130,6 +130,7 @@ def gather(runs: pd.DataFrame, failures: pd.DataFrame | None = None) -> Study:
         raise InputError("runs is empty: a report needs at least one run")
     given = runs.assign(
         code=runs.code.replace("", UNKNOWN),
+        sha256=runs.sha256.fillna(""),
         synthetic=[str(p.get("source", "")).startswith("synthetic") for p in runs.provenance],
         key=[_configuration(run) for run in runs.itertuples()],
     )
