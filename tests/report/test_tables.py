@@ -167,7 +167,10 @@ def test_calibration_and_novelty_worked_out_by_hand(study_of, make):
 
 def test_what_is_retained(study_of):
     study = study_of(
-        *({"method": "cat", "kept": kept, "seed": i} for i, kept in enumerate((10, 3_456_789, 4e9))),
+        *(
+            {"method": "cat", "kept": kept, "seed": i}
+            for i, kept in enumerate((10, 3_456_789, 4e9))
+        ),
         {"method": "mine:Own", "kept": 12},
     )
     cat, own = cells(tables.retained(study))
