@@ -109,7 +109,8 @@ def _numbered(made: Mapping[str, tuple[Part, ...]], apart: str, brief: bool) -> 
                     fresh.append(replace(item, key=key, number=label))
             shown.append((title, tuple(fresh)))
         if parts:
-            yield _section(section, tuple(shown), apart=apart)
+            more = WORDS["sections"]["figures"]["brief"] * brief
+            yield _section(section, tuple(shown), apart=apart, more=more)
 
 
 def _graphs(study: Study) -> list[str]:
