@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from algnn.bench.runs import Failure, write, write_failure
+from algnn.bench.record import Failure
+from algnn.bench.runs import write, write_failure
 from algnn.cli import main
 
 

@@ -280,7 +280,8 @@ class _Scheduler:
                 free = set(range(self.setup["jobs"])) - {attempt.slot for attempt in self.attempts}
                 for slot in sorted(free)[: len(self.left)]:
                     self.start(slot, self.left.popleft())
-                ready = set(wait([s for a in self.attempts for s in a.worker.sources]))
+                sources = [source for a in self.attempts for source in a.worker.sources]
+                ready = set(wait(sources)) if sources else set()
                 for attempt in [a for a in self.attempts if ready.intersection(a.worker.sources)]:
                     self.hear(attempt)
         finally:
