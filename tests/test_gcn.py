@@ -3,7 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.gcn import dropout
+from algnn.gcn import dropout, glorot, hidden_layer, train
+from algnn.graph.propagate import normalised_adjacency
 
 
 @given(st.floats(0, 0.99), st.integers(0, 1000), st.integers(1, 9))
@@ -40,3 +41,27 @@ def test_gradients_flow_only_through_what_is_kept():
     found = dropout(hidden, 0.5, torch.Generator().manual_seed(0))
     found.sum().backward()
     assert torch.equal(hidden.grad, found.detach())
+
+
+def test_a_layer_worked_out_by_hand():
+    pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
+    x = torch.tensor([[2.0, -4.0], [0.0, 0.0]])
+    found = hidden_layer(pair, x, torch.eye(2), torch.tensor([0.5, 1.0]))
+    torch.testing.assert_close(found, torch.tensor([[1.5, 0.0], [1.5, 0.0]]))
+
+
+def test_training_finds_a_minimum_and_calls_its_hooks():
+    weight, calls = torch.nn.Parameter(torch.tensor(1.0)), []
+    train(
+        [weight], lambda: weight**2, 200, lr=0.1, weight_decay=0.0,
+        adjust=lambda: calls.append(weight.grad.item()), after=calls.append,
+    )  # fmt: skip
+    assert abs(weight.item()) < 0.01
+    assert calls[:2] == [2.0, 0]
+    assert calls[-1] == 199
+
+
+def test_glorot_fills_its_range():
+    weights = glorot(40, 56, torch.Generator().manual_seed(0))
+    assert 0.24 < float(weights.max()) <= 0.25
+    assert -0.25 <= float(weights.min()) < -0.24

@@ -10,7 +10,10 @@ import torch
 from torch_geometric.data import Data
 
 import algnn
+from algnn.analytic.joint import JointRidge
+from algnn.analytic.privacy import PrivateALGNN
 from algnn.errors import AlgnnError, DeviceError, InputError, NotFittedError
+from algnn.learner import shortened
 
 NODES = [0, 1, 2, 3, 4, 5]
 LABELS = [0, 1, 2, 0, 1, 2]
@@ -252,7 +255,26 @@ def test_every_error_is_a_value_error():
             assert issubclass(item, ValueError)
 
 
-def test_the_constructor_only_stores():
-    model = algnn.ALGNN(gamma="nonsense", width=-3)
-    assert model.get_params()["gamma"] == "nonsense"
-    assert repr(model).startswith("ALGNN(encoder='hops', head='balanced', gamma='nonsense'")
+def test_an_html_table_for_notebooks(small_graph):
+    names = np.array(["<b>", "fox", "owl & co"])
+    for model in (quick(), JointRidge(device="cpu"), PrivateALGNN(epsilon=4.0, device="cpu")):
+        assert "not fitted yet" in model._repr_html_()
+        model.fit(small_graph, NODES, names[LABELS])
+        shown = model._repr_html_()
+        assert "<b>" not in shown
+        for text in ("&lt;b&gt;", "owl &amp; co", "encoder", "12 inputs", "nodes per class"):
+            assert text in shown
+        assert f"{model.retained_bytes():,} bytes" in shown
+        assert model._repr_mimebundle_() == {"text/plain": repr(model), "text/html": shown}
+    assert "&lt;b&gt;: 2, fox: 2" in quick().fit(small_graph, NODES, names[LABELS])._repr_html_()
+    assert "γ = 0.01" in quick().fit(small_graph, NODES, LABELS)._repr_html_()
+    assert "classes</th><td style='text-align:left'>0: none" in model_of_nothing(small_graph)
+
+
+def model_of_nothing(graph):
+    return quick().fit(graph, NODES, LABELS).blank()._repr_html_()
+
+
+def test_of_many_classes_the_first_are_shown():
+    assert shortened(map(str, range(22))).endswith("18, 19, … 2 more")
+    assert shortened([]) == "none"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
+import sklearn.base
+import sklearn.exceptions
 import torch
 from safetensors import safe_open
+from sklearn.utils.validation import check_is_fitted
 
 import algnn
 from algnn.errors import InputError, NotFittedError
 from algnn.methods import METHODS, find, make
 
-SMALL = {"hidden": 16, "epochs": 6, "width": 48, "budget": 12, "block": 8, "condense_steps": 5}
+SMALL = {"hidden": 16, "epochs": 3, "width": 48, "budget": 12, "block": 8, "condense_steps": 5}
 CLASSES = 6
 
 pytestmark = pytest.mark.parametrize("method", METHODS)
@@ -41,8 +46,7 @@ def graph(make_graph):
     return make_graph(classes=CLASSES, per_class=15)
 
 
-@pytest.mark.parametrize("edges", ["full", "seen"])
-@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize(("edges", "step"), [("full", 1), ("seen", 2)])
 def test_learns_a_stream_and_predicts_only_seen_classes(method, graph, edges, step):
     stream = algnn.ClassStream(graph, edges=edges, step=step)
     model = small(method)
@@ -60,7 +64,7 @@ def test_learns_a_stream_and_predicts_only_seen_classes(method, graph, edges, st
 
 
 def test_knows_its_base_session_well(method, graph):
-    settings = {} if "lr" not in find(method).defaults else {"lr": 0.02, "epochs": 60}
+    settings = {} if "lr" not in find(method).defaults else {"lr": 0.05, "epochs": 25}
     stream = algnn.ClassStream(graph)
     model = learn(small(method, **settings), stream, 1)
     nodes, labels = stream.nodes("test", 0)
@@ -262,13 +266,50 @@ def test_learns_where_gradients_are_switched_off(method, graph):
     assert np.array_equal(usual.decision_function(here), quiet.decision_function(here))
 
 
-def test_settings_can_be_written_down_and_read_back(method):
+def test_scikit_learn_knows_it(method, graph):
     model = small(method)
-    params = model.get_params()
-    assert type(model)(**params).get_params() == params
+    params = model.get_params(deep=True)
     assert {"seed", "device"} <= set(params)
-    for name, value in find(method).defaults.items():
-        assert isinstance(value, int | float | str), name
+    assert all(isinstance(value, int | float | str) for value in params.values())
+    # stored as given, and only what differs from the defaults is shown
+    odd = object()
+    assert all(type(model)(**{**params, name: odd}).get_params()[name] is odd for name in params)
+    assert repr(model.set_params(device="cuda:7", seed=5)).startswith(f"{type(model).__name__}(")
+    defaults = inspect.signature(type(model)).parameters
+    assert repr(type(model)(seed=5)) == f"{type(model).__name__}(seed=5)"
+    for name, value in model.get_params().items():
+        assert (f"{name}=" in repr(model)) == (value != defaults[name].default)
+    model.set_params(**params)
+    # a name that is unknown changes nothing
+    with pytest.raises(InputError, match="'gama' is no parameter of"):
+        model.set_params(seed=9, gama=1.0)
+    assert model.get_params() == params
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        check_is_fitted(model)
+    assert not hasattr(model, "classes_")
+    assert "classes_" in dir(model)
+    learn(model, algnn.ClassStream(graph), 2)
+    check_is_fitted(model)
+    fresh = sklearn.base.clone(model)
+    assert type(fresh) is type(model)
+    assert fresh.get_params() == params
+    with pytest.raises(NotFittedError):
+        fresh.predict(graph)
+    assert "<table>" in model._repr_mimebundle_()["text/html"]
+
+
+def test_the_score_is_accuracy(method, graph):
+    model = learn(small(method), algnn.ClassStream(graph), 2)
+    nodes = graph.test_mask
+    expected = (model.predict(graph, nodes) == graph.y[nodes].numpy()).mean()
+    assert model.score(graph, nodes, graph.y[nodes]) == expected
+    for some, labels, words in (
+        ([], [], "nodes is empty"),
+        ([0, 1], [0], "one label per node"),
+        ([0], ["a"], "keep to one kind"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model.score(graph, some, labels)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")

@@ -214,11 +214,12 @@ number = 3
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name of a module in the current folder, which nothing else leads to."""
-    name = f"own_{tmp_path.name}"
+    name, path = f"own_{tmp_path.name}", list(sys.path)
     (tmp_path / f"{name}.py").write_text(OWN)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     yield name
+    # whatever was imported, or failed to be
+    assert sys.path == path
     sys.modules.pop(name, None)
 
 

@@ -1,4 +1,4 @@
-"""Any learner as one file: tensors in safetensors, the rest as JSON in its header; never pickle."""
+"""Checkpoints: tensors in safetensors, everything else as JSON in the header; no pickle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from algnn.errors import CheckpointError
 from algnn.files import replacing
 
 VERSION = 1
-# what goes wrong where a value is of another kind than it should be
+# errors raised by values of an unexpected type
 MISFITS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 LONGEST = 200
 
@@ -24,25 +24,7 @@ LONGEST = 200
 def write(
     path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]
 ) -> None:
-    """Write a checkpoint: whole, or not at all.
-
-    Parameters
-    ----------
-    path : str or path
-    kind : str
-        The class of the learner.
-    tensors : dict of Tensor
-    facts : dict
-        What JSON can hold.
-
-    Examples
-    --------
-    >>> import tempfile, torch
-    >>> path = tempfile.mkdtemp() + "/model.safetensors"
-    >>> write(path, "Example", {"a": torch.ones(2)}, {"gamma": 1.0})
-    >>> read(path, "Example")
-    ({'a': tensor([1., 1.])}, {'gamma': 1.0})
-    """
+    """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
     # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
     # shall give the same bytes
     header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": facts}
@@ -60,20 +42,7 @@ def write(
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a checkpoint, or say why not.
-
-    Parameters
-    ----------
-    path : str or path
-    kind : str
-        The class of learner that is expected.
-
-    Returns
-    -------
-    tensors : dict of Tensor
-        On the CPU, no longer tied to the file.
-    facts : dict
-    """
+    """Tensors, on the CPU, and JSON values of a checkpoint of a learner of class `kind`."""
     if not Path(path).is_file():
         raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
     try:
@@ -89,27 +58,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], di
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """The tensor, if it is what a checkpoint should hold under that name.
-
-    Parameters
-    ----------
-    name : str
-    tensor : Tensor
-    shape : tuple of int
-    dtype : torch.dtype
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_tensor("n", torch.zeros(2), (3,), torch.float32)
-    Traceback (most recent call last):
-        ...
-    algnn.errors.CheckpointError: n is torch.float32 [2] where torch.float32 [3] belongs
-    """
+    """The tensor, if it is what a checkpoint should hold under that name."""
     if tuple(tensor.shape) != shape or tensor.dtype != dtype:
         raise CheckpointError(
             f"{name} is {tensor.dtype} {list(tensor.shape)} where {dtype} {list(shape)} belongs"
@@ -118,23 +67,7 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch
 
 
 def in_short(error: BaseException) -> str:
-    r"""What an error says, in a line: a stranger's file may put anything into it.
-
-    Parameters
-    ----------
-    error : BaseException
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> in_short(KeyError("unheard" * 100 + "\n" * 100))
-    "'unheardunheard..."
-    >>> len(in_short(KeyError("unheard" * 100)))
-    200
-    """
+    """One printable line of an error's message, which may quote anything from a foreign file."""
     line = (str(error).splitlines() or [type(error).__name__])[0]
     shown = "".join(c if c.isprintable() else "?" for c in line[: 2 * LONGEST])
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"

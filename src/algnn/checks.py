@@ -20,50 +20,16 @@ from algnn.errors import DeviceError, InputError
 Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
 Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
 
-# So few nodes are looked at one by one: what NumPy spends on each call would be more than that.
-FEW = 64
-
 
 def onto(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device, without waiting for what the device is doing.
-
-    Parameters
-    ----------
-    tensor : Tensor
-        On the CPU, or there already.
-    device : device
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> onto(torch.ones(1), torch.device("cpu"))
-    tensor([1.])
-    """
+    """A tensor on a device, without waiting for what the device is doing."""
     # ordinary memory is taken over before this returns, and only its arrival is not waited for
     waits = tensor.device.type != "cpu" or tensor.is_pinned()
     return tensor.to(device, non_blocking=not waits)
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device a name stands for, if it is there.
-
-    Parameters
-    ----------
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``, …
-
-    Returns
-    -------
-    torch.device
-
-    Examples
-    --------
-    >>> resolve_device("cpu")
-    device(type='cpu')
-    """
+    """The device a name stands for, if it is there."""
     if not isinstance(device, str):
         # a torch.device could not be written into a checkpoint
         raise DeviceError(f"device={device!r} is no name: use 'auto', 'cpu' or 'cuda'")
@@ -84,25 +50,7 @@ def resolve_device(device: str) -> torch.device:
 
 
 def check_graph(graph: Data) -> bool:
-    """Raise `InputError` unless a learner can use this graph.
-
-    Parameters
-    ----------
-    graph : Data
-
-    Returns
-    -------
-    bool
-        True.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_graph(Data(x=torch.tensor([[float("nan")]]), edge_index=torch.zeros(2, 0).long()))
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: graph.x holds NaN or infinite values (first at node 0): replace them...
-    """
+    """True for a graph that a learner can use; `InputError` otherwise."""
     if not isinstance(graph, Data):
         raise InputError(f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data")
     x, edge_index = graph.get("x"), graph.get("edge_index")
@@ -141,19 +89,7 @@ def _check_finite(x: Tensor) -> None:
 
 
 def check_width(graph: Data, width: int | None) -> None:
-    """Raise `InputError` if the features are not as wide as they were in the base session.
-
-    Parameters
-    ----------
-    graph : Data
-    width : int or None
-        None where any width will do.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_width(Data(x=torch.zeros(2, 3)), 3)
-    """
+    """Raise `InputError` if the features are not as wide as they were in the base session."""
     if width is not None and graph.x.size(1) != width:
         raise InputError(
             f"graph.x has {graph.x.size(1)} features and the base session had {width}: give the"
@@ -162,24 +98,9 @@ def check_width(graph: Data, width: int | None) -> None:
 
 
 def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -> Tensor:
-    """Node ids as an int64 tensor on the CPU.
+    """Node ids as an int64 tensor on the CPU, from ids, a mask, or None for every node.
 
-    Parameters
-    ----------
-    nodes : Tensor, array or list [n], or None
-        Ids, a mask [num_nodes], or None for every node.
-    num_nodes : int
-    session : bool
-        Whether they are to be learned: then at least one, and each once.
-
-    Returns
-    -------
-    Tensor [n]
-
-    Examples
-    --------
-    >>> check_nodes([2, 0], 3), check_nodes(torch.tensor([True, False, True]), 3)
-    (tensor([2, 0]), tensor([0, 2]))
+    Nodes of a `session` are to be learned: at least one, and each once.
     """
     if nodes is None and not session:
         return torch.arange(num_nodes)
@@ -190,8 +111,7 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
         ids = _as_int64(ids, num_nodes)
     if session and ids.numel() == 0:
         raise InputError("nodes is empty: a session needs at least one labelled node")
-    if not _few_and_sound(ids, num_nodes, session):
-        _check_values(ids.numpy(), num_nodes, session)
+    _check_values(ids.numpy(), num_nodes, session)
     return ids
 
 
@@ -208,22 +128,11 @@ def _as_int64(ids: Tensor, num_nodes: int) -> Tensor:
     return ids.to(torch.int64)
 
 
-def _few_and_sound(ids: Tensor, num_nodes: int, session: bool) -> bool:
-    if ids.numel() > FEW:
-        return False
-    few = ids.tolist()
-    inside = not few or (min(few) >= 0 and max(few) < num_nodes)
-    return inside and not (session and len(set(few)) < len(few))
-
-
 def _check_values(ids: npt.NDArray[np.int64], num_nodes: int, session: bool) -> None:
-    # ids that ascend, as those of a mask do, have their extremes at the ends, and none twice
-    ascending = np.count_nonzero(ids[1:] > ids[:-1]) == ids.size - 1
-    low, high = (ids[0], ids[-1]) if ascending else (ids.min(), ids.max())
-    if low < 0 or high >= num_nodes:
-        outside = ids[(ids < 0) | (ids >= num_nodes)]
+    outside = ids[(ids < 0) | (ids >= num_nodes)]
+    if outside.size:
         raise InputError(f"nodes holds {outside[0]}: ids must lie in 0 … {num_nodes - 1}")
-    if session and not ascending:
+    if session:
         ordered = np.sort(ids)
         twice = ordered[1:][ordered[1:] == ordered[:-1]]
         if twice.size:
@@ -236,8 +145,7 @@ def _as_ids(nodes: Any) -> Tensor:
     try:
         if isinstance(nodes, Tensor):
             dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
-            # what has no gradient and is here already needs no call
-            return dense if dense.is_cpu and not dense.requires_grad else dense.detach().cpu()
+            return dense.detach().cpu()
         array = np.asarray(nodes)
         if array.dtype.kind == "O":
             raise TypeError
@@ -253,25 +161,7 @@ def _as_ids(nodes: Any) -> Tensor:
 def check_labels(
     labels: Labels, count: int, seen: npt.NDArray[Any] | None = None
 ) -> npt.NDArray[Any]:
-    """Labels as an array of int64 or of strings.
-
-    Parameters
-    ----------
-    labels : Tensor, array or list [n]
-    count : int
-        n, the number of nodes.
-    seen : array, optional
-        The classes seen so far, which the labels must resemble.
-
-    Returns
-    -------
-    array [n]
-
-    Examples
-    --------
-    >>> check_labels([3, 1], 2), check_labels(["fraud", "fine"], 2)
-    (array([3, 1]), array(['fraud', 'fine'], dtype='<U5'))
-    """
+    """Labels as an array of int64 or of strings, of the kind of the classes `seen` so far."""
     try:
         given = labels.numpy(force=True) if isinstance(labels, Tensor) else labels
         array = np.asarray(given)
@@ -306,19 +196,7 @@ def check_labels(
 
 
 def check_base(labels: npt.NDArray[Any]) -> None:
-    """Raise `InputError` unless a base session has the two classes that training needs.
-
-    Parameters
-    ----------
-    labels : array [n]
-
-    Examples
-    --------
-    >>> check_base(np.array([3, 3]))
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: labels holds only class 3: the base session needs at least two...
-    """
+    """Raise `InputError` unless a base session has the two classes that training needs."""
     if bool((labels == labels[0]).all()):
         raise InputError(
             f"labels holds only class {labels[0]!s}: the base session needs at least two classes,"
@@ -327,21 +205,7 @@ def check_base(labels: npt.NDArray[Any]) -> None:
 
 
 def check_kept_nodes(kept: Tensor | None, num_nodes: int) -> None:
-    """Raise `InputError` if a graph has lost nodes that a learner remembers.
-
-    Parameters
-    ----------
-    kept : Tensor [m] or None
-        Ids of nodes that were learned before.
-    num_nodes : int
-
-    Examples
-    --------
-    >>> check_kept_nodes(torch.tensor([2, 5]), 4)
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: graph has 4 nodes and node 5 was learned before: a graph may grow, ...
-    """
+    """Raise `InputError` if a graph has lost nodes that a learner remembers."""
     if kept is not None and kept.numel() and int(kept.max()) >= num_nodes:
         raise InputError(
             f"graph has {num_nodes} nodes and node {int(kept.max())} was learned before: a graph"
@@ -350,19 +214,7 @@ def check_kept_nodes(kept: Tensor | None, num_nodes: int) -> None:
 
 
 def check_trained(*weights: Tensor) -> None:
-    """Raise `InputError` if training has left weights that are not finite.
-
-    Parameters
-    ----------
-    *weights : Tensor
-
-    Examples
-    --------
-    >>> check_trained(torch.tensor([float("nan")]))
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: training diverged (weights are not finite): use a smaller lr, or...
-    """
+    """Raise `InputError` if training has left weights that are not finite."""
     # a sum is finite only if all its terms are; one look at the device for all of them
     sums = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights])
     if not bool(torch.isfinite(sums).all()):
@@ -374,23 +226,7 @@ def check_trained(*weights: Tensor) -> None:
 def check_number(
     name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False
 ) -> None:
-    """Raise `InputError` unless a parameter is a number in [low, high).
-
-    Parameters
-    ----------
-    name : str
-    value : object
-    low, high : float
-    whole : bool
-        Whether it must be an int.
-
-    Examples
-    --------
-    >>> check_number("epochs", 2.5, 1, whole=True)
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: epochs=2.5 must be a whole number of at least 1
-    """
+    """Raise `InputError` unless a parameter is a number in [low, high)."""
     kind = int if whole else (int, float)
     if isinstance(value, kind) and not isinstance(value, bool) and low <= value < high:
         return

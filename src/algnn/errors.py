@@ -1,8 +1,7 @@
-"""What can go wrong, by name.
+"""Errors that bad input can cause.
 
-Every error a user can cause is one of these. All are `ValueError`, so that code which knows nothing
-of this package can catch them; each message is one line that names the argument, what was wrong
-with it and what would be right.
+Every error a user can cause is one of these. All are `ValueError`; each message is one line that
+names the argument, what was wrong with it and what would be right.
 """
 
 
@@ -14,8 +13,10 @@ class InputError(AlgnnError):
     """An argument, graph or session that cannot be used; the model is as it was before the call."""
 
 
-class NotFittedError(AlgnnError):
-    """Something was asked of a learner that has not seen its first session yet."""
+class NotFittedError(AlgnnError, AttributeError):
+    """A learner that has not seen its first session; also an `AttributeError`, as in scikit-learn,
+    so that ``hasattr(model, "classes_")`` is False.
+    """
 
 
 class DatasetError(AlgnnError):

@@ -11,29 +11,11 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write to a temporary file beside `path`, which takes its name once all is on disk.
+    """The path of a temporary file beside `path`, which replaces it once all is on disk.
 
     Whoever reads `path` sees the old file or the new one, never part of one, even if the process
-    is killed or the machine goes down half-way.
-
-    Parameters
-    ----------
-    path : str or path
-        The file to write; its folder is made where it is missing.
-
-    Yields
-    ------
-    Path
-        Where to write; removed again where the block raises. It keeps the ending of `path`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> with replacing(folder / "a.txt") as temporary:
-    ...     _ = temporary.write_text("whole")
-    >>> [(file.name, file.read_text()) for file in folder.iterdir()]
-    [('a.txt', 'whole')]
+    is killed half-way. The folder is made where it is missing; if the block raises, the temporary
+    file is removed.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

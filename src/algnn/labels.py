@@ -1,4 +1,4 @@
-"""Tables that people hand over and get back: `node,label` in, predictions out; CSV or Parquet."""
+"""Tables of nodes and labels, and of predictions: CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -29,44 +29,11 @@ MOST_DIGITS = 18  # a number of so many fits into 64 bits
 def read_labels(
     path: str | os.PathLike[str], num_nodes: int, seen: npt.NDArray[Any] | None = None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    r"""The nodes and labels of a table with the columns `node` and `label`.
+    """The nodes and labels of a table with the columns `node` and `label`.
 
     Labels are ints where all of them are written as whole numbers, and strings otherwise; beside
     classes that were seen before, they are of the same kind as those. Other columns are not looked
     at, so a table of predictions can be corrected by hand and learned.
-
-    Parameters
-    ----------
-    path : str or path
-        A CSV file in UTF-8 with a header, or a ``.parquet`` file.
-    num_nodes : int
-        How many nodes the graph has; ids count from 0.
-    seen : array, optional
-        The classes that the model knows.
-
-    Returns
-    -------
-    nodes : array [n], int64
-    labels : array [n]
-        int64 or strings.
-
-    Raises
-    ------
-    InputError
-        The table cannot be read, or a row names no node, one that was named before, or no label;
-        the message says in which line.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "labels.csv"
-    >>> _ = path.write_text("node,label\n4,fraud\n0,fine\n")
-    >>> read_labels(path, num_nodes=5)
-    (array([4, 0]), array(['fraud', 'fine'], dtype='<U5'))
-    >>> read_labels(path, num_nodes=3)
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: ...labels.csv, line 2: node 4 is not in the graph, whose ids are 0 … 2
     """
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)
@@ -81,45 +48,12 @@ def read_labels(
 
 
 def read_nodes(path: str | os.PathLike[str], num_nodes: int) -> npt.NDArray[np.int64]:
-    r"""The nodes of a table with a column `node`.
-
-    Parameters
-    ----------
-    path, num_nodes
-        As for `read_labels`.
-
-    Returns
-    -------
-    array [n], int64
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "nodes.csv"
-    >>> _ = path.write_text("node\n4\n0\n")
-    >>> read_nodes(path, num_nodes=5)
-    array([4, 0])
-    """
+    """The nodes of a table with a column `node`."""
     return _ids(path, _rows(path, ("node",)), num_nodes)
 
 
 def write_table(path: str | os.PathLike[str] | None, columns: dict[str, Column]) -> None:
-    """Write columns side by side: whole, or not at all.
-
-    Parameters
-    ----------
-    path : str or path, or None
-        A CSV file, or Parquet where the name ends in ``.parquet``; None for CSV on stdout.
-    columns : dict of array [n]
-        Name → values. In CSV floating point is written with six digits.
-
-    Examples
-    --------
-    >>> write_table(None, {"node": np.array([4, 0]), "label": np.array(["a", "b, c"])})
-    node,label
-    4,a
-    0,"b, c"
-    """
+    """Write columns to CSV or Parquet by the file's ending, or to stdout as CSV, atomically."""
     if path is None:
         _write_csv(sys.stdout, columns)
     elif Path(path).suffix.lower() in PARQUET:
@@ -132,17 +66,7 @@ def write_table(path: str | os.PathLike[str] | None, columns: dict[str, Column])
 
 
 def parquet(path: str | os.PathLike[str]) -> Any:
-    """pandas, ready for Parquet; or an `InputError` that says what is missing.
-
-    Parameters
-    ----------
-    path : str or path
-        The file that asks for it.
-
-    Returns
-    -------
-    module
-    """
+    """pandas, ready for Parquet; or an `InputError` that says what is missing."""
     try:
         import pandas
         import pyarrow  # noqa: F401

@@ -1,12 +1,13 @@
-"""What a learner is."""
+"""The interface of every learner, with scikit-learn's conventions."""
 
 from __future__ import annotations
 
-import inspect
+import html
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +26,36 @@ from algnn.checks import (
     check_width,
     resolve_device,
 )
-from algnn.errors import AlgnnError, CheckpointError, DeviceError, NotFittedError
+from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import normalised_adjacency
 
+if TYPE_CHECKING:
+    # scikit-learn has no types, and a base class of type Any would switch off all checks here
+    class BaseEstimator:
+        """What is used of scikit-learn's class of that name."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The constructor's parameters and their values."""
+            return {}
+
+        def set_params(self, **params: Any) -> Self:
+            """Set some of them."""
+            return self
+else:
+    from sklearn.base import BaseEstimator
+
 Path = str | os.PathLike[str]
+SHOWN = 20  # classes in the HTML representation
 
 
-class Learner(ABC):
-    """Learns the classes of a graph session by session.
+class Learner(BaseEstimator, ABC):
+    """Base class of all learners: a graph's classes are learned session by session.
 
-    The constructor of a subclass only stores its parameters, under their own names; what is
-    learned ends in ``_``. `fit` starts anew, `partial_fit` goes on. A call that raises leaves the
-    learner as it was.
+    A learner is a scikit-learn estimator: `get_params`, `set_params`, ``sklearn.base.clone``,
+    ``sklearn.utils.validation.check_is_fitted`` and the short ``repr`` all work. Its constructor
+    only stores its parameters, under their own names; learned attributes end in ``_``. `fit` starts
+    anew, `partial_fit` goes on. A call that raises leaves the learner as it was.
 
     A subclass writes `_learn`, `_scores`, `_state` and `_restore`, and keeps all that it has
     learned in one attribute, `_learned`, which it replaces in a single assignment.
@@ -46,8 +64,8 @@ class Learner(ABC):
     # whether `fit` and `partial_fit` take validation nodes as a further argument
     uses_validation: ClassVar[bool] = False
 
-    # Of each session since `fit`, or since the learner was loaded: the part of its time that went
-    # into choosing or condensing nodes. Empty for learners that do neither; not saved.
+    # Time spent on choosing or condensing nodes, per session since `fit` or since the learner was
+    # loaded. Empty for learners that do neither; not saved.
     selection_seconds_: tuple[float, ...] = ()
 
     # for a learner of the user's own that has no such parameters
@@ -59,7 +77,7 @@ class Learner(ABC):
 
     @abstractmethod
     def _learn(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Any) -> Any:
-        """What is known after one more session; `learned`, None before the first, is kept."""
+        """The state after one more session; `learned`, None before the first, is not changed."""
 
     @abstractmethod
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
@@ -67,8 +85,8 @@ class Learner(ABC):
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that is learned: tensors, and what JSON can hold. Names of tensors that are frozen
-        after the base session start with ``encoder.``.
+        """The state as tensors and JSON values. The names of tensors that are frozen after the
+        base session start with ``encoder.``.
         """
 
     @abstractmethod
@@ -80,6 +98,11 @@ class Learner(ABC):
     def classes_(self) -> npt.NDArray[Any]:
         """The classes seen so far, sorted; ints or strings, as they were given."""
 
+    @property
+    @abstractmethod
+    def n_features_in_(self) -> int:
+        """The width of `x` in the base session."""
+
     # -- what everyone calls ------------------------------------------------------------------
 
     def fit(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
@@ -88,9 +111,9 @@ class Learner(ABC):
         Parameters
         ----------
         graph : Data
-            `x` [N, d] and `edge_index` [2, E]; labels in it are not looked at. A graph is looked at
-            again when torch has seen it change; a change behind torch's back (through ``.data``, or
-            a NumPy array that shares the memory) is not noticed: hand over a new tensor then.
+            `x` [N, d] and `edge_index` [2, E]; labels in it are not looked at. A graph is encoded
+            again when torch has seen it change; a change that torch cannot see (through ``.data``,
+            or a NumPy array that shares the memory) is missed: pass a new tensor then.
         nodes : Tensor, array or list [n]
             Ids of the session's nodes, or a mask [N].
         labels : Tensor, array or list [n]
@@ -117,7 +140,7 @@ class Learner(ABC):
         return self._session(graph, nodes, labels, anew=False)
 
     def decision_function(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[Any]:
-        """The score of each class for some nodes.
+        """Scores of the classes.
 
         Parameters
         ----------
@@ -135,7 +158,7 @@ class Learner(ABC):
         return scores
 
     def predict(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[Any]:
-        """The class of some nodes, out of those seen so far.
+        """Predicted classes, out of those seen so far.
 
         Parameters
         ----------
@@ -152,10 +175,10 @@ class Learner(ABC):
         return labels
 
     def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
-        """The probability of each class for some nodes, out of those seen so far.
+        """Probabilities of the classes seen so far.
 
-        The most probable class is the one that `predict` gives. A node of a class that was never
-        seen has its probabilities among the seen ones too: `novelty` is what tells it.
+        The most probable class is the one that `predict` gives. The probabilities of a node whose
+        class was never seen are over the seen classes, too; `novelty` tells such nodes.
 
         Parameters
         ----------
@@ -165,17 +188,17 @@ class Learner(ABC):
         Returns
         -------
         array [n, C]
-            A column per entry of `classes_`; rows add up to 1. A softmax of the scores: that they
-            are sure as often as they are right is promised by `ALGNN` alone.
+            A column per entry of `classes_`; rows sum to 1. A softmax of the scores, which only
+            `ALGNN` promises to be calibrated.
         """
         scores = self._checked_scores(graph, nodes).to(torch.float64)
-        likely: npt.NDArray[np.float64] = (
+        probabilities: npt.NDArray[np.float64] = (
             torch.softmax(self._sharpness() * scores, dim=1).cpu().numpy()
         )
-        return likely
+        return probabilities
 
     def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
-        """How little some nodes look like any class seen so far.
+        """Out-of-distribution scores: high for nodes that resemble no class seen so far.
 
         Parameters
         ----------
@@ -185,14 +208,34 @@ class Learner(ABC):
         Returns
         -------
         array [n]
-            From 0 to 1, to be compared among nodes: 1 − the largest probability, or what a learner
-            knows better (`ALGNN` does).
+            From 0 to 1, to be compared among nodes: 1 − the largest probability, unless a learner
+            has a better score (`ALGNN` has).
         """
         self._check_fitted()
         self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0))
         new: npt.NDArray[np.float64] = self._novelty(graph, chosen).cpu().numpy()
         return new
+
+    def score(self, graph: Data, nodes: Nodes | None, labels: Labels) -> float:
+        """Accuracy of `predict`.
+
+        Parameters
+        ----------
+        graph, nodes
+            As for `decision_function`; at least one node.
+        labels : Tensor, array or list [n]
+            The true classes; a node of a class that was never seen counts as an error.
+
+        Returns
+        -------
+        float
+        """
+        predicted = self.predict(graph, nodes)
+        if not predicted.size:
+            raise InputError("nodes is empty: accuracy needs at least one labelled node")
+        known = check_labels(labels, predicted.size, self.classes_)
+        return float((predicted == known).mean())
 
     def retained_bytes(self) -> int:
         """Bytes that must be kept between sessions beside the frozen encoder.
@@ -217,7 +260,8 @@ class Learner(ABC):
         """
         self._check_fitted()
         tensors, facts = self._state()
-        facts = {"params": self.get_params(), "classes": self.classes_.tolist(), **facts}
+        params = self.get_params(deep=False)
+        facts = {"params": params, "classes": self.classes_.tolist(), **facts}
         checkpoint.write(path, type(self).__name__, tensors, facts)
 
     @classmethod
@@ -258,35 +302,57 @@ class Learner(ABC):
             raise CheckpointError(f"{path} is not a {cls.__name__} checkpoint: {why}") from error
         return learner
 
-    def get_params(self) -> dict[str, Any]:
-        """The constructor's parameters and their values.
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the constructor, all of them or, where a name is unknown, none.
+
+        Parameters
+        ----------
+        **params
+            New values by name; they are checked when they are used.
 
         Returns
         -------
-        dict
+        self
         """
-        return {name: getattr(self, name) for name in self.param_names()}
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise InputError(
+                    f"{name!r} is no parameter of {type(self).__name__}: use one of"
+                    f" {', '.join(known)}"
+                )
+        super().set_params(**params)
+        return self
 
-    @classmethod
-    def param_names(cls) -> list[str]:
-        """The names of the constructor's parameters.
+    # -- how it is shown ----------------------------------------------------------------------
 
-        Returns
-        -------
-        list of str
-        """
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+    def __dir__(self) -> Iterable[str]:
+        # not scikit-learn's, which computes every property to see whether it is there
+        return object.__dir__(self)
 
-    def __repr__(self) -> str:
-        params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({params})"
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._learned is not None
+
+    def _repr_html_(self) -> str:
+        rows = self._described() if self._learned is not None else {"": "not fitted yet"}
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in rows.items()
+        )
+        return f"<table><caption>{html.escape(repr(self))}</caption>{cells}</table>"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        # notebooks ask this first, and scikit-learn's would show a diagram of the parameters
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def _described(self) -> dict[str, str]:
+        """Rows of the HTML representation of a fitted learner."""
+        names = shortened(map(str, self.classes_.tolist()))
+        kept = f"{self.retained_bytes():,} bytes"
+        return {"classes": f"{len(self.classes_)}: {names}", "kept": kept}
 
     # -- shared by all learners ---------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def n_features_in_(self) -> int:
-        """The width of `x` in the base session."""
 
     def _check_params(self) -> None:
         """Raise `InputError` for a parameter that cannot be used."""
@@ -294,19 +360,16 @@ class Learner(ABC):
         resolve_device(self.device)
 
     def _session(self, graph: Data, nodes: Nodes, labels: Labels, *, anew: bool) -> Self:
-        """Check everything, then learn, then replace what is known in one assignment."""
+        """Check everything, then learn, then replace the state in one assignment."""
         self._check_params()
         first = anew or self._learned is None
         self._check_graph(graph, width=None if first else self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0), session=True)
         known = check_labels(labels, chosen.numel(), None if first else self.classes_)
         before = None if first else self._learned
-        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+        # also where the caller has switched gradients off
+        with torch.inference_mode(False), torch.enable_grad():
             self._learned = self._learn(graph, chosen, known, before)
-        else:
-            # whatever the caller has switched off
-            with torch.inference_mode(False), torch.enable_grad():
-                self._learned = self._learn(graph, chosen, known, before)
         return self
 
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
@@ -324,7 +387,7 @@ class Learner(ABC):
         return scores
 
     def _sharpness(self) -> float:
-        """β of ``predict_proba = softmax(β scores)``; a learner that can calibrate it does."""
+        """β, the inverse temperature of ``predict_proba = softmax(β scores)``."""
         return 1.0
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
@@ -373,6 +436,13 @@ class Learner(ABC):
     @cached_property
     def _last_inputs(self) -> Memo[Tensor]:
         return Memo()
+
+
+def shortened(items: Iterable[str]) -> str:
+    """Items with commas between them; of many, the first ones and how many more there are."""
+    every = list(items)
+    more = f", … {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return (", ".join(every[:SHOWN]) or "none") + more
 
 
 def _present(device: str) -> bool:

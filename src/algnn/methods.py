@@ -1,6 +1,6 @@
-"""The registry: a name gives a learner with its settings for a dataset.
+"""The registry of methods: a name gives a learner with its settings for a dataset.
 
-A learner that is not in it goes by where it is: ``mypackage.mymodule:MyLearner``.
+A learner of the user's own is named by its place: ``mypackage.mymodule:MyLearner``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -34,7 +34,7 @@ from algnn.baselines.twp import TWP
 from algnn.errors import InputError
 from algnn.learner import Learner
 
-# not settings: a run names them by themselves
+# parameters that are no settings: a run has them beside its settings
 APART = ("seed", "device")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 REQUIRED = inspect.Parameter.empty
@@ -42,23 +42,17 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Method:
-    """A way of learning a stream, by name.
+    """A method by name; ``settings/<name>.toml`` holds its settings.
+
+    A user's own learner is named ``module:Class`` and has its constructor's defaults.
 
     Attributes
     ----------
-    name : str
-        As the command line takes it; ``settings/<name>.toml`` holds its settings, unless it is
-        the path of a user's own learner, ``module:Class``.
-    kind : str
-        The family it belongs to.
-    summary : str
-        What it does, in a line.
-    retains : str
-        What it keeps between sessions.
-    paper : str
-        Where it comes from.
+    name, kind, summary, retains, paper : str
+        Its name on the command line, its family, what it does in a line, what it keeps between
+        sessions, and where it was published.
     learner : type
-        The class that does it.
+        The class that implements it.
 
     Examples
     --------
@@ -85,176 +79,60 @@ class Method:
         return {p.name: p.default for p in named if p.name not in APART}
 
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method(
-            name="algnn",
-            kind="analytic",
-            summary="ALGNN() as it comes: label-free views, balanced weights, γ from sums",
-            retains="sums G, Q, n of all nodes and of half of them: no node, label or edge",
-            paper="this library, after AL-GNN",
-            learner=ALGNN,
-        ),
-        Method(
-            name="algnn-paper",
-            kind="analytic",
-            summary="AL-GNN with the settings of its paper for each dataset",
-            retains="sums G, Q, n: no node, label or edge",
-            paper="AL-GNN, Zhang et al.",
-            learner=ALGNN,
-        ),
-        Method(
-            name="bare",
-            kind="reference",
-            summary="fine-tuning on each session, with no defence against forgetting",
-            retains="weights",
-            paper="–",
-            learner=Bare,
-        ),
-        Method(
-            name="ewc",
-            kind="regularisation",
-            summary="weights held where their Fisher information was large",
-            retains="weights, Fisher, anchor",
-            paper="Kirkpatrick et al., PNAS 2017",
-            learner=EWC,
-        ),
-        Method(
-            name="lwf",
-            kind="regularisation",
-            summary="the old model's answers distilled on the new nodes",
-            retains="weights",
-            paper="Li and Hoiem, TPAMI 2018",
-            learner=LwF,
-        ),
-        Method(
-            name="mas",
-            kind="regularisation",
-            summary="weights held where the output was sensitive to them",
-            retains="weights, importances",
-            paper="Aljundi et al., ECCV 2018",
-            learner=MAS,
-        ),
-        Method(
-            name="twp",
-            kind="regularisation",
-            summary="weights held where loss and topology were sensitive to them",
-            retains="weights, two importances, anchors",
-            paper="Liu et al., AAAI 2021",
-            learner=TWP,
-        ),
-        Method(
-            name="gem",
-            kind="replay",
-            summary="gradients projected so that no past session's loss rises",
-            retains="weights, memory nodes, labels and sessions",
-            paper="Lopez-Paz and Ranzato, NeurIPS 2017",
-            learner=GEM,
-        ),
-        Method(
-            name="ergnn",
-            kind="replay",
-            summary="training on memory nodes chosen by coverage",
-            retains="weights, memory nodes and labels",
-            paper="Zhou and Cao, AAAI 2021",
-            learner=ERGNN,
-        ),
-        Method(
-            name="cgnn",
-            kind="replay",
-            summary="class-balanced memory and elastic weights",
-            retains="weights, memory nodes and labels, a count for each",
-            paper="Wang et al., CIKM 2020",
-            learner=CGNN,
-        ),
-        Method(
-            name="cat",
-            kind="condensation",
-            summary="training on condensed synthetic nodes only",
-            retains="weights, synthetic nodes and labels",
-            paper="Liu et al., ICDM 2023",
-            learner=CaT,
-        ),
-        Method(
-            name="pignn",
-            kind="isolation",
-            summary="old units frozen, a new block of units per session",
-            retains="all blocks, memory nodes and labels",
-            paper="Zhang et al., SIGIR 2023",
-            learner=PIGNN,
-        ),
-        Method(
-            name="ncm",
-            kind="reference",
-            summary="AL-GNN's features, nearest class mean",
-            retains="sums G, Q, n: no node, label or edge",
-            paper="–",
-            learner=ALGNN,
-        ),
-        Method(
-            name="slda",
-            kind="reference",
-            summary="AL-GNN's features, streaming linear discriminant analysis",
-            retains="sums G, Q, n: no node, label or edge",
-            paper="Hayes and Kanan, CVPR Workshops 2020",
-            learner=ALGNN,
-        ),
-        Method(
-            name="joint-ridge",
-            kind="reference",
-            summary="AL-GNN's features, solved at once on all labels: must equal algnn-paper",
-            retains="sums, every node and label",
-            paper="–",
-            learner=JointRidge,
-        ),
-        Method(
-            name="joint",
-            kind="reference",
-            summary="a GCN trained anew on all labels so far, best epoch by validation",
-            retains="weights, every node and label",
-            paper="–",
-            learner=Joint,
-        ),
-        Method(
-            name="joint-appnp",
-            kind="reference",
-            summary="APPNP trained anew on all labels so far, best epoch by validation",
-            retains="weights, every node and label",
-            paper="Gasteiger et al., ICLR 2019",
-            learner=Joint,
-        ),
-        Method(
-            name="joint-sage",
-            kind="reference",
-            summary="GraphSAGE trained anew on all labels so far, best epoch by validation",
-            retains="weights, every node and label",
-            paper="Hamilton et al., NeurIPS 2017",
-            learner=Joint,
-        ),
-    )
-}
+_SUMS = "sums G, Q, n: no node, label or edge"
+_ALL = "weights, every node and label"
+_ANEW = "trained anew on all labels so far, best epoch by validation"
+
+# fmt: off
+METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
+    ("algnn", "analytic",
+     "ALGNN() as it comes: label-free views, balanced weights, γ from sums",
+     "sums G, Q, n of all nodes and of half of them: no node, label or edge",
+     "this library, after AL-GNN", ALGNN),
+    ("algnn-paper", "analytic", "AL-GNN with the settings of its paper for each dataset",
+     _SUMS, "AL-GNN, Zhang et al.", ALGNN),
+    ("bare", "reference", "fine-tuning on each session, with no defence against forgetting",
+     "weights", "–", Bare),
+    ("ewc", "regularisation", "weights held where their Fisher information was large",
+     "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", EWC),
+    ("lwf", "regularisation", "the old model's answers distilled on the new nodes",
+     "weights", "Li and Hoiem, TPAMI 2018", LwF),
+    ("mas", "regularisation", "weights held where the output was sensitive to them",
+     "weights, importances", "Aljundi et al., ECCV 2018", MAS),
+    ("twp", "regularisation", "weights held where loss and topology were sensitive to them",
+     "weights, two importances, anchors", "Liu et al., AAAI 2021", TWP),
+    ("gem", "replay", "gradients projected so that no past session's loss rises",
+     "weights, memory nodes, labels and sessions", "Lopez-Paz and Ranzato, NeurIPS 2017", GEM),
+    ("ergnn", "replay", "training on memory nodes chosen by coverage",
+     "weights, memory nodes and labels", "Zhou and Cao, AAAI 2021", ERGNN),
+    ("cgnn", "replay", "class-balanced memory and elastic weights",
+     "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020", CGNN),
+    ("cat", "condensation", "training on condensed synthetic nodes only",
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
+    ("pignn", "isolation", "old units frozen, a new block of units per session",
+     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
+    ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", ALGNN),
+    ("slda", "reference", "AL-GNN's features, streaming linear discriminant analysis",
+     _SUMS, "Hayes and Kanan, CVPR Workshops 2020", ALGNN),
+    ("joint-ridge", "reference",
+     "AL-GNN's features, solved at once on all labels: must equal algnn-paper",
+     "sums, every node and label", "–", JointRidge),
+    ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", Joint),
+    ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", Joint),
+    ("joint-sage", "reference", f"GraphSAGE {_ANEW}", _ALL, "Hamilton et al., NeurIPS 2017", Joint),
+)}
+# fmt: on
 
 
 def find(method: str | type[Learner]) -> Method:
-    """A method by its name.
+    """A method by its name in `METHODS`, by its class, or by its place ``module:Class``.
 
-    Parameters
-    ----------
-    method : str or type
-        A key of `METHODS`; or a learner of your own, as its class or as ``module:Class``, which is
-        imported from the Python path or from the current folder.
-
-    Returns
-    -------
-    Method
+    A module is imported from the Python path or from the current folder.
 
     Examples
     --------
-    >>> find("algnn-paper").kind
-    'analytic'
-    >>> find("algnn.baselines.ewc:EWC").learner.__name__
-    'EWC'
+    >>> find("algnn-paper").kind, find("algnn.baselines.ewc:EWC").learner.__name__
+    ('analytic', 'EWC')
     """
     if isinstance(method, type):
         return _own(f"{method.__module__}:{method.__qualname__}", method)
@@ -269,22 +147,10 @@ def find(method: str | type[Learner]) -> Method:
 
 
 def settings(method: str | type[Learner], dataset: str, **changes: Any) -> dict[str, Any]:
-    """A method's settings for a dataset.
+    """Every parameter of a method's learner for a dataset, but seed and device.
 
-    Parameters
-    ----------
-    method : str or type
-        As for `find`.
-    dataset : str
-        A dataset's name; one that the settings do not know gets their default. A learner of your
-        own has its constructor's defaults for every dataset.
-    **changes
-        Settings to change.
-
-    Returns
-    -------
-    dict
-        Every parameter of the learner but seed and device.
+    A dataset that the settings do not know gets their default; a learner of the user's own has its
+    constructor's defaults for every dataset.
 
     Examples
     --------
@@ -321,7 +187,7 @@ def make(
     dataset : str
         As for `settings`.
     seed : int
-        Of all that is random in the learner.
+        The seed of all that is random in the learner.
     device : str
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
     **overrides
@@ -330,7 +196,7 @@ def make(
     Returns
     -------
     Learner
-        One whose constructor does not take `seed` or `device` has them as attributes all the same.
+        One whose constructor takes no `seed` or `device` has them as attributes all the same.
 
     Examples
     --------
@@ -356,18 +222,6 @@ def parse(method: str | type[Learner], pairs: Sequence[str]) -> dict[str, Any]:
     Where that is neither a number, a word nor true or false, the value is read as JSON where it can
     be, and is a word otherwise; a list may do without its brackets.
 
-    Parameters
-    ----------
-    method : str or type
-        As for `find`.
-    pairs : sequence of str
-        Such as ``"gamma=1e-3"``.
-
-    Returns
-    -------
-    dict
-        Ready to be overrides of `make`.
-
     Examples
     --------
     >>> parse("algnn", ["gamma=1e-3", "width=512", "expansion=plain"])
@@ -386,22 +240,7 @@ def parse(method: str | type[Learner], pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def split(pair: str) -> tuple[str, str]:
-    """A setting's name and value as they are written.
-
-    Parameters
-    ----------
-    pair : str
-        Such as ``"gamma=1e-3"``.
-
-    Returns
-    -------
-    name, value : str
-
-    Examples
-    --------
-    >>> split("gamma = 1e-3")
-    ('gamma', '1e-3')
-    """
+    """The name and the value of a setting written as ``name=value``."""
     name, equals, text = (part.strip() for part in pair.partition("="))
     if not (name and equals and text):
         raise InputError(f"{pair!r} is not a setting: write it as name=value")
@@ -438,12 +277,10 @@ def _imported(path: str) -> Any:
 
 
 def _module(path: str, name: str) -> ModuleType:
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # last, so that nothing in this folder hides what is installed
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        with _current_folder_on_path():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise InputError(
@@ -455,6 +292,21 @@ def _module(path: str, name: str) -> ModuleType:
         raise InputError(
             f"method={path!r} cannot be imported: {type(error).__name__}: {error}"
         ) from error
+
+
+@contextlib.contextmanager
+def _current_folder_on_path() -> Iterator[None]:
+    """The current folder on the Python path, for as long as a user's module is imported."""
+    here = os.getcwd()
+    if here in sys.path or "" in sys.path:
+        yield
+        return
+    sys.path.append(here)  # last, so that nothing in this folder hides what is installed
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(here)
 
 
 def _learners_of(module: str) -> list[str]:

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import ALGNN, InputError, NotFittedError
-from algnn.analytic.features.hops import BANKS, HopEncoder
-from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.explain import Explanation, contributions
+from algnn.analytic.features.expansion import random_weights
+from algnn.analytic.features.hops import BANKS, HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.graph.propagate import Operator, normalised_adjacency
 
@@ -133,7 +133,9 @@ def test_who_is_out_of_sight_has_no_part() -> None:
     )
     transposed = transposed_adjacency(path)
     ones = torch.ones(6).double()
-    by_feature, neighbours, _ = contributions(HopEncoder("two hops", 6), transposed, path.x, 3, ones)
+    by_feature, neighbours, _ = contributions(
+        HopEncoder("two hops", 6), transposed, path.x, 3, ones
+    )
     assert neighbours.tolist() == [1, 2, 3]
     assert by_feature.nonzero().squeeze(1).tolist() == [1, 2, 3]
     _, alone, parts = contributions(HopEncoder("raw", 6), transposed, path.x, 3, ones)

@@ -1,30 +1,14 @@
-import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 import algnn
 from algnn.baselines.cgnn import CGNN, _drawn, two_hop_walks
-from algnn.baselines.training import Bare
-from algnn.errors import InputError
 from algnn.gcn import GCN
 from algnn.graph.propagate import normalised_adjacency
 
 SMALL = {"hidden": 16, "epochs": 20, "lr": 0.02, "device": "cpu"}
-
-
-def learned(model, graph, sessions=None, **stream):
-    stream = algnn.ClassStream(graph, base=2, **stream)
-    for index in range(len(stream) if sessions is None else sessions):
-        session = stream[index]
-        model.partial_fit(session.graph, session.nodes, session.labels)
-    return model
-
-
-def task_of(model, graph, nodes, labels):
-    return model._checked_task(graph, torch.tensor(nodes), np.array(labels), model._learned)
 
 
 def fisher_node_by_node(weights, graph, nodes, codes):
@@ -42,8 +26,8 @@ def fisher_node_by_node(weights, graph, nodes, codes):
     return total
 
 
-def test_gradients_are_those_of_replay_and_penalty(small_graph):
-    model = learned(CGNN(budget=6, strength=1e4, dropout=0.0, **SMALL), small_graph, 2)
+def test_gradients_are_those_of_replay_and_penalty(small_graph, learn, task_of):
+    model = learn(CGNN(budget=6, strength=1e4, dropout=0.0, **SMALL), small_graph, 2)
     nodes, labels = [3, 7, 11], [3, 3, 3]
     task = task_of(model, small_graph, nodes, labels)
     prepared = model._prepare(task)
@@ -74,10 +58,10 @@ def test_gradients_are_those_of_replay_and_penalty(small_graph):
         assert part.norm() > 0.05 * found.norm()
 
 
-def test_the_penalty_holds_old_weights_and_leaves_the_new_class_free(small_graph):
+def test_the_penalty_holds_old_weights_and_leaves_the_new_class_free(small_graph, learn, task_of):
     distances, columns = [], []
     for strength in (0.0, 0.5, 1e8):
-        model = learned(CGNN(budget=6, strength=0.0, **SMALL), small_graph, 2)
+        model = learn(CGNN(budget=6, strength=0.0, **SMALL), small_graph, 2)
         before = model._learned.weights
         start = task_of(model, small_graph, [3], [3]).gcn.weight2[:, 3].detach()
         model.strength = strength
@@ -88,36 +72,6 @@ def test_the_penalty_holds_old_weights_and_leaves_the_new_class_free(small_graph
     assert distances[0] != distances[1]
     assert distances[2] < 0.7 * distances[0]
     assert columns[2] > 0.5 * columns[0]
-
-
-def test_no_memory_means_bare_and_some_forgets_less(small_graph):
-    bare, replay, none = (
-        learned(model, small_graph)
-        for model in (Bare(**SMALL), CGNN(budget=8, **SMALL), CGNN(budget=0, **SMALL))
-    )
-    old = (small_graph.test_mask & (small_graph.y < 2)).nonzero().squeeze(1)
-    truth = small_graph.y[old].numpy()
-    right = [(model.predict(small_graph, old) == truth).mean() for model in (bare, replay)]
-    assert right[1] > right[0] + 0.3
-    assert np.array_equal(bare.decision_function(small_graph), none.decision_function(small_graph))
-
-
-def test_classes_share_the_budget_and_nothing_else_is_kept(make_graph, tmp_path):
-    graph = make_graph(classes=5)  # 6 training nodes of each class
-    model = CGNN(budget=10, **{**SMALL, "epochs": 1})
-    known = set()
-    for session in algnn.ClassStream(graph, base=2):
-        model.partial_fit(session.graph, session.nodes, session.labels)
-        model.save(tmp_path / "cgnn.safetensors")
-        file = load_file(tmp_path / "cgnn.safetensors")
-        memory = {name.removeprefix("memory."): t for name, t in file.items() if "memory." in name}
-        assert set(memory) == {"nodes", "codes", "walks"}
-        assert {t.numel() for t in memory.values()} == {10}
-        assert torch.equal(graph.y[memory["nodes"]], memory["codes"])
-        counts = torch.bincount(memory["codes"]).tolist()
-        assert max(counts) - min(counts) <= 1
-        assert set(memory["nodes"].tolist()) <= known | set(session.nodes.tolist())
-        known = set(memory["nodes"].tolist())
 
 
 def test_a_class_in_pieces_is_sampled_like_a_class_at_once(small_graph):
@@ -162,7 +116,7 @@ def path(length):
     return Data(x=x, edge_index=edges)
 
 
-def test_detection_finds_remembered_nodes_near_new_edges_and_weighs_them_twice():
+def test_detection_finds_remembered_nodes_near_new_edges_and_weighs_them_twice(task_of):
     # 0 – 1 – 2 – 3 – 4 – 5 grows by 6 at its right end, and by 7, which touches nobody
     short, grown = path(6), path(7)
     grown.x = torch.cat([grown.x, torch.ones(1, 3)])
@@ -189,30 +143,11 @@ def test_detection_finds_remembered_nodes_near_new_edges_and_weighs_them_twice()
     assert torch.allclose(again.shares, torch.full((7,), 1 / 7))
 
 
-def test_detection_finds_nothing_where_the_graph_does_not_change(small_graph):
-    model = learned(CGNN(budget=7, **{**SMALL, "epochs": 1}), small_graph, 1)
+def test_detection_finds_nothing_where_the_graph_does_not_change(small_graph, learn, task_of):
+    model = learn(CGNN(budget=7, **{**SMALL, "epochs": 1}), small_graph, 1)
     for index in (1, 2):
         session = algnn.ClassStream(small_graph, base=2)[index]
-        task = task_of(model, session.graph, session.nodes.tolist(), session.labels.tolist())
+        task = task_of(model, session.graph, session.nodes, session.labels)
         shares = model._prepare(task).shares
         assert torch.equal(shares, torch.full((13,), 1.0) / 13)
         model.partial_fit(session.graph, session.nodes, session.labels)
-
-
-def test_a_growing_graph_and_odd_sessions(make_graph):
-    graph = make_graph(classes=5)
-    model = learned(CGNN(budget=3, **{**SMALL, "epochs": 2}), graph, edges="seen")
-    here = algnn.ClassStream(graph, base=2, edges="seen").graph(3)
-    assert model._learned.memory["nodes"].numel() == 3
-    remembered = int(model._learned.memory["nodes"][0])
-    # one node, which is remembered, and now of another class
-    model.partial_fit(here, [remembered], [9])
-    memory = model._learned.memory
-    assert memory["codes"][memory["nodes"] == remembered].tolist() in ([5], [])
-    assert np.isfinite(model.decision_function(here)).all()
-
-
-@pytest.mark.parametrize("wrong", [{"budget": -1}, {"budget": 2.5}, {"strength": -0.1}])
-def test_wrong_parameters_are_named(small_graph, wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        learned(CGNN(**wrong), small_graph)

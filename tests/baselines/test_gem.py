@@ -1,17 +1,13 @@
 from itertools import combinations
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 import algnn
 from algnn.baselines.gem import GEM, project
-from algnn.baselines.training import Bare
-from algnn.errors import InputError
 
 SMALL = {"hidden": 16, "epochs": 20, "lr": 0.02, "device": "cpu"}
 
@@ -94,19 +90,6 @@ def test_the_margin_adds_at_least_so_much_of_each_gradient():
     assert torch.allclose(project(torch.tensor([-4.0, 1.0]), past, 0.5), torch.tensor([0.0, 1.0]))
 
 
-def learned(model, graph, sessions=None):
-    stream = algnn.ClassStream(graph, base=2)
-    for index in range(len(stream) if sessions is None else sessions):
-        session = stream[index]
-        model.partial_fit(session.graph, session.nodes, session.labels)
-    return model
-
-
-def next_task(model, graph, index):
-    session = algnn.ClassStream(graph, base=2)[index]
-    return model._checked_task(session.graph, session.nodes, session.labels.numpy(), model._learned)
-
-
 def memory_losses(task):
     memory, losses = task.memory, []
     for session in memory["sessions"].unique():
@@ -116,12 +99,17 @@ def memory_losses(task):
     return np.array(losses)
 
 
-def test_a_small_step_raises_no_memory_loss_where_a_plain_one_would(make_graph):
+def fourth_task(task_of, model, graph):
+    session = algnn.ClassStream(graph, base=2)[3]
+    return task_of(model, session.graph, session.nodes, session.labels)
+
+
+def test_a_small_step_raises_no_memory_loss_where_a_plain_one_would(make_graph, learn, task_of):
     graph = make_graph(classes=5, features=8)
-    model = learned(GEM(margin=0.0, **{**SMALL, "dropout": 0.0}), graph, 3)
+    model = learn(GEM(margin=0.0, **{**SMALL, "dropout": 0.0}), graph, 3)
     change = {}
     for projected in (False, True):
-        task = next_task(model, graph, 3)
+        task = fourth_task(task_of, model, graph)
         prepared = model._prepare(task)
         before = memory_losses(task)
         model._loss(task, prepared).backward()
@@ -137,10 +125,10 @@ def test_a_small_step_raises_no_memory_loss_where_a_plain_one_would(make_graph):
     assert change[True].max() < 0.01 * change[False].max()
 
 
-def test_a_gradient_that_harms_nobody_is_left_alone(make_graph):
+def test_a_gradient_that_harms_nobody_is_left_alone(make_graph, learn, task_of):
     graph = make_graph(classes=5)
-    model = learned(GEM(margin=3.0, **SMALL), graph, 3)
-    task = next_task(model, graph, 3)
+    model = learn(GEM(margin=3.0, **SMALL), graph, 3)
+    task = fourth_task(task_of, model, graph)
     prepared = model._prepare(task)
     # a step on the memory itself
     memory = task.memory
@@ -149,40 +137,6 @@ def test_a_gradient_that_harms_nobody_is_left_alone(make_graph):
     before = [p.grad.clone() for p in task.gcn.parameters()]
     model._adjust(task, prepared)
     assert all(torch.equal(p.grad, b) for p, b in zip(task.gcn.parameters(), before, strict=True))
-
-
-def test_it_forgets_less_than_bare_and_equals_it_without_memory(small_graph):
-    bare, gem, none = (
-        learned(model, small_graph)
-        for model in (Bare(**SMALL), GEM(budget=8, **SMALL), GEM(budget=0, **SMALL))
-    )
-    old = (small_graph.test_mask & (small_graph.y < 2)).nonzero().squeeze(1)
-    right = [
-        (m.predict(small_graph, old) == small_graph.y[old].numpy()).mean() for m in (bare, gem)
-    ]
-    assert right[1] > right[0] + 0.3
-    assert np.array_equal(bare.decision_function(small_graph), none.decision_function(small_graph))
-
-
-def test_classes_of_sessions_share_the_budget(make_graph, tmp_path):
-    graph = make_graph(classes=5)  # 6 training nodes of each class
-    model = GEM(budget=10, **{**SMALL, "epochs": 1})
-    stream, kept = algnn.ClassStream(graph, base=2), []
-    for session in stream:
-        model.partial_fit(session.graph, session.nodes, session.labels)
-        model.save(tmp_path / "gem.safetensors")
-        memory = load_file(tmp_path / "gem.safetensors")
-        names = {name.removeprefix("memory.") for name in memory if name.startswith("memory.")}
-        assert names == {"nodes", "codes", "sessions"}
-        nodes, codes = memory["memory.nodes"], memory["memory.codes"]
-        assert torch.equal(graph.y[nodes], codes)
-        assert torch.equal(memory["memory.sessions"], (codes - 1).clamp(min=0))
-        assert set(nodes.tolist()) <= set(session.nodes.tolist()).union(*kept)
-        kept.append(set(nodes.tolist()))
-        counts = torch.bincount(codes).tolist()
-        assert sum(counts) == 10
-        assert max(counts) - min(counts) <= 1
-    assert len(kept) == 4
 
 
 def test_more_of_an_old_class_has_a_share_of_its_own(small_graph):
@@ -197,19 +151,3 @@ def test_more_of_an_old_class_has_a_share_of_its_own(small_graph):
     model.partial_fit(small_graph, [again], [int(memory["codes"][0])])
     memory = model._learned.memory
     assert memory["sessions"][memory["nodes"] == again].tolist() == [2]
-
-
-def test_more_sessions_than_memory_and_sessions_of_one_node(make_graph):
-    graph = make_graph(classes=6)
-    model = GEM(budget=3, **{**SMALL, "epochs": 2})
-    model.partial_fit(graph, [0, 1, 6, 7], [0, 1, 0, 1])
-    for node in (2, 3, 4, 5, 11, 12):
-        model.partial_fit(graph, [node], [node % 6])
-        assert model._learned.memory["nodes"].numel() == 3
-    assert np.isfinite(model.decision_function(graph)).all()
-
-
-@pytest.mark.parametrize("wrong", [{"budget": -1}, {"budget": 2.5}, {"margin": -0.1}])
-def test_wrong_parameters_are_named(small_graph, wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        learned(GEM(**wrong), small_graph)

@@ -53,12 +53,12 @@ def test_the_best_epoch_on_validation_nodes_is_kept(small_graph):
     def accuracy(model):
         return (model.predict(small_graph, held) == small_graph.y[held].numpy()).mean()
 
-    settings = {"epochs": 40, "lr": 0.5, "check_every": 1, "other_weight_decay": 5e-4}
+    settings = {"epochs": 15, "lr": 0.5, "check_every": 1, "other_weight_decay": 5e-4}
     last = quick(**settings).fit(small_graph, train, small_graph.y[train])
     best = quick(**settings).fit(small_graph, train, small_graph.y[train], validation)
     by_epoch = [
         accuracy(quick(**{**settings, "epochs": e}).fit(small_graph, train, small_graph.y[train]))
-        for e in range(1, 41)
+        for e in range(1, 16)
     ]
     assert accuracy(last) == by_epoch[-1]
     assert accuracy(best) == max(by_epoch)
@@ -83,7 +83,7 @@ def test_the_better_of_two_weight_decays_is_kept(small_graph, model, order):
     train, labels, validation = everything(small_graph)
 
     def trained(one, other):
-        settings = {"epochs": 20, "check_every": 20, "lr": 0.05, "model": model}
+        settings = {"epochs": 12, "check_every": 12, "lr": 0.05, "model": model}
         learner = quick(weight_decay=one, other_weight_decay=other, **settings)
         return learner.fit(small_graph, train, labels, validation)
 

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.baselines.memory import class_quotas, keep_best, places
+from algnn.baselines.memory import class_quotas, keep_best, rank_in_class
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 60))
@@ -27,6 +27,6 @@ def test_the_best_of_each_class_stay_in_their_order(codes, budget):
         assert chosen == own[: len(chosen)]
 
 
-def test_places():
-    assert places(torch.tensor([], dtype=torch.int64)).tolist() == []
-    assert places(torch.tensor([1, 1, 0, 1, 0])).tolist() == [0, 1, 0, 2, 1]
+def test_rank_in_class():
+    assert rank_in_class(torch.tensor([], dtype=torch.int64)).tolist() == []
+    assert rank_in_class(torch.tensor([1, 1, 0, 1, 0])).tolist() == [0, 1, 0, 2, 1]

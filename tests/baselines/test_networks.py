@@ -70,9 +70,9 @@ def by_pyg(model, graph, nodes):
 def test_logits_and_gradients_are_those_of_pyg(network, share):
     graph, nodes = odd_graph(share), torch.tensor([31, 5, 39, 7, 12])
     model = made(network, graph)
-    sight = SEES[network](normalised_adjacency(graph.edge_index, 40), graph.x, nodes)
-    assert (sight.inputs.layout is torch.sparse_csr) == (share < 0.05)
-    found, expected = model(sight), by_pyg(model, graph, nodes)
+    field = SEES[network](normalised_adjacency(graph.edge_index, 40), graph.x, nodes)
+    assert (field.inputs.layout is torch.sparse_csr) == (share < 0.05)
+    found, expected = model(field), by_pyg(model, graph, nodes)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(gradients(found, model), gradients(expected, model), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
@@ -99,8 +99,8 @@ def test_the_walk_reaches_ten_hops_and_no_further():
         model.bias1.fill_(1.0)
         model.weight1.abs_()
     x = torch.eye(12)
-    sight = whole_graph(normalised_adjacency(line, 12), x, torch.tensor([11]))
-    (gradient,) = torch.autograd.grad(model(sight).sum(), model.weight1)
+    field = whole_graph(normalised_adjacency(line, 12), x, torch.tensor([11]))
+    (gradient,) = torch.autograd.grad(model(field).sum(), model.weight1)
     heard = gradient.abs().sum(1) > 0
     assert heard.tolist() == [False] + [True] * 11
 
@@ -110,12 +110,12 @@ def test_graphsage_looks_at_two_hops_only():
     line = torch.stack([torch.arange(11), torch.arange(1, 12)])
     line = torch.cat([line, line.flip(0)], dim=1)
     x = torch.rand(12, 3, generator=seeded())
-    sight = neighbourhood(normalised_adjacency(line, 12), x, torch.tensor([6, 2]))
+    field = neighbourhood(normalised_adjacency(line, 12), x, torch.tensor([6, 2]))
     rows = [1, 2, 3, 5, 6, 7]
-    assert sight.targets.tolist() == [4, 1]
-    torch.testing.assert_close(sight.inputs[:, :3], x[rows])
+    assert field.targets.tolist() == [4, 1]
+    torch.testing.assert_close(field.inputs[:, :3], x[rows])
     means = torch.stack([(x[r - 1] + x[r + 1]) / 2 for r in rows])
-    torch.testing.assert_close(sight.inputs[:, 3:], means)
+    torch.testing.assert_close(field.inputs[:, 3:], means)
 
 
 def test_the_mean_of_no_neighbours_is_nothing():
@@ -143,14 +143,14 @@ def test_features_are_dropped_entry_by_entry(share):
 @both
 def test_dropout_only_where_a_generator_is_given(network):
     graph = odd_graph()
-    sight = SEES[network](
+    field = SEES[network](
         normalised_adjacency(graph.edge_index, 40), graph.x, torch.arange(graph.num_nodes)
     )
     model = made(network, graph)
-    assert torch.equal(model(sight), model(sight))
-    assert torch.equal(model(sight, seeded(1)), model(sight, seeded(1)))
-    assert not torch.equal(model(sight, seeded(1)), model(sight, seeded(2)))
-    assert not torch.equal(model(sight, seeded(1)), model(sight))
+    assert torch.equal(model(field), model(field))
+    assert torch.equal(model(field, seeded(1)), model(field, seeded(1)))
+    assert not torch.equal(model(field, seeded(1)), model(field, seeded(2)))
+    assert not torch.equal(model(field, seeded(1)), model(field))
 
 
 def test_no_features_at_all():

@@ -12,7 +12,6 @@ from matplotlib.image import imread
 
 from algnn.bench.figures import _figure, picture
 from algnn.bench.protocol import Outcome
-from algnn.bench.records import Record
 from algnn.errors import AlgnnError, InputError
 
 

@@ -18,16 +18,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from algnn.bench import nursery
+from algnn.bench.processes import forkserver, start_forkserver
 
 if __name__ == "__main__":
-    nursery.start()  # imports beside us
+    start_forkserver()  # imports beside us
 
 import numpy as np
 import pytest
 from torch_geometric.data import Data
 
-from algnn.bench import fleet, records
+from algnn.bench import runs
+from algnn.bench.plan import cross
+from algnn.bench.record import same
+from algnn.bench.scheduler import Tally, carry_out
 
 KILLS, COMMANDS = 18, ("interrupt", "everyone")
 WAYS = ("parent", "worker", "interrupt")
@@ -38,9 +41,9 @@ JOBS = 2
 Files = dict[Path, tuple[bytes, int, int]]
 
 
-def benchmark(graph: str, folder: Path) -> fleet.Tally:
-    plans = fleet.cross([graph], METHODS, [1], list(SEEDS), device="cpu")
-    return fleet.carry_out(plans, folder, jobs=JOBS, retry_failed=True, progress=False)
+def benchmark(graph: str, folder: Path) -> Tally:
+    plans = cross([graph], METHODS, [1], list(SEEDS), device="cpu")
+    return carry_out(plans, folder, jobs=JOBS, retry_failed=True, progress=False)
 
 
 def command(graph: str, folder: Path) -> list[str]:
@@ -75,14 +78,14 @@ def processes(column: int, number: int) -> list[int]:
 
 
 def record_files(folder: Path) -> list[Path]:
-    return [f for f in folder.rglob("step*.json") if not f.name.endswith(records.FAILED)]
+    return [f for f in folder.rglob("step*.json") if not f.name.endswith(runs.FAILED)]
 
 
 def finished(folder: Path) -> Files:
     """Content, inode and time of every record; each must be whole."""
     if folder.exists():
-        records.read_all(folder)
-        records.failures(folder)
+        runs.read_runs(folder)
+        runs.read_failures(folder)
     return {
         f: (f.read_bytes(), f.stat().st_ino, f.stat().st_mtime_ns) for f in record_files(folder)
     }
@@ -113,6 +116,7 @@ def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
     before = finished(folder)
     parent = os.fork()
     if parent == 0:
+        forkserver._forkserver.ensure_running = lambda: None  # it is not this process's child
         try:
             benchmark(graph, folder)
         except KeyboardInterrupt:
@@ -120,7 +124,7 @@ def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
         os._exit(0)
 
     def workers() -> list[int]:
-        return processes(1, nursery._nursery.process.pid)
+        return processes(1, forkserver._forkserver._forkserver_pid)
 
     wait_for_progress(folder, before, dice)
     if way == "worker":
@@ -187,12 +191,12 @@ def test_twenty_kills(small_graph: Data, tmp_path: Path) -> None:
     tally = benchmark(graph, folder)
     check_untouched(before, finished(folder))
     assert len(tally.reused) == len(before)
-    cells = [(record.method, record.seed) for record in records.read_all(folder)]
+    cells = runs.read_runs(folder)[["method", "seed"]].itertuples(index=False, name=None)
     assert sorted(cells) == sorted((method, seed) for method in METHODS for seed in SEEDS)
-    assert records.failures(folder) == []
+    assert runs.read_failures(folder).empty
     uninterrupted = benchmark(graph, tmp_path / "again")
     for one, other in zip(tally.records, uninterrupted.records, strict=True):
-        assert records.same(one, other)
+        assert same(one, other)
         np.testing.assert_array_equal(one.outcome.correct, other.outcome.correct)
 
 

@@ -8,8 +8,9 @@ import pytest
 from torch_geometric.data import Data
 
 from algnn import load
-from algnn.bench import records
-from algnn.bench.plan import Plan, carry_out, perform, recorded_name, rehearse, runs
+from algnn.bench import runs
+from algnn.bench.plan import Plan, carry_out, perform, planned, recorded_name, rehearse
+from algnn.bench.record import file_name, same
 from algnn.errors import AlgnnError, InputError
 
 SMALL = {"width": 32, "hidden": 8, "epochs": 3}
@@ -30,10 +31,10 @@ def test_a_run_is_known_before_it_is_run(file: str, changes: dict[str, Any]) -> 
     plan = Plan(file, "algnn", [7, 8], SMALL, device="cpu", **changes)
     graph = load(file)
     heard: list[tuple[int, int]] = []
-    for run, seed in zip(runs(plan, graph), plan.seeds, strict=True):
+    for run, seed in zip(planned(plan, graph), plan.seeds, strict=True):
         record = perform(plan, seed, graph, 3, lambda *place: heard.append(place))
-        assert records.same(run, record)
-        assert records.file_name(run) == records.file_name(record)
+        assert same(run, record)
+        assert file_name(run) == file_name(record)
         assert record.machine["jobs"] == 3
     count = len(record.outcome.sessions)
     assert heard == 2 * [(index, count) for index in range(count)]
@@ -44,9 +45,9 @@ def test_alone_or_with_others(file: str, tmp_path: Path) -> None:
     together = carry_out(plan, tmp_path / "records")
     for record in together:
         alone = perform(plan, record.seed, load(file))
-        assert records.same(record, alone)
+        assert same(record, alone)
         np.testing.assert_array_equal(record.outcome.correct, alone.outcome.correct)
-    assert [r.seed for r in records.read_all(tmp_path / "records")] == [1, 2]
+    assert list(runs.read_runs(tmp_path / "records")["seed"]) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -70,14 +71,14 @@ def test_what_is_wrong_is_said_before_anything_runs(
 ) -> None:
     facts = {"dataset": file, "method": "algnn", "seeds": [1], **changes}
     with pytest.raises(AlgnnError) as caught:
-        runs(Plan(**facts), load(file))
+        planned(Plan(**facts), load(file))
     assert message in str(caught.value)
 
 
 def test_a_session_without_test_nodes_is_seen_beforehand(small_graph: Data) -> None:
     small_graph.test_mask &= small_graph.y != 2
     with pytest.raises(InputError, match="no test node in session 1"):
-        runs(Plan("mine.npz", "algnn", [1]), small_graph)
+        planned(Plan("mine.npz", "algnn", [1]), small_graph)
 
 
 DICE = """

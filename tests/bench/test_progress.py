@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from algnn.bench import progress
-from algnn.bench.progress import Lines, Progress, Screen, watch
+from algnn.bench.progress import Progress, _Lines, _Screen, watch
 from algnn.bench.protocol import Outcome
-from algnn.bench.records import RUN_FACTS, Failure, Record, Run
+from algnn.bench.record import RUN_FACTS, Failure, Record, Run
 
 
 def a_run(method: str = "algnn", seed: int = 42, dataset: str = "cora", step: int = 1) -> Run:
@@ -24,7 +24,7 @@ def recorded(run: Run, seconds: float = 1.0) -> Record:
     return Record(**{name: getattr(run, name) for name in RUN_FACTS}, outcome=outcome)
 
 
-def drawn(screen: Screen) -> str:
+def drawn(screen: _Screen) -> str:
     console = Console(file=io.StringIO(), width=80)
     console.print(screen)
     return console.file.getvalue()  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ def test_settings_that_tell_runs_apart() -> None:
 
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     left = [a_run(seed=1), a_run("bare", 2)]
-    shown = Lines(1, left, [recorded(a_run(seed=3))])
+    shown = _Lines(1, left, [recorded(a_run(seed=3))])
     shown.announce("1 worker")
     shown.begin(0, left[0])
     shown.say(0, "hello")
@@ -97,7 +97,7 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_screen() -> None:
     left = [a_run(seed=1), a_run("own.module:Own", 2)]
-    screen = Screen(2, left, [])
+    screen = _Screen(2, left, [])
     screen.begin(1, left[1])
     assert " ".join(drawn(screen).split()) == (
         "0 done · 1 running · 0 failed · 1 left starting"
@@ -137,8 +137,8 @@ def test_the_screen_leaves_failures_and_takes_itself_away(
 @pytest.mark.parametrize(
     ("wish", "terminal", "runs", "kind"),
     [
-        (None, True, 1, Screen),
-        (None, False, 1, Lines),
+        (None, True, 1, _Screen),
+        (None, False, 1, _Lines),
         (False, True, 1, Progress),
         (None, False, 0, Progress),
         (None, True, 0, Progress),

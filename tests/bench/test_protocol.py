@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import ALGNN, ClassStream
-from algnn.bench.protocol import run, run_seeds
+from algnn.bench.protocol import run
 from algnn.errors import InputError
 
 
@@ -234,53 +234,3 @@ def test_bad_probabilities_are_an_error(small_graph: Data) -> None:
 
     with pytest.raises(InputError, match="probabilities must lie between 0 and 1"):
         run(Careless(), ClassStream(small_graph))
-
-
-def seeded(graph: Data) -> tuple[Callable[[int], Any], Callable[[int], ClassStream]]:
-    def make_learner(seed: int) -> Student:
-        return Student(lambda nodes, seen: np.full(len(nodes), seen[-1]))
-
-    def make_stream(seed: int) -> ClassStream:
-        return ClassStream(graph, order="random", seed=seed)
-
-    return make_learner, make_stream
-
-
-def test_several_seeds(small_graph: Data, capsys: pytest.CaptureFixture[str]) -> None:
-    kept: list[int] = []
-    seeds = [3, 1, 2]
-    outcomes = run_seeds(*seeded(small_graph), seeds, on_outcome=lambda s, _: kept.append(s))
-    assert kept == seeds
-    for seed, outcome in zip(seeds, outcomes, strict=True):
-        assert list(outcome.sessions) == ClassStream(small_graph, order="random", seed=seed).classes
-    assert len({outcome.sessions for outcome in outcomes}) > 1
-    # stderr is no terminal here
-    assert capsys.readouterr() == ("", "")
-
-
-def test_what_was_done_before_an_error_is_kept(small_graph: Data) -> None:
-    make_learner, make_stream = seeded(small_graph)
-
-    def failing(seed: int) -> Any:
-        if seed == 2:
-            raise InputError("seed 2")
-        return make_learner(seed)
-
-    kept: list[int] = []
-    with pytest.raises(InputError, match="seed 2"):
-        run_seeds(failing, make_stream, [1, 2, 3], on_outcome=lambda s, _: kept.append(s))
-    assert kept == [1]
-
-
-def test_progress_where_it_is_asked_for(
-    small_graph: Data, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_seeds(*seeded(small_graph), [7], progress=True, title="cora [x]")
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "cora [x] seed 7" in shown.err
-
-
-def test_no_seeds(small_graph: Data) -> None:
-    with pytest.raises(InputError, match="seeds is empty"):
-        run_seeds(*seeded(small_graph), [])

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from algnn import ClassStream, load, methods
-from algnn.bench import records
 from algnn.bench.protocol import run
+from algnn.bench.runs import read_runs
 
-FOLDER = Path(__file__).parents[2] / "docs" / "records" / "cpu" / "digits"
+FOLDER = Path(__file__).parents[2] / "docs" / "records" / "cpu"
 
 
 @pytest.mark.parametrize("method", ["algnn", "algnn-paper", "bare", "cat"])
 def test_a_committed_record_is_reproduced(method):
     """The same matrix to within one test node per cell."""
-    (record,) = [r for r in records.read_all(FOLDER / method) if r.seed == 42]
+    runs = read_runs(FOLDER)
+    (record,) = runs[(runs[["dataset", "method", "seed"]] == ["digits", method, 42]).all(axis=1)].itertuples()
     graph = load("digits")
     assert record.provenance["sha256"] == graph.provenance["sha256"]
     learner = methods.make(method, "digits", record.seed, "cpu", **record.settings)

@@ -3,7 +3,8 @@ from pathlib import Path
 import numpy as np
 
 from algnn.bench.protocol import Outcome
-from algnn.bench.records import Record, write
+from algnn.bench.record import Record
+from algnn.bench.runs import frame, write
 from algnn.bench.tables import comparison, refresh
 from algnn.methods import settings
 
@@ -40,7 +41,7 @@ def cells(table):
 def test_a_row_holds_what_the_records_say():
     runs = [record("gem", seed, 3.0 * seconds) for seed, seconds in ((1, 1.0), (2, 2.0), (3, 1.0))]
     bare = [record("bare", seed, seconds) for seed, seconds in ((1, 1.0), (2, 1.0), (3, 1.0))]
-    head, _, first, second = cells(comparison([*runs, *bare], "cora"))
+    head, _, first, second = cells(comparison(frame([*runs, *bare]), "cora"))
     assert (first[0], second[0]) == ("`bare`", "`gem`")
     row = dict(zip(head, second, strict=True))
     assert row["AP"] == "65.0 ± 0.0"
@@ -60,7 +61,7 @@ def test_other_streams_and_datasets_are_passed_over():
         record("gem", 1, 1.0, edges="seen"),
         record("gem", 1, 1.0, order="random"),
     ]
-    assert len(cells(comparison(others, "cora"))) == 2
+    assert len(cells(comparison(frame(others), "cora"))) == 2
 
 
 def test_only_the_marked_places_of_a_document_change(tmp_path: Path):
@@ -78,13 +79,13 @@ def test_of_several_settings_the_methods_own_count():
     usual = settings("gem", "cora")
     own = [record("gem", 1, 3.0, settings=usual), record("bare", 1, 1.0)]
     swept = record("gem", 2, 1.0, correct=1, settings={**usual, "budget": 1})
-    assert comparison([*own, swept], "cora") == comparison(own, "cora")
+    assert comparison(frame([*own, swept]), "cora") == comparison(frame(own), "cora")
     # a folder of other settings alone is a table of them
-    assert cells(comparison([swept], "cora"))[2][1] == "30.0"
+    assert cells(comparison(frame([swept]), "cora"))[2][1] == "30.0"
 
 
 def test_times_of_a_shared_machine_are_not_compared():
     shared = {"architecture": "x86_64", "jobs": 4}
     runs = [record("bare", 1, 1.0), record("gem", 1, 3.0, machine=shared)]
-    head, _, _, row = cells(comparison(runs, "cora"))
+    head, _, _, row = cells(comparison(frame(runs), "cora"))
     assert dict(zip(head, row, strict=True))["learn / bare"] == "–"

@@ -16,8 +16,8 @@ import pytest
 from torch_geometric.data import Data
 
 from algnn import ALGNN, load
-from algnn.bench import records
-from algnn.bench.metrics import summarise
+from algnn.bench import runs
+from algnn.bench.runs import summarise
 from algnn.cli import main
 from algnn.cli.benching import SWEEPS
 
@@ -68,7 +68,7 @@ def test_a_table_of_methods_and_datasets(here: Path, capsys: pytest.CaptureFixtu
     arguments += ["--set", "width=32", "--seeds", "1,2", "--steps", "1,2", "--records", "[kept]"]
     assert main(arguments) == 0
     out, err = capsys.readouterr()
-    kept = records.read_all("[kept]")
+    kept = runs.read_records("[kept]")
     assert len(kept) == 8
     assert err.splitlines()[0].startswith("8 runs to do, with 1 worker")
     assert len(err.splitlines()) == 9
@@ -109,7 +109,7 @@ def test_two_graphs_of_one_name_have_columns_of_their_own(
     for method in ("algnn", "bare"):
         kept = {
             record.provenance["sha256"]: summarise([record.outcome.ap])
-            for record in records.read_all("records")
+            for record in runs.read_records("records")
             if record.method == method
         }
         assert rows[method] == [str(kept[mark]) for mark in marks]
@@ -153,8 +153,8 @@ def test_stopped(
     out, err = capsys.readouterr()
     assert out == ""
     assert "stopped: what is done is kept; the same command goes on from there\n" in err
-    assert [record.method for record in records.read_all("records")] == ["algnn"]
-    assert records.failures("records") == []
+    assert [record.method for record in runs.read_records("records")] == ["algnn"]
+    assert runs.read_failures("records").empty
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -215,7 +215,7 @@ def test_sweeps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = ["--values", "10,1e-3,10.0"]
     assert main(["sweep", "gamma", *common, "--set", "width=32", *values]) == 0
     out = capsys.readouterr().out
-    kept = records.read_all("records")
+    kept = runs.read_records("records")
     assert sorted((r.settings["gamma"], r.seed) for r in kept) == [
         (0.001, 1), (0.001, 2), (10.0, 1), (10.0, 2),
     ]  # fmt: skip
@@ -238,7 +238,7 @@ def test_the_usual_values(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     seeds = ["--seeds", "1"]
     assert main(["sweep", "gamma", "mine.npz", *SMALL, "--set", "width=16", *seeds]) == 0
     values = [10.0**power for power in range(-4, 4)]
-    assert sorted(r.settings["gamma"] for r in records.read_all("records")) == values
+    assert sorted(r.settings["gamma"] for r in runs.read_records("records")) == values
     assert list(table(capsys.readouterr().out))[1:] == [f"{value:g}" for value in values]
     # the widths would take long: only which they are
     setting, widths, too_much = SWEEPS["expansion"]

@@ -17,7 +17,7 @@ import torch
 from torch_geometric.data import Data
 
 from algnn import ALGNN, InputError
-from algnn.cli import locking, main
+from algnn.cli import _is_out_of_memory, locking, main
 from algnn.graph.datasets import load_inputs
 
 WORDS = ["fox", "cat", "owl", "bee"]
@@ -366,8 +366,27 @@ def test_the_lock_is_taken_on_the_file_that_is_there(tmp_path: Path) -> None:
         # not even this process gets it twice
         with pytest.raises(InputError, match="is being changed"), locking.locked(path):
             raise AssertionError
-    with pytest.raises(ValueError, match="cannot be made"), locking.locked(tmp_path / "no" / "a"):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be made"), locking.locked(tmp_path / "file" / "a"):
         raise AssertionError
+
+
+# -- not enough memory ----------------------------------------------------------------------------
+
+
+def test_only_a_failed_allocation_is_called_out_of_memory(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(desk)
+    # more than any machine can address
+    settings = ("encoder=gcn", "head=ridge", "gamma=1", "epochs=1", "width=100000000")
+    options = [part for setting in settings for part in ("--set", setting)]
+    assert main(["fit", "a.safetensors", "graph.npz", "base.csv", *options]) == 2
+    assert capsys.readouterr().err.startswith("algnn: out of memory: use smaller settings")
+    assert files(desk) == before
+    assert _is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    # a bug, whose traceback is wanted
+    assert not _is_out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
 
 
 # -- nonsense -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from torch_geometric.data import Data
 
 from algnn import ALGNN, ClassStream, __version__, load
-from algnn.bench import records
+from algnn.bench import runs
 from algnn.bench.protocol import run
 from algnn.cli import main
 from algnn.graph.datasets import available
@@ -89,7 +89,7 @@ def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
     by_hand = run(learner, ClassStream(load("digits")))
     assert found["runs"][1]["matrix"] == records.rows(by_hand)
     assert found["retained_bytes"] == learner.retained_bytes()
-    kept = records.read_all(tmp_path / "records")
+    kept = runs.read_records(tmp_path / "records")
     assert [record.seed for record in kept] == [42, 43]
     assert kept[1].outcome.ap == found["runs"][1]["ap"]
     assert kept[1].device == "cpu"
@@ -109,7 +109,7 @@ def test_interrupted(tmp_path: Path) -> None:
     assert err == "algnn: interrupted\n"
     assert out == ""
     # what was done is kept
-    assert 1 <= len(records.read_all(tmp_path / "records")) < 500
+    assert 1 <= len(runs.read_records(tmp_path / "records")) < 500
 
 
 def test_bad_input_and_a_reader_who_has_seen_enough(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_what_the_terminal_shows(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert word in out
     assert "mean of 2 seeds ± 95%" in out
     assert f"2 records below {folder}" in out
-    found = records.read_all(folder)
+    found = runs.read_records(folder)
     last = np.mean([record.outcome.matrix[-1] for record in found], axis=0)
     assert " ".join(f"{value:.1f}" for value in last) in " ".join(out.split())
 
@@ -225,7 +225,7 @@ def test_the_seed_orders_a_random_stream(
     assert main([*common, "--order", "random", "--seeds", "1,2,3"]) == 0
     found = json.loads(capsys.readouterr().out)
     check_schema(found)
-    kept = records.read_all(folder)
+    kept = runs.read_records(folder)
     graph = load(path)
     for record in kept:
         expected = ClassStream(graph, order="random", seed=record.seed).classes
@@ -234,7 +234,7 @@ def test_the_seed_orders_a_random_stream(
 
     assert main([*common, "--order", "3,1,0,2", "--seeds", "5", "--edges", "seen"]) == 0
     check_schema(json.loads(capsys.readouterr().out))
-    (record,) = [record for record in records.read_all(folder) if record.seed == 5]
+    (record,) = [record for record in runs.read_records(folder) if record.seed == 5]
     assert record.outcome.sessions == ((3, 1), (0,), (2,))
     assert (record.order, record.edges) == ("3,1,0,2", "seen")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from algnn.bench import records
+from algnn.bench import runs
 from algnn.cli import main
 from algnn.graph.datasets import available
 
@@ -22,5 +22,5 @@ def test_demo(
     assert out.splitlines()[-1] == f"page: {Path('demo', 'index.html')}"
     page = Path("demo", "index.html").read_text("utf-8")
     assert all(word in page for word in ("algnn", "bare", *names))
-    found = {(r.dataset, r.method, r.seed) for r in records.read_all("demo/records")}
+    found = {(r.dataset, r.method, r.seed) for r in runs.read_records("demo/records")}
     assert found == {(name, method, 42) for name in names for method in ("algnn", "bare")}

@@ -1,5 +1,5 @@
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.nn import GCNConv
 
@@ -17,6 +17,7 @@ def edge_lists(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
     return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T.contiguous(), nodes
 
 
+@settings(max_examples=30)
 @given(edge_lists())
 def test_adjacency_is_the_one_of_pyg(edges):
     edge_index, nodes = edges
@@ -28,6 +29,7 @@ def test_adjacency_is_the_one_of_pyg(edges):
     torch.testing.assert_close(found, expected)
 
 
+@settings(max_examples=30)
 @given(edge_lists())
 def test_rows_of_the_adjacency_are_sorted(edges):
     adjacency = normalised_adjacency(*edges)
@@ -46,6 +48,7 @@ def test_an_undirected_graph_gives_a_symmetric_matrix_with_one_loop_per_node(sma
     torch.testing.assert_close(dense, with_loops)
 
 
+@settings(max_examples=30)
 @given(edge_lists(), st.integers(0, 2**32 - 1))
 def test_gradients_through_an_operator_are_those_of_the_dense_matrix(edges, seed):
     matrix = normalised_adjacency(*edges)
@@ -57,6 +60,7 @@ def test_gradients_through_an_operator_are_those_of_the_dense_matrix(edges, seed
     torch.testing.assert_close(found, expected)
 
 
+@settings(max_examples=30)
 @given(edge_lists(), st.integers(0, 2**32 - 1))
 def test_gradients_of_gradients_flow_too(edges, seed):
     matrix = normalised_adjacency(*edges)
@@ -71,6 +75,7 @@ def test_gradients_of_gradients_flow_too(edges, seed):
     torch.testing.assert_close(second(Operator(matrix)), expected, rtol=1e-4, atol=1e-4)
 
 
+@settings(max_examples=30)
 @given(edge_lists(), st.data())
 def test_a_gcn_on_a_receptive_field_equals_the_gcn_on_the_whole_graph(edges, data):
     edge_index, nodes = edges

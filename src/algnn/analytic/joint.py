@@ -1,4 +1,4 @@
-"""The reference that AL-GNN must equal: ridge regression on all labels at once."""
+"""Ridge regression on all labels at once, the reference that AL-GNN must equal."""
 
 from __future__ import annotations
 
@@ -14,29 +14,27 @@ from torch_geometric.data import Data
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.analytic.model import ALGNN
-from algnn.analytic.state import Features
-from algnn.analytic.state import State as Learned
+from algnn.analytic.state import Features, State
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes
 from algnn.errors import CheckpointError, InputError
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedJointly(Learned):
-    """What `JointRidge` knows: as `Learned`, and every node and label it was ever given."""
+class JointState(State):
+    """The state of a `JointRidge`: that of an `ALGNN`, and every node and label it was given."""
 
     nodes: Tensor
     labels: npt.NDArray[Any]
 
 
 class JointRidge(ALGNN):
-    """AL-GNN's own features, solved at once on all labels seen so far.
+    """AL-GNN's features, solved at once on all labels seen so far.
 
     With the paper's head W = (ZᵀZ + γI)⁻¹ ZᵀY over all nodes learned so far, computed anew in each
     session from their features in the graph as it is now. It keeps the nodes and labels, which
-    AL-GNN does not, and exists to show that nothing is lost by not keeping them: where the graph
-    stays the same the two agree to rounding. As in AL-GNN's sums, a node that is learned twice
-    counts twice.
+    AL-GNN does not, and shows that nothing is lost without them: where the graph stays the same the
+    two agree to rounding. A node that is learned twice counts twice, as in AL-GNN's sums.
 
     Parameters
     ----------
@@ -57,24 +55,14 @@ class JointRidge(ALGNN):
     """
 
     def retained_bytes(self) -> int:
-        """Bytes kept between sessions beside the frozen encoder: sums, and nodes with labels.
-
-        Returns
-        -------
-        int
-        """
+        """Bytes kept between sessions beside the frozen encoder: sums, and nodes with labels."""
         if self._learned is None:
             return 0
         nodes: Tensor = self._learned.nodes
         return super().retained_bytes() + 2 * nodes.nbytes
 
     def merge(self, other: Lifecycle) -> Self:
-        """Refused: nodes of two graphs cannot be kept as nodes of one.
-
-        Parameters
-        ----------
-        other : ALGNN
-        """
+        """Refused: nodes of two graphs cannot be kept as nodes of one."""
         raise InputError(
             "JointRidge keeps the nodes of one graph and cannot be merged: merge ALGNN learners"
         )
@@ -87,27 +75,23 @@ class JointRidge(ALGNN):
                 " one: use half_life=0"
             )
 
-    def _untaught(self, features: Features) -> LearnedJointly:
+    def _untaught(self, features: Features) -> JointState:
         nothing = super()._untaught(features)
-        return LearnedJointly(**_fields(nothing), nodes=torch.arange(0), labels=np.arange(0))
+        return JointState(**_fields(nothing), nodes=torch.arange(0), labels=np.arange(0))
 
-    def _with_nodes(
-        self, graph: Data, nodes: Tensor, labels: CodedLabels, state: Learned
-    ) -> Learned:
-        """All nodes learned so far and some more, from their features in the graph as it is now."""
-        if isinstance(state, LearnedJointly) and state.taught:
+    def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
+        """All nodes learned so far and some more, with their features in the graph as it is now."""
+        if isinstance(state, JointState) and state.taught:
             check_kept_nodes(state.nodes, graph.x.size(0))
             nodes = torch.cat([state.nodes, nodes])
             labels = CodedLabels.of(np.concatenate([state.labels, labels.values]))
         after = super()._with_nodes(graph, nodes, labels, self._untaught(state.features))
-        kept = {"nodes": nodes, "labels": labels.values, "journal": state.journal}
-        return LearnedJointly(**{**_fields(after), **kept})
+        kept = {"nodes": nodes, "labels": labels.values, "log": state.log}
+        return JointState(**{**_fields(after), **kept})
 
-    def _without(
-        self, graph: Data, nodes: Tensor, labels: CodedLabels, state: Learned
-    ) -> Learned:
-        """The nodes that are left, from their features in the graph as it is now."""
-        assert isinstance(state, LearnedJointly)  # as `_untaught` made it
+    def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
+        """The nodes that are left, with their features in the graph as it is now."""
+        assert isinstance(state, JointState)  # as `_untaught` made it
         left = np.ones(state.labels.size, dtype=bool)
         for node, label in zip(nodes.tolist(), labels.values.tolist(), strict=True):
             same = (state.nodes.numpy() == node) & (state.labels == label) & left
@@ -117,7 +101,7 @@ class JointRidge(ALGNN):
                     " were learned, each with the label it was learned with"
                 )
             left[same.argmax()] = False
-        empty = replace(self._untaught(state.features), journal=state.journal)
+        empty = replace(self._untaught(state.features), log=state.log)
         if not left.any():
             return empty
         kept = CodedLabels.of(state.labels[left])
@@ -129,7 +113,7 @@ class JointRidge(ALGNN):
         tensors |= {"kept.nodes": self._learned.nodes, "kept.codes": torch.from_numpy(codes)}
         return tensors, facts
 
-    def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Learned:
+    def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> State:
         known = super()._restore(tensors, facts)
         count = int(known.statistics.n.sum())
         nodes, codes = (
@@ -143,8 +127,8 @@ class JointRidge(ALGNN):
         if below or not counts.equal(known.statistics.n):
             raise CheckpointError("kept.nodes and kept.codes do not fit the sums")
         labels = known.statistics.classes[codes.numpy()]
-        return LearnedJointly(**_fields(known), nodes=nodes, labels=labels)
+        return JointState(**_fields(known), nodes=nodes, labels=labels)
 
 
-def _fields(known: Learned) -> dict[str, Any]:
-    return {field.name: getattr(known, field.name) for field in fields(Learned)}
+def _fields(known: State) -> dict[str, Any]:
+    return {field.name: getattr(known, field.name) for field in fields(State)}

@@ -18,14 +18,14 @@ from algnn.analytic.features.expansion import EXPANSIONS
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle import io
-from algnn.analytic.lifecycle.membership import Record
+from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics
 from algnn.analytic.uncertainty.calibration import held_out, sharpness
-from algnn.analytic.uncertainty.novelty import Familiar, spread_out
+from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
 from algnn.checks import Nodes, check_base, check_number, check_trained, resolve_device
 from algnn.errors import InputError
 from algnn.graph.memo import Memo
@@ -246,7 +246,7 @@ class ALGNN(Lifecycle):
         known = self._known
         sums = [known.statistics, known.half_sums]
         basis = 0 if known.span.basis is None else known.span.basis.nbytes
-        record = 0 if known.record is None else known.record.hashes.nbytes
+        record = 0 if known.membership is None else known.membership.hashes.nbytes
         return sum(one.nbytes() for one in sums) + basis + record
 
     def explain(self, graph: Data, node: int, label: int | str | None = None) -> Explanation:
@@ -349,7 +349,7 @@ class ALGNN(Lifecycle):
         span = Span.empty(features.width, device) if spanned else Span(features.width, None)
         nothing = Statistics.empty(span.rank, device)
         half_sums = Statistics.empty(span.rank, device, MOST_HALVINGS if self._chooses else 0)
-        record = Record(io.fingerprint(features))
+        record = Membership(io.fingerprint(features))
         return State(features, span, nothing, half_sums, self.head, self.gamma, record)
 
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
@@ -361,7 +361,7 @@ class ALGNN(Lifecycle):
         if left.taught:
             return left
         # of nothing, not even the rounding stays
-        return replace(self._untaught(left.features), record=left.record, journal=left.journal)
+        return replace(self._untaught(left.features), membership=left.membership, log=left.log)
 
     def _settled(self, state: State) -> State:
         if self._chooses and state.taught:
@@ -403,28 +403,28 @@ class ALGNN(Lifecycle):
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._taught
-        span, familiar = self._familiar(graph, known)
+        span, familiar = self._novelty_model(graph, known)
         coordinates = map(span.coordinates, self._features(graph, nodes, known))
         return torch.cat([*map(familiar.novelty, coordinates), familiar.centre[:0]])
 
-    def _familiar(self, graph: Data, state: State) -> tuple[Span, Familiar]:
+    def _novelty_model(self, graph: Data, state: State) -> tuple[Span, NoveltyModel]:
         """What the seen classes and the graph look like, in directions that hold both."""
 
-        def build() -> tuple[Span, Familiar]:
+        def build() -> tuple[Span, NoveltyModel]:
             # by what was learned, not by how its sums happen to be kept
             nodes = int(state.statistics.n.sum())
             some = spread_out(graph.x.size(0), min(nodes, state.span.width))
             sample = torch.cat(list(self._features(graph, some, state)))
             span = state.span.extended(sample)
             sums = state.statistics.padded(span.rank)
-            return span, Familiar.of(sums, span.coordinates(sample))
+            return span, NoveltyModel.of(sums, span.coordinates(sample))
 
-        found = self._last_familiar
+        found = self._last_novelty_model
         if found is None or found[0] is not state:
-            self._last_familiar = found = state, Memo()
+            self._last_novelty_model = found = state, Memo()
         return found[1].get((graph.x, graph.edge_index), build)
 
-    _last_familiar: tuple[State, Memo[tuple[Span, Familiar]]] | None = None
+    _last_novelty_model: tuple[State, Memo[tuple[Span, NoveltyModel]]] | None = None
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return io.state(self._known)

@@ -14,8 +14,8 @@ from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.gcn import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS, Affine
-from algnn.analytic.lifecycle.audit import Journal
-from algnn.analytic.lifecycle.membership import Record
+from algnn.analytic.lifecycle.audit import AuditLog
+from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.lifecycle.removal import check_left, check_spanned
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.linalg.update import MOST_ROWS_DIVISOR, UpdatedFactor
@@ -41,8 +41,8 @@ class State:
     head: str
     gamma: float
     # which nodes were learned, where that is kept; and all that was done
-    record: Record | None = None
-    journal: Journal = field(default_factory=Journal)
+    membership: Membership | None = None
+    log: AuditLog = field(default_factory=AuditLog)
     # What follows from the above, and is neither saved nor counted as retained: the weights, and
     # for the ridge head a factor of G + γI where the next session is likely to be small.
     solved: Affine | None = None
@@ -99,8 +99,8 @@ class State:
         masks = half_masks(nodes, seed, before.ways)
         sums, half_sums = (one.padded(span.rank) for one in (before.statistics, before.half_sums))
         sums, half_sums = with_session(sums, half_sums, features, labels, masks)
-        record = None if self.record is None else self.record.plus(nodes, labels.values)
-        return replace(before._with(span, sums, half_sums, record), factor=factor)
+        membership = None if self.membership is None else self.membership.plus(nodes, labels.values)
+        return replace(before._with(span, sums, half_sums, membership), factor=factor)
 
     def minus(
         self, features: Iterable[Tensor], nodes: Tensor, labels: CodedLabels, seed: int
@@ -110,7 +110,9 @@ class State:
         Ways of halving that were given up since many nodes were learned do not come back.
         """
         self._check_counts(labels)
-        record = None if self.record is None else self.record.minus(nodes, labels.values)
+        membership = (
+            None if self.membership is None else self.membership.minus(nodes, labels.values)
+        )
         span, before, device = self.span, self.statistics, self.statistics.G.device
         if span.basis is not None:
             Z = torch.cat(list(features))
@@ -130,7 +132,7 @@ class State:
         if span.basis is not None:
             span, turn = span.narrowed(sums, half_sums, before)
             sums, half_sums = sums.turned(turn), half_sums.turned(turn)
-        return self._with(span, sums, half_sums, record)
+        return self._with(span, sums, half_sums, membership)
 
     def merged(self, other: State) -> State:
         """With all that another learner with the same features knows, not solved yet."""
@@ -152,10 +154,10 @@ class State:
             turn = span.coordinates(basis).to(other.span.basis.device)
             theirs = [one.turned(turn) for one in theirs]
         both = [one.merged(more) for one, more in zip(sums, theirs, strict=True)]
-        record = None
-        if self.record is not None and other.record is not None:
-            record = self.record.merged(other.record)
-        return self._with(span, both[0], both[1], record)
+        membership = None
+        if self.membership is not None and other.membership is not None:
+            membership = self.membership.merged(other.membership)
+        return self._with(span, both[0], both[1], membership)
 
     def decayed(self, factor: float) -> State:
         """With all nodes counting for less.
@@ -176,7 +178,7 @@ class State:
             return replace(self, half_sums=kept)
         whole = self.span.whole
         return self._with(
-            Span(self.span.width, None), whole(self.statistics), whole(kept), self.record
+            Span(self.span.width, None), whole(self.statistics), whole(kept), self.membership
         )
 
     def asked_for(self, head: str, gamma: float) -> State:
@@ -189,8 +191,8 @@ class State:
         self, what: str, nodes: Mapping[Any, float], *, kept: float = 1.0, other: str = ""
     ) -> State:
         """With an entry in its log; `nodes` has a number for each class."""
-        log = self.journal.plus(what, nodes, self.head, self.gamma, kept=kept, other=other)
-        return replace(self, journal=log)
+        log = self.log.plus(what, nodes, self.head, self.gamma, kept=kept, other=other)
+        return replace(self, log=log)
 
     @property
     def ways(self) -> int:
@@ -208,7 +210,11 @@ class State:
         return self.statistics.n.is_floating_point()
 
     def _with(
-        self, span: Span, statistics: Statistics, half_sums: Statistics, record: Record | None
+        self,
+        span: Span,
+        statistics: Statistics,
+        half_sums: Statistics,
+        membership: Membership | None,
     ) -> State:
         """Other sums, and nothing that followed from the old ones."""
         return replace(
@@ -216,7 +222,7 @@ class State:
             span=span,
             statistics=statistics,
             half_sums=half_sums,
-            record=record,
+            membership=membership,
             solved=None,
             factor=None,
         )

@@ -1,9 +1,8 @@
-"""CaT: each session is condensed to a few synthetic nodes, and training sees nothing else."""
+"""Condense and train (CaT)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy.typing as npt
@@ -12,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 from torch_geometric.data import Data
 
-from algnn.baselines.memory import keep_best, places
-from algnn.baselines.training import GradientLearner, Known, Task, Tensors
+from algnn.baselines.memory import keep_best, rank_in_class
+from algnn.baselines.training import GradientLearner, Known, Task, Tensors, clock
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_number
 from algnn.gcn import glorot
@@ -21,19 +20,10 @@ from algnn.graph.propagate import Field, normalised_adjacency, receptive_field, 
 
 
 @dataclass(frozen=True)
-class Bank:
-    """The memory that one session trains on.
+class SyntheticMemory:
+    """The synthetic nodes that one session trains on, a graph without edges.
 
-    Attributes
-    ----------
-    x : Tensor [m, d]
-        Synthetic nodes.
-    codes : Tensor [m]
-        Their classes, as columns of the head.
-    field : Field
-        The same nodes as a graph without edges.
-    balance : Tensor [C]
-        What a node of each class counts for.
+    `balance` [C] is the weight of a node of each class in the loss.
     """
 
     x: Tensor
@@ -42,6 +32,7 @@ class Bank:
     balance: Tensor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CaT(GradientLearner):
     """Condense and train: balanced continual learning in a memory of synthetic nodes.
 
@@ -57,9 +48,6 @@ class CaT(GradientLearner):
 
         L = 1/C Σ_c mean_{i ∈ M_c} CE_i.
 
-    Yilun Liu, Ruihong Qiu and Zi Huang: CaT: Balanced Continual Graph Learning with Graph
-    Condensation, ICDM 2023.
-
     Parameters
     ----------
     hidden, epochs, lr, dropout, weight_decay, seed, device
@@ -72,25 +60,25 @@ class CaT(GradientLearner):
         Adam's first step, as a share of the root mean square of the features that X̃ starts from,
         so that one value suits every graph; it falls to 0 in a straight line.
 
-    Attributes
-    ----------
-    selection_seconds_ : tuple of float
-        What the condensation took of each session since `fit`, or since the learner was loaded: it
-        is not saved. The rest of the time is training.
-
     Notes
     -----
     It keeps synthetic features and their classes; no node's id, no edge, no real features.
+    `selection_seconds_` is the time that the condensation took of each session.
 
     X̃ starts from Â² X of nodes drawn at random: what the GCN of a real node sees, since an isolated
     node has no neighbours to gather from. On Cora's validation nodes this gave an AP of 74 with 12
     synthetic nodes in all, against 72 to 74 from Â X and 49 to 59 from X (77, 78 and 76 with 300).
 
-    Nobody knows how many classes will come, so the budget is shared among those seen so far, and
+    The number of classes to come is unknown, so the budget is shared among those seen so far, and
     the nodes that a class holds beyond its share are dropped, the last ones first. A class's nodes
-    stand in random order, so that what stays is a fair sample. Condensing them anew to fewer was no
-    better on validation nodes (Cora with 12 nodes: 73.0 against 73.2; digits with 20: 95.6 against
-    96.5). Where a class comes back, its old and its new nodes share its part in halves.
+    are in random order, so that those that stay are a fair sample. Condensing them anew to fewer
+    was no better on validation nodes (Cora with 12 nodes: 73.0 against 73.2; digits with 20: 95.6
+    against 96.5). Where a class comes back, its old and its new nodes share its part in halves.
+
+    References
+    ----------
+    Y. Liu, R. Qiu and Z. Huang, "CaT: Balanced Continual Graph Learning with Graph Condensation",
+    ICDM 2023.
 
     Examples
     --------
@@ -103,34 +91,10 @@ class CaT(GradientLearner):
     (10, 2)
     """
 
+    budget: int = 300
+    condense_steps: int = 50
+    condense_lr: float = 0.05
     selects: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        *,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        budget: int = 300,
-        condense_steps: int = 50,
-        condense_lr: float = 0.05,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.budget = budget
-        self.condense_steps = condense_steps
-        self.condense_lr = condense_lr
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -146,20 +110,18 @@ class CaT(GradientLearner):
         self.selection_seconds_ = (*self.selection_seconds_[:-1], self._seconds)
         return known
 
-    def _prepare(self, task: Task) -> Bank:
-        start = perf_counter()
+    def _prepare(self, task: Task) -> SyntheticMemory:
+        start = clock(task.x)
         x, codes = self._condensed(task)
-        if x.is_cuda:
-            torch.cuda.synchronize(x.device)
-        self._seconds = perf_counter() - start
+        self._seconds = clock(x) - start
         counts = torch.bincount(codes, minlength=task.arrival.size)
-        return Bank(x, codes, edge_free(x), counts.clamp(min=1).reciprocal())
+        return SyntheticMemory(x, codes, edge_free(x), counts.clamp(min=1).reciprocal())
 
-    def _loss(self, task: Task, prepared: Bank) -> Tensor:
+    def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         logits = task.gcn(prepared.field, task.masks)
         return cross_entropy(logits, prepared.codes, weight=prepared.balance)
 
-    def _remember(self, task: Task, prepared: Bank) -> Tensors:
+    def _remember(self, task: Task, prepared: SyntheticMemory) -> Tensors:
         return {"x": prepared.x, "codes": prepared.codes}
 
     def _condensed(self, task: Task) -> tuple[Tensor, Tensor]:
@@ -169,8 +131,9 @@ class CaT(GradientLearner):
         codes = task.memory.get("codes", task.codes.new_empty(0))
         order = torch.randperm(task.nodes.numel(), generator=task.initial).to(device)
         offered = torch.cat([codes, task.codes[order]])
-        # by place in the class: where a class comes back, old and new nodes take turns
-        turns = torch.argsort(torch.cat([places(codes), places(task.codes[order])]), stable=True)
+        # by rank in the class: where a class comes back, old and new nodes take turns
+        ranks = torch.cat([rank_in_class(codes), rank_in_class(task.codes[order])])
+        turns = torch.argsort(ranks, stable=True)
         kept = keep_best(turns, offered[turns], self.budget)[0].sort().values
         old, new = kept[kept < codes.numel()], order[kept[kept >= codes.numel()] - codes.numel()]
         start = spmm(task.field.mix.matrix, task.field.inputs)[new]
@@ -187,24 +150,10 @@ class CaT(GradientLearner):
 
 
 class Matching:
-    """How far the class means of synthetic nodes are from those of real ones.
+    """Squared distance between the class means of real nodes and of synthetic ones.
 
-    Parameters
-    ----------
-    field : Field
-        The real nodes and what they can see.
-    codes : Tensor [n]
-        Their classes.
-    synthetic : Tensor [k]
-        The classes of the synthetic nodes; those of real nodes that are not among them are left
-        out.
-
-    Examples
-    --------
-    >>> field = edge_free(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-    >>> matching = Matching(field, torch.tensor([0, 0]), torch.tensor([0]))
-    >>> matching.loss(torch.tensor([[1.0, 0.0]]), torch.eye(2), torch.eye(2))
-    tensor(0.5000)
+    `codes` [n] and `synthetic` [k] are their classes; classes without a synthetic node are left
+    out.
     """
 
     def __init__(self, field: Field, codes: Tensor, synthetic: Tensor) -> None:
@@ -218,20 +167,7 @@ class Matching:
         self._synthetic = _averaging(synthetic, classes).T
 
     def loss(self, x: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
-        """Σ_c r_c ‖mean_c e − mean_c ẽ‖² under one encoder.
-
-        Parameters
-        ----------
-        x : Tensor [k, d]
-            The synthetic nodes.
-        weight1 : Tensor [d, h]
-        weight2 : Tensor [h, h']
-
-        Returns
-        -------
-        Tensor []
-            With a gradient for `x`.
-        """
+        """Σ_c r_c ‖mean_c e − mean_c ẽ‖² under one encoder, with a gradient for `x` [k, d]."""
         with torch.no_grad():
             target = self._real @ (self._inputs @ weight1).relu_()
         apart = (self._synthetic @ torch.relu(x @ weight1) - target) @ weight2
@@ -246,34 +182,10 @@ def condense(
     hidden: int,
     generator: torch.Generator,
 ) -> Tensor:
-    """Synthetic nodes that match under encoders freshly drawn in each step.
+    """Synthetic nodes [k, d] that match under `steps` encoders, freshly drawn on the CPU.
 
-    Parameters
-    ----------
-    matching : Matching
-    start : Tensor [k, d]
-        Where they start; it is left as it is.
-    steps : int
-        How many encoders are drawn.
-    lr : float
-        Adam's first step, as a share of the root mean square of `start`; the later ones fall to 0
-        in a straight line.
-    hidden : int
-        Units of the encoders.
-    generator : torch.Generator
-        Source of the encoders; draws on the CPU.
-
-    Returns
-    -------
-    Tensor [k, d]
-
-    Examples
-    --------
-    >>> real = torch.tensor([[1.0, 0.5], [1.0, 0.5]])
-    >>> matching = Matching(edge_free(real), torch.tensor([0, 0]), torch.tensor([0]))
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> condense(matching, torch.ones(1, 2), 50, 0.1, 16, generator).round(decimals=1)
-    tensor([[1.0000, 0.5000]])
+    `lr` is Adam's first step as a share of the root mean square of `start`; later steps fall to 0
+    in a straight line.
     """
     if start.numel() == 0:
         return start
@@ -292,22 +204,7 @@ def condense(
 
 
 def edge_free(x: Tensor) -> Field:
-    """Isolated nodes and what they can see: themselves.
-
-    Parameters
-    ----------
-    x : Tensor [m, d]
-
-    Returns
-    -------
-    Field
-
-    Examples
-    --------
-    >>> edge_free(torch.ones(2, 3)).mix.matrix.to_dense()
-    tensor([[1., 0.],
-            [0., 1.]])
-    """
+    """The receptive field of isolated nodes: themselves."""
     nodes = torch.arange(x.size(0), device=x.device)
     return receptive_field(normalised_adjacency(nodes.new_empty(2, 0), x.size(0)), x, nodes)
 

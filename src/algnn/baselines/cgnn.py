@@ -1,6 +1,4 @@
-"""CGNN (ContinualGNN): replay of random nodes, weights held by their Fisher information, and
-attention to remembered nodes around which the graph has changed.
-"""
+"""ContinualGNN (CGNN): replay, a Fisher penalty, and detection of changed neighbourhoods."""
 
 from __future__ import annotations
 
@@ -22,16 +20,9 @@ from algnn.graph.propagate import Field, take_rows
 
 @dataclass(frozen=True)
 class _Replay:
-    """What one epoch needs.
+    """The session's nodes followed by the remembered ones: field, codes, and shares of the loss.
 
-    Attributes
-    ----------
-    field : Field
-        The session's nodes followed by the remembered ones.
-    codes, shares : Tensor [n]
-        Their classes, and their shares of the loss, 1 in all.
-    fisher : dict of Tensor
-        As the weights before the session; empty where nothing holds them.
+    `fisher` has the names of the weights before the session; it is empty without a penalty.
     """
 
     field: Field
@@ -40,6 +31,7 @@ class _Replay:
     fisher: Tensors
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CGNN(GradientLearner):
     """ContinualGNN: cross-entropy on new, affected and remembered nodes, and an EWC penalty.
 
@@ -57,13 +49,13 @@ class CGNN(GradientLearner):
     one number is kept for each node, `two_hop_walks`: the terms of a two-layer GCN's sums at that
     node. It differs wherever an edge was gained (or lost) at the node or at a neighbour. Where the
     whole graph is visible from the start (a stream with ``edges="full"``) nothing ever changes and
-    nothing is found; where it grows (``edges="seen"``), it does its work.
+    no node is affected.
 
     The memory is the original's "class" strategy with p = 1 and α = 0: p scales the chance that a
     newcomer is taken and α adds importance, the share of neighbours of another class; so set, every
     node of a class that was ever seen has the same chance. (α > 0 would need labels of neighbours,
-    which a learner does not have.) The nodes stand in a random order that depends on `seed` alone,
-    and the first of each class are kept. Classes share the budget as equally as can be; the
+    which a learner does not have.) Nodes are in a random order that depends on `seed` alone, and
+    the first of each class are kept. Classes share the budget as equally as can be; the
     original shares it in proportion to their size.
 
     It keeps at most `budget` nodes in all, their codes, and a number for each.
@@ -93,32 +85,9 @@ class CGNN(GradientLearner):
     10
     """
 
+    budget: int = 300
+    strength: float = 0.5
     selects: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        *,
-        budget: int = 300,
-        strength: float = 0.5,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.budget = budget
-        self.strength = strength
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -126,12 +95,11 @@ class CGNN(GradientLearner):
         check_number("strength", self.strength, 0)
 
     def _prepare(self, task: Task) -> _Replay | None:
-        memory = task.memory
-        if not memory or memory["nodes"].numel() == 0:
+        if not task.memory or task.memory["nodes"].numel() == 0:
             return None
-        still = ~torch.isin(memory["nodes"], task.nodes)
-        nodes, codes = memory["nodes"][still], memory["codes"][still]
-        affected = two_hop_walks(task.adjacency, nodes) != memory["walks"][still]
+        old = task.replayed()
+        nodes, codes = old["nodes"], old["codes"]
+        affected = two_hop_walks(task.adjacency, nodes) != old["walks"]
         shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
         return _Replay(
             task.field_of(torch.cat([task.nodes, nodes])),
@@ -144,14 +112,9 @@ class CGNN(GradientLearner):
         """F, at the weights before the session, from all that is remembered."""
         if self.strength == 0 or task.before is None:
             return {}
-        old = GCN.from_weights(task.before.weights)
-        targets = one_hot(task.memory["codes"], task.old)
-        return node_importance(
-            old,
-            task.field_of(task.memory["nodes"]),
-            lambda logits: logits.softmax(1) - targets,
-            torch.square,
-        )
+        old, field = GCN.from_weights(task.before.weights), task.field_of(task.memory["nodes"])
+        truth = one_hot(task.memory["codes"], task.old)
+        return node_importance(old, field, lambda logits: logits.softmax(1) - truth, torch.square)
 
     def _loss(self, task: Task, prepared: _Replay | None) -> Tensor:
         if prepared is None:
@@ -172,37 +135,18 @@ class CGNN(GradientLearner):
                 weight.grad[..., held].addcmul_(fisher, moved, value=self.strength)
 
     def _remember(self, task: Task, prepared: _Replay | None) -> Tensors:
-        nodes, codes = task.nodes, task.codes
-        if task.memory:
-            # a node that comes again counts once, as it came last
-            still = ~torch.isin(task.memory["nodes"], nodes)
-            nodes = torch.cat([task.memory["nodes"][still], nodes])
-            codes = torch.cat([task.memory["codes"][still], codes])
+        old = task.replayed()
+        nodes = torch.cat([old["nodes"], task.nodes])
+        codes = torch.cat([old["codes"], task.codes])
         order = _drawn(nodes, self.seed)
         nodes, codes = keep_best(nodes[order], codes[order], self.budget)
         return {"nodes": nodes, "codes": codes, "walks": two_hop_walks(task.adjacency, nodes)}
 
 
 def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
-    """How many walks of two steps along edges, or resting, end in each of some nodes.
+    """Walks of two steps, along edges or self-loops of Â, that end in each of some nodes [n].
 
-    Parameters
-    ----------
-    adjacency : Tensor [N, N], sparse CSR
-        Â, with a self-loop at each node.
-    nodes : Tensor [n]
-
-    Returns
-    -------
-    Tensor [n], int64
-        The degrees of a node and of its neighbours, added up.
-
-    Examples
-    --------
-    >>> from algnn.graph.propagate import normalised_adjacency
-    >>> path = normalised_adjacency(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
-    >>> two_hop_walks(path, torch.tensor([0, 1]))
-    tensor([5, 7])
+    They are the degrees of a node and of its neighbours, added up.
     """
     near = take_rows(adjacency, nodes)
     degrees = adjacency.crow_indices().diff()[near.col_indices()]

@@ -1,4 +1,4 @@
-"""ER-GNN: replay of the nodes that lie clear of other classes."""
+"""Experience replay with coverage maximisation (ER-GNN)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from algnn.baselines.memory import keep_best
 from algnn.baselines.training import GradientLearner, Task, Tensors
@@ -17,12 +17,13 @@ from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 @dataclass(frozen=True)
 class _Replay:
-    """The session's nodes followed by the remembered ones: what they can see, and their codes."""
+    """The session's nodes followed by the remembered ones: their field and codes."""
 
     field: Field
     codes: Tensor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ERGNN(GradientLearner):
     """Experience replay with nodes chosen by coverage maximisation (CM).
 
@@ -33,12 +34,11 @@ class ERGNN(GradientLearner):
     its nodes do.)
 
     CM keeps, of each class, the nodes with the fewest nodes of other classes within `distance`
-    (see `coverage_order`). They are compared in the hidden layer ReLU(Â X W_1 + b_1) of the model
-    as the session leaves it, each row scaled to length 1: so scaled, a distance of 0.5 is an angle
-    of 29 degrees, whatever the units' scale. The session's nodes and the memory are compared with
-    each other, so that a session of one class meets the classes before it; and all are ranked
-    together anew after each session, so that the older classes, too, keep their best when they must
-    make room.
+    (see `coverage_order`). Nodes are compared in the hidden layer ReLU(Â X W_1 + b_1) of the model
+    at the end of the session, each row scaled to length 1, so that a distance of 0.5 is an angle of
+    29 degrees whatever the units' scale. The session's nodes and the memory are ranked together
+    anew after each session: a session of one class is compared with the classes before it, and
+    older classes keep their best nodes when they must make room.
 
     It keeps at most `budget` nodes in all, as equally many of each class as can be, and their
     codes.
@@ -68,32 +68,9 @@ class ERGNN(GradientLearner):
     10
     """
 
+    budget: int = 300
+    distance: float = 0.5
     selects: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        *,
-        budget: int = 300,
-        distance: float = 0.5,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.budget = budget
-        self.distance = distance
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -115,31 +92,14 @@ class ERGNN(GradientLearner):
 
 
 def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor:
-    """Nodes in the order in which coverage maximisation wants them.
+    """The order [n] in which coverage maximisation prefers nodes, by embeddings [n, h].
 
-    Parameters
-    ----------
-    embeddings : Tensor [n, h]
-    codes : Tensor [n]
-        Their classes.
-    distance : float
-        d.
-
-    Returns
-    -------
-    Tensor [n]
-        Positions: first those with the fewest nodes of other classes nearer than d; of equals, the
-        one nearest to its class's mean, then the one that was given first.
-
-    Examples
-    --------
-    >>> points = torch.tensor([[0.0], [1.0], [0.4], [2.0]])
-    >>> coverage_order(points, torch.tensor([0, 0, 1, 1]), distance=0.5)
-    tensor([1, 3, 0, 2])
+    First those with the fewest nodes of other classes nearer than `distance`; of equals, the one
+    nearest to its class's mean, then the one that was given first.
     """
     crowd = _others_nearby(embeddings, codes, distance)
     # sums by the product with one-hot rows: in a fixed order on any device
-    members = torch.nn.functional.one_hot(codes).to(embeddings.dtype)
+    members = one_hot(codes).to(embeddings.dtype)
     means = members.T @ embeddings / members.sum(0).clamp(min=1)[:, None]
     order = torch.argsort((embeddings - means[codes]).square().sum(1), stable=True)
     return order[torch.argsort(crowd[order], stable=True)]
@@ -168,11 +128,8 @@ def _others_nearby(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor
 
 def _with_memory(task: Task) -> tuple[Tensor, Tensor]:
     """The session's nodes and codes, then the remembered ones that it does not bring again."""
-    if not task.memory:
-        return task.nodes, task.codes
-    nodes, codes = task.memory["nodes"], task.memory["codes"]
-    still = ~torch.isin(nodes, task.nodes)
-    return torch.cat([task.nodes, nodes[still]]), torch.cat([task.codes, codes[still]])
+    old = task.replayed()
+    return torch.cat([task.nodes, old["nodes"]]), torch.cat([task.codes, old["codes"]])
 
 
 def _embeddings(task: Task, nodes: Tensor) -> Tensor:

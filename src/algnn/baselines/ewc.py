@@ -1,17 +1,20 @@
-"""Elastic weight consolidation: weights that mattered before are held by springs."""
+"""Elastic weight consolidation (EWC)."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from algnn.baselines.importance import node_importance
-from algnn.baselines.springs import Springs, check_importances
+from algnn.baselines.penalty import QuadraticPenalty, check_importances
 from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checks import check_number
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EWC(GradientLearner):
     """Elastic weight consolidation (EWC).
 
@@ -22,10 +25,10 @@ class EWC(GradientLearner):
 
     where ℓ_v is the cross-entropy of node v of session s at its label, without dropout: the
     diagonal of the empirical Fisher information, a mean of squares and not the square of a mean.
-    Columns of the head that came after session s are not held by its term.
+    Columns of the head that came after session s have no part in its term.
 
     It keeps ΣF_s and the mean of the θ*_s weighted by F_s, which give the same gradients as all the
-    F_s and θ*_s (see `Springs`).
+    F_s and θ*_s (see `QuadraticPenalty`).
 
     Parameters
     ----------
@@ -50,52 +53,31 @@ class EWC(GradientLearner):
     10
     """
 
-    def __init__(
-        self,
-        *,
-        # The usual 1e4 belongs to other Fishers; with this one it leaves Bare as it is. AP on
-        # validation nodes (mean of three seeds) at λ = 1e4, 1e5, 1e6, 1e7, 1e8: Cora 25, 25, 62,
-        # 64, 56, Citeseer 25, 25, 27, 52, 57; Computers 17 at all of these.
-        strength: float = 1e7,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.strength = strength
+    # The usual 1e4 belongs to other Fishers; with this one it leaves Bare as it is. AP on
+    # validation nodes (mean of three seeds) at λ = 1e4, 1e5, 1e6, 1e7, 1e8: Cora 25, 25, 62,
+    # 64, 56, Citeseer 25, 25, 27, 52, 57; Computers 17 at all of these.
+    strength: float = 1e7
 
     def _check_params(self) -> None:
         super()._check_params()
         check_number("strength", self.strength, 0)
 
-    def _prepare(self, task: Task) -> Springs | None:
-        past = Springs.from_memory(task.memory)
-        return None if past is None else past.scaled(self.strength / 2)
+    def _prepare(self, task: Task) -> QuadraticPenalty:
+        return QuadraticPenalty.from_memory(task.memory).scaled(self.strength / 2)
 
-    def _loss(self, task: Task, prepared: Springs | None) -> Tensor:
-        loss = task.loss()
-        return loss if prepared is None else loss + prepared.energy(task.gcn)
+    def _loss(self, task: Task, prepared: QuadraticPenalty) -> Tensor:
+        return task.loss() + prepared.value(task.gcn)
 
-    def _remember(self, task: Task, prepared: Springs | None) -> Tensors:
+    def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
         truth = one_hot(task.codes, task.arrival.size)
         fisher = node_importance(
             task.gcn, task.field, lambda logits: logits.softmax(1) - truth, torch.square
         )
-        now = Springs(fisher, {n: value.detach() for n, value in task.gcn.named_parameters()})
-        past = Springs.from_memory(task.memory)
-        return (now if past is None else past + now).as_memory()
+        past, now = (
+            QuadraticPenalty.from_memory(task.memory),
+            QuadraticPenalty(fisher, task.weights),
+        )
+        return (past + now).as_memory()
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
-        check_importances(memory, weights, Springs.PARTS)
+        check_importances(memory, weights, QuadraticPenalty.PARTS)

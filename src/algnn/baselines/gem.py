@@ -1,11 +1,4 @@
-"""GEM: steps that raise the loss of no earlier session.
-
-After session s some of its nodes are remembered; L_k is the mean cross-entropy, over the classes
-seen so far, of those remembered of session k, and g_k its gradient. In session t the gradient g of
-L_t is replaced by the nearest one along which no L_k rises:
-
-    g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
-"""
+"""Gradient episodic memory (GEM)."""
 
 from __future__ import annotations
 
@@ -33,22 +26,24 @@ RIDGE = 1e-14
 
 @dataclass(frozen=True)
 class _Past:
-    """What is remembered of earlier sessions, ready for a gradient of each.
+    """The remembered nodes of each earlier session: their fields and codes.
 
-    Attributes
-    ----------
-    sessions : list of (Field, Tensor [m_k])
-        The remembered nodes of each session with what they can see, and their codes.
-    gradients : Tensor [K + 1, p]
-        Room for the flat gradients of the K sessions and, last, of the current one.
+    `gradients` [K + 1, p] is a buffer for the gradients of K sessions and of the current one.
     """
 
     sessions: list[tuple[Field, Tensor]]
     gradients: Tensor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GEM(GradientLearner):
-    """Gradient episodic memory: L = L_t, its gradient projected by `project` where it must be.
+    """Gradient episodic memory (GEM): steps along which no earlier session's loss rises.
+
+    After session s some of its nodes are remembered; L_k is the mean cross-entropy, over the
+    classes seen so far, of those remembered of session k, and g_k its gradient. In session t the
+    gradient g of L_t is replaced by the nearest one along which no L_k rises:
+
+        g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
 
     It keeps at most `budget` nodes in all, with their codes and the session each came with. The
     budget is shared as equally as can be by the classes of the sessions, within which nodes are
@@ -60,7 +55,7 @@ class GEM(GradientLearner):
         Nodes remembered in all.
     margin : float
         Lower bound of the multipliers, the paper's memory strength γ: where the gradient must be
-        changed at all, at least so much of every g_k is added to it.
+        changed at all, at least this multiple of every g_k is added to it.
     hidden, epochs, lr, dropout, weight_decay, seed, device
         As in `GradientLearner`.
 
@@ -87,42 +82,17 @@ class GEM(GradientLearner):
     10
     """
 
+    budget: int = 300
+    margin: float = 0.5
     selects: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        *,
-        budget: int = 300,
-        margin: float = 0.5,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.budget = budget
-        self.margin = margin
 
     def _check_params(self) -> None:
         super()._check_params()
         check_number("budget", self.budget, 0, whole=True)
         check_number("margin", self.margin, 0)
 
-    def _prepare(self, task: Task) -> _Past | None:
-        memory = task.memory
-        if not memory or memory["nodes"].numel() == 0:
-            return None
+    def _prepare(self, task: Task) -> _Past:
+        memory = task.memory or task.replayed()
         sessions = []
         for session in torch.unique(memory["sessions"]).tolist():
             own = memory["sessions"] == session
@@ -130,8 +100,8 @@ class GEM(GradientLearner):
         size = sum(parameter.numel() for parameter in task.gcn.parameters())
         return _Past(sessions, task.x.new_empty(len(sessions) + 1, size))
 
-    def _adjust(self, task: Task, prepared: _Past | None) -> None:
-        if prepared is None:
+    def _adjust(self, task: Task, prepared: _Past) -> None:
+        if not prepared.sessions:
             return
         parameters = list(task.gcn.parameters())
         for row, (field, codes) in zip(prepared.gradients, prepared.sessions, strict=False):
@@ -141,22 +111,19 @@ class GEM(GradientLearner):
         gradient = _flatten(own, prepared.gradients[-1])
         projected = project(gradient, prepared.gradients[:-1], self.margin)
         if projected is not gradient:
-            first = 0
-            for part in own:
-                part.copy_(projected[first : first + part.numel()].view_as(part))
-                first += part.numel()
+            pieces = torch.split_with_sizes(projected, [part.numel() for part in own])
+            for part, piece in zip(own, pieces, strict=True):
+                part.copy_(piece.view_as(part))
 
-    def _remember(self, task: Task, prepared: _Past | None) -> Tensors:
+    def _remember(self, task: Task, prepared: _Past) -> Tensors:
         drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
         new = {
             "nodes": task.nodes[drawn],
             "codes": task.codes[drawn],
             "sessions": torch.full_like(task.nodes, task.index),
         }
-        memory = task.memory or {name: value[:0] for name, value in new.items()}
-        # a node that comes again counts once, as it came last
-        still = ~torch.isin(memory["nodes"], task.nodes)
-        every = {name: torch.cat([memory[name][still], value]) for name, value in new.items()}
+        old = task.replayed()
+        every = {name: torch.cat([old[name], value]) for name, value in new.items()}
         # shares are of a session's classes, so that one bringing more of an old class has its own
         pairs = every["sessions"] * len(task.arrival) + every["codes"]
         _, share = torch.unique(pairs, return_inverse=True)
@@ -165,7 +132,7 @@ class GEM(GradientLearner):
 
 
 def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
-    """The vector nearest to `gradient` that has no negative product with a row of `memory`.
+    """The vector nearest to `gradient` [p] with no negative product with a row of `memory` [K, p].
 
     With the rows g_k of `memory` in a matrix M, the dual of that quadratic program is
 
@@ -179,29 +146,9 @@ def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
     matter, so it is reduced first: where FᵀF is the Gram matrix of the K rows and g (F from its
     eigenvectors, [K + 1, K + 1]), ‖g + Mᵀu‖ = ‖F_g + F_M u‖, and SciPy's `nnls` finds u from F in
     float64. Rows are scaled to length 1 before: gradients of a session that is well remembered can
-    be many orders of magnitude shorter than others.
+    be many orders of magnitude shorter than others. Rows may be zero, or multiples of each other.
 
-    Parameters
-    ----------
-    gradient : Tensor [p]
-        g.
-    memory : Tensor [K, p]
-        M; rows may be zero, or multiples of each other.
-    margin : float
-        Least multiplier, once any constraint is violated.
-
-    Returns
-    -------
-    Tensor [p]
-        `gradient` itself where it violates nothing.
-
-    Examples
-    --------
-    >>> past = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    >>> torch.allclose(project(torch.tensor([-1.0, 2.0]), past), torch.tensor([0.0, 2.0]))
-    True
-    >>> project(torch.tensor([3.0, 2.0]), past)
-    tensor([3., 2.])
+    `gradient` itself is returned where it violates nothing.
     """
     rows, size = memory.shape
     gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)

@@ -1,4 +1,4 @@
-"""How much each weight matters to each node: gradients node by node, without a loop over nodes."""
+"""Importance of weights: gradients of single nodes, without a loop over nodes."""
 
 from __future__ import annotations
 
@@ -23,31 +23,8 @@ def node_importance(
 
         ∇_{W_1} f_v = S_v diag(u_v),   ∇_{W_2} f_v = (Σ_m Â_vm h_m) δ_vᵀ,
 
-    where `reduce` of a product is the product of both reduced.
-
-    Parameters
-    ----------
-    gcn : GCN
-    field : Field
-        The nodes and what they can see.
-    slope : callable
-        From the logits [n, C], without dropout, to δ [n, C].
-    reduce : {torch.abs, torch.square}
-
-    Returns
-    -------
-    dict of Tensor
-        As the parameters of `gcn`.
-
-    Examples
-    --------
-    >>> from algnn.graph.propagate import normalised_adjacency, receptive_field
-    >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
-    >>> field = receptive_field(pair, torch.eye(2), torch.tensor([0]))
-    >>> gcn = GCN(2, 4, 3, 0.0, torch.Generator().manual_seed(0))
-    >>> importance = node_importance(gcn, field, torch.ones_like, torch.square)
-    >>> importance["bias2"]
-    tensor([1., 1., 1.])
+    where `reduce` (`torch.abs` or `torch.square`) of a product is the product of both reduced.
+    `slope` maps the logits [n, C], without dropout, to δ [n, C].
     """
     with torch.no_grad():
         mix = field.mix.matrix
@@ -72,10 +49,9 @@ def node_importance(
 
 
 def _by_degree(mix: Tensor, inputs: int, hidden: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Groups of nodes with their neighbours and weights, padded to the group's largest degree.
+    """Groups of nodes of like degree: nodes [b], neighbours and weights [b, k], padded with 0.
 
-    Yields nodes [b], neighbours [b, k] and weights [b, k] (0 where padded). Nodes of like degree
-    stand together, so that little is padded; a group takes about one block of memory.
+    k is the group's largest degree; a group takes about one block of memory.
     """
     starts = mix.crow_indices()
     degrees = starts.diff()

@@ -1,4 +1,4 @@
-"""The reference that every replay-free method chases: training anew on all labels so far."""
+"""The joint reference: training anew on all labels so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from algnn.baselines.networks import APPNP, SAGE, neighbourhood, whole_graph
-from algnn.baselines.training import GradientLearner, Known, Task, Tensors
+from algnn.baselines.training import GradientLearner, Known, Task, Tensors, as_codes
 from algnn.checkpoint import check_tensor
 from algnn.checks import (
     Labels,
@@ -40,21 +40,10 @@ NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]]
 
 
 class Trial(NamedTuple):
-    """One training of a session, and how it did.
+    """One training of a session: its weight decay, and its best epoch (from 1).
 
-    Attributes
-    ----------
-    weight_decay : float
-        What it was trained with.
-    epoch : int
-        The epoch whose weights count, from 1.
-    accuracy : float or None
-        Of these weights on the validation nodes, averaged over classes; None where there are none.
-
-    Examples
-    --------
-    >>> max([Trial(5e-4, 120, 0.81), Trial(5e-3, 45, 0.84)], key=lambda t: t.accuracy).weight_decay
-    0.005
+    `accuracy` is that of the epoch's weights on the validation nodes, averaged over classes; None
+    where there are none.
     """
 
     weight_decay: float
@@ -64,19 +53,12 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class Chosen(Known):
-    """What is known, and the trials that its weights were chosen from.
-
-    Attributes
-    ----------
-    weights, arrival, sessions, memory
-        As in `Known`.
-    trials : tuple of Trial
-        Of the last session.
-    """
+    """The state, and the trials of the last session that its weights were chosen from."""
 
     trials: tuple[Trial, ...]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Joint(GradientLearner):
     """A network trained from scratch in each session on the labels of all sessions so far.
 
@@ -97,17 +79,15 @@ class Joint(GradientLearner):
     epochs : int
         Epochs of each training.
     lr : float
-        Of Adam.
+        Step size of Adam.
     dropout : float
         Share of hidden units dropped while training; APPNP drops features too.
     weight_decay, other_weight_decay : float
-        Of Adam, in the one training and in the other; where they are the same there is only one.
+        The two weight decays; where they are the same, there is only one training.
     check_every : int
-        Epochs between two looks at the validation nodes.
-    seed : int
-        Of all that is random.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+        Epochs between two evaluations on the validation nodes.
+    seed, device
+        As in `GradientLearner`.
 
     Examples
     --------
@@ -121,35 +101,17 @@ class Joint(GradientLearner):
     (10, [0.0005, 0.005])
     """
 
-    uses_validation: ClassVar[bool] = True
-    _offered: tuple[Tensor, npt.NDArray[Any]] | None = None
+    model: str = "gcn"
+    epochs: int = 300
+    lr: float = 1e-2
+    other_weight_decay: float = 5e-3
+    check_every: int = 5
 
-    def __init__(
-        self,
-        *,
-        model: str = "gcn",
-        hidden: int = 256,
-        epochs: int = 300,
-        lr: float = 1e-2,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        other_weight_decay: float = 5e-3,
-        check_every: int = 5,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.model = model
-        self.other_weight_decay = other_weight_decay
-        self.check_every = check_every
+    uses_validation: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        # the validation nodes and labels of the session in progress
+        self._offered: tuple[Tensor, npt.NDArray[Any]] | None = None
 
     @property
     def trials_(self) -> tuple[Trial, ...]:
@@ -244,12 +206,9 @@ class Joint(GradientLearner):
         }
         return Chosen(weights, task.arrival, task.index + 1, memory, trials)
 
-    def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
-        known = self._known
+    def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
         network, _ = NETWORKS[self.model]
-        adjacency, x = self._adjacency(graph), self._inputs(graph)
-        scores = network.from_weights(known.weights).scores(adjacency, x, nodes.to(x.device))
-        return scores[:, torch.from_numpy(np.argsort(known.arrival)).to(scores.device)]
+        return network.from_weights(weights).scores(adjacency, x, nodes)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, facts = super()._state()
@@ -287,7 +246,7 @@ class Joint(GradientLearner):
                 )
             stays = ~torch.isin(nodes, self._offered[0])
             nodes = torch.cat([nodes[stays], self._offered[0]])
-            codes = torch.cat([codes[stays], task.code(self._offered[1]).cpu()])
+            codes = torch.cat([codes[stays], as_codes(task.arrival, self._offered[1])])
         return nodes.to(task.x.device), codes.to(task.x.device)
 
     def _best_weights(

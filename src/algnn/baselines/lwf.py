@@ -1,6 +1,8 @@
-"""Learning without forgetting: the model answers on new nodes as it did before the session."""
+"""Learning without forgetting (LwF)."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from algnn.errors import InputError
 from algnn.gcn import GCN
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LwF(GradientLearner):
     """Learning without forgetting (LwF).
 
@@ -21,8 +24,8 @@ class LwF(GradientLearner):
         L = L_t + λ T² 1/n_t Σ_v KL(softmax(z*_v / T) ‖ softmax(z_v / T)),
 
     over the session's own nodes and the classes that the teacher knows. T² keeps the gradients of
-    this term at the scale of those of L_t. The teacher is asked once a session, without dropout and
-    without a gradient.
+    this term at the scale of those of L_t. The teacher's logits are computed once a session,
+    without dropout and without a gradient.
 
     It keeps its weights and nothing else: they are the next session's teacher.
 
@@ -50,30 +53,8 @@ class LwF(GradientLearner):
     10
     """
 
-    def __init__(
-        self,
-        *,
-        strength: float = 1.0,
-        temperature: float = 2.0,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.strength = strength
-        self.temperature = temperature
+    strength: float = 1.0
+    temperature: float = 2.0
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -98,25 +79,7 @@ class LwF(GradientLearner):
 
 
 def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """T² KL(softmax(teacher / T) ‖ softmax(student / T)), the mean over nodes.
-
-    Parameters
-    ----------
-    student, teacher : Tensor [n, C]
-        Logits over the same classes.
-    temperature : float
-        T.
-
-    Returns
-    -------
-    Tensor [], a scalar
-
-    Examples
-    --------
-    >>> logits = torch.tensor([[1.0, 3.0]])
-    >>> distillation(logits + 5.0, logits, 2.0)
-    tensor(0.)
-    """
+    """T² KL(softmax(teacher / T) ‖ softmax(student / T)), the mean over nodes."""
     answers = log_softmax(student / temperature, dim=1)
     wanted = log_softmax(teacher / temperature, dim=1)
     divergence = kl_div(answers, wanted, reduction="batchmean", log_target=True)

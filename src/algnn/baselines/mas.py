@@ -1,17 +1,20 @@
-"""Memory aware synapses: weights that the answers depend on are held where they are."""
+"""Memory aware synapses (MAS)."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from algnn.baselines.importance import node_importance
-from algnn.baselines.springs import Springs, check_importances
+from algnn.baselines.penalty import QuadraticPenalty, check_importances, entries
 from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checks import check_number
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MAS(GradientLearner):
     """Memory aware synapses (MAS).
 
@@ -48,53 +51,25 @@ class MAS(GradientLearner):
     10
     """
 
-    def __init__(
-        self,
-        *,
-        strength: float = 1.0,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.strength = strength
+    strength: float = 1.0
 
     def _check_params(self) -> None:
         super()._check_params()
         check_number("strength", self.strength, 0)
 
-    def _prepare(self, task: Task) -> Springs | None:
-        if task.before is None:
-            return None
-        return Springs(_omega(task), task.before.weights).scaled(self.strength)
+    def _prepare(self, task: Task) -> QuadraticPenalty:
+        before = {} if task.before is None else task.before.weights
+        return QuadraticPenalty(entries(task.memory, "importance."), before).scaled(self.strength)
 
-    def _loss(self, task: Task, prepared: Springs | None) -> Tensor:
-        loss = task.loss()
-        return loss if prepared is None else loss + prepared.energy(task.gcn)
+    def _loss(self, task: Task, prepared: QuadraticPenalty) -> Tensor:
+        return task.loss() + prepared.value(task.gcn)
 
-    def _remember(self, task: Task, prepared: Springs | None) -> Tensors:
+    def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
         omega = node_importance(task.gcn, task.field, lambda logits: 2 * logits, torch.abs)
-        for name, past in _omega(task).items():
-            # columns that came in this session mattered to none before
+        for name, past in entries(task.memory, "importance.").items():
+            # the session's new columns had no importance before
             omega[name] += pad(past, (0, omega[name].size(-1) - past.size(-1)))
         return {f"importance.{name}": value for name, value in omega.items()}
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         check_importances(memory, weights, ["importance"])
-
-
-def _omega(task: Task) -> Tensors:
-    """Ω of the sessions before, by the names of the weights."""
-    return {key.removeprefix("importance."): value for key, value in task.memory.items()}

@@ -1,11 +1,10 @@
-"""PI-GNN: what was learned is frozen, and each session adds units of its own."""
+"""Parameter isolation (PI-GNN)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
@@ -21,18 +20,10 @@ from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 @dataclass(frozen=True)
 class Frozen:
-    """A session's nodes and those of the memory, with what the frozen units make of them.
+    """A session's nodes and those of the memory, with the outputs of the frozen units for them.
 
-    Attributes
-    ----------
-    field : Field
-        These n nodes and what they can see.
-    codes, weight : Tensor [n]
-        Their classes, and what each counts for in the loss.
-    units : Tensor [n, h]
-        Â ReLU(Â X W_1 + b_1) over the h units there were: what a head reads.
-    logits : Tensor [n, C_old]
-        What the frozen head makes of them for the classes there were.
+    `weight` [n] is each node's weight in the loss, `units` [n, h] are Â ReLU(Â X W_1 + b_1) over
+    the h earlier units, `logits` [n, C_old] those of the frozen head.
     """
 
     field: Field
@@ -45,20 +36,8 @@ class Frozen:
 class Block(GCN):
     """What one session adds to the network, and all that it trains.
 
-    Parameters
-    ----------
-    inputs, units, classes : int
-        Features, the block's own units, and classes seen so far: the block speaks for all of them.
-    old_units, new_classes : int
-        Units there were, which the columns of the session's new classes read as well.
-    dropout : float
-    generator : torch.Generator
-
-    Examples
-    --------
-    >>> block = Block(4, 8, 3, 16, 1, dropout=0.5, generator=torch.Generator().manual_seed(0))
-    >>> {name: tuple(p.shape) for name, p in block.named_parameters()}
-    {'weight1': (4, 8), 'bias1': (8,), 'weight2': (8, 3), 'bias2': (1,), 'columns': (16, 1)}
+    Its own units have weights for all classes; the columns of the session's new classes read the
+    earlier units as well.
     """
 
     def __init__(
@@ -73,22 +52,13 @@ class Block(GCN):
     ) -> None:
         super().__init__(inputs, units, classes, dropout, generator)
         self.bias2 = nn.Parameter(torch.zeros(new_classes))
-        # from 0: units that know nothing of a class say nothing about it until they are taught
+        # from 0: earlier units do not contribute to a new class until they are trained for it
         self.columns = nn.Parameter(torch.zeros(old_units, new_classes))
 
     def logits(self, frozen: Frozen, generator: torch.Generator) -> Tensor:
-        """Logits of the session's and the memory's nodes while training.
+        """Logits [n, classes] of the session's and the memory's nodes while training.
 
-        Parameters
-        ----------
-        frozen : Frozen
-        generator : torch.Generator
-            Draws the dropout mask of the new units; frozen ones are not dropped, since they cannot
-            adapt to each other any more.
-
-        Returns
-        -------
-        Tensor [n, classes]
+        Frozen units are not dropped, since they cannot adapt to each other any more.
         """
         hidden = torch.relu(torch.addmm(self.bias1, frozen.field.inputs, self.weight1))
         hidden = dropout(hidden, self.dropout, generator)
@@ -96,6 +66,7 @@ class Block(GCN):
         return torch.cat([frozen.logits, new], 1) + frozen.field.mix @ (hidden @ self.weight2)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PIGNN(GradientLearner):
     """Parameter isolation: old units are frozen bit for bit, each session brings a new block.
 
@@ -105,18 +76,15 @@ class PIGNN(GradientLearner):
         logits = Â [ReLU(Â X W_1 + b_1), dropout(ReLU(Â X W_1^t + b_1^t))] [[W_2, V], [W_2^t]]
                  + [b_2, b_2^t],
 
-    with W_1, b_1, W_2, b_2 frozen (the units there were, and their say about the classes there
-    were) and W_1^t, b_1^t, W_2^t (the block, and its say about all classes), V, b_2^t (the head of
-    the new classes over the old units) trained on
+    with W_1, b_1, W_2, b_2 frozen (the earlier units and their weights for the earlier classes) and
+    W_1^t, b_1^t, W_2^t (the block and its weights for all classes), V, b_2^t (the head of the new
+    classes over the earlier units) trained on
 
         L = L_t + retrain · L_memory,
 
-    the mean cross-entropy over nodes of earlier sessions. V starts from 0: a frozen unit has no say
-    about a class that came later but what that class's own session teaches it. Every block has the
-    same width, however many sessions there are.
-
-    Peiyan Zhang, Yuchen Yan, Chaozhuo Li, Senzhang Wang, Xing Xie, Guojie Song and Sunghun Kim:
-    Continual Learning on Dynamic Graphs via Parameter Isolation, SIGIR 2023.
+    L_memory being the mean cross-entropy over remembered nodes of earlier sessions. V starts from
+    0: a frozen unit has no weight for a later class but what that class's own session trains. Every
+    block has the same width, however many sessions there are.
 
     Parameters
     ----------
@@ -143,6 +111,11 @@ class PIGNN(GradientLearner):
     the new class and has no time left to make room for the old ones (Cora, 300 nodes of memory: AP
     35, 54 and 67 with 64, 128 and 256 units; digits, 200 nodes: 19, 19 and 46).
 
+    References
+    ----------
+    P. Zhang, Y. Yan, C. Li, S. Wang, X. Xie, G. Song and S. Kim, "Continual Learning on Dynamic
+    Graphs via Parameter Isolation", SIGIR 2023.
+
     Examples
     --------
     >>> import algnn
@@ -154,34 +127,10 @@ class PIGNN(GradientLearner):
     10
     """
 
+    block: int = 256
+    retrain: float = 0.1
+    budget: int = 300
     selects: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        *,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        block: int = 256,
-        retrain: float = 0.1,
-        budget: int = 300,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.block = block
-        self.retrain = retrain
-        self.budget = budget
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -200,17 +149,18 @@ class PIGNN(GradientLearner):
     def _prepare(self, task: Task) -> Frozen | None:
         if task.before is None:
             return None
-        nodes, codes = _earlier(task)
+        old = task.replayed()
+        nodes, codes = old["nodes"], old["codes"]
         # one field for both: their neighbourhoods overlap, and one product is cheaper than two
         field = task.field_of(torch.cat([task.nodes, nodes]))
         new = torch.full_like(task.codes, 1, dtype=torch.float32) / task.codes.numel()
-        old = torch.full_like(codes, self.retrain, dtype=torch.float32) / max(1, codes.numel())
+        past = torch.full_like(codes, self.retrain, dtype=torch.float32) / max(1, codes.numel())
         weights = task.before.weights
         units = frozen_units(field, weights)
         return Frozen(
             field,
             torch.cat([task.codes, codes]),
-            torch.cat([new, old]),
+            torch.cat([new, past]),
             units,
             torch.addmm(weights["bias2"], units, weights["weight2"]),
         )
@@ -223,8 +173,9 @@ class PIGNN(GradientLearner):
         return prepared.weight @ cross_entropy(logits, prepared.codes, reduction="none")
 
     def _remember(self, task: Task, prepared: Frozen | None) -> Tensors:
-        nodes, codes = _earlier(task)
-        nodes, codes = torch.cat([nodes, task.nodes]), torch.cat([codes, task.codes])
+        old = task.replayed()
+        nodes = torch.cat([old["nodes"], task.nodes])
+        codes = torch.cat([old["codes"], task.codes])
         order = torch.randperm(nodes.numel(), generator=task.initial).to(nodes.device)
         nodes, codes = keep_best(nodes[order], codes[order], self.budget)
         return {"nodes": nodes, "codes": codes}
@@ -238,43 +189,17 @@ class PIGNN(GradientLearner):
         whole = joined(learned.weights, known.weights)
         return Known(whole, known.arrival, known.sessions, known.memory)
 
-    def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
+    def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
         # as in the base class, but a few units at a time: after many sessions they are many
-        known = self._known
-        adjacency = self._adjacency(graph)
-        x = self._inputs(graph)
-        weight1, bias1, weight2, bias2 = (
-            known.weights[name] for name in ("weight1", "bias1", "weight2", "bias2")
-        )
-        head = x.new_zeros(x.size(0), bias2.numel())
-        for part in blocks(bias1.numel(), x.size(0) * x.element_size()):
-            head += hidden_layer(adjacency, x, weight1[:, part], bias1[part]) @ weight2[part]
-        scores = spmm(take_rows(adjacency, nodes.to(adjacency.device)), head) + bias2
-        return scores[:, torch.from_numpy(np.argsort(known.arrival)).to(scores.device)]
+        head = x.new_zeros(x.size(0), weights["bias2"].numel())
+        for part in blocks(weights["bias1"].numel(), x.size(0) * x.element_size()):
+            weight1, bias1 = weights["weight1"][:, part], weights["bias1"][part]
+            head += hidden_layer(adjacency, x, weight1, bias1) @ weights["weight2"][part]
+        return spmm(take_rows(adjacency, nodes), head) + weights["bias2"]
 
 
 def frozen_units(field: Field, weights: Tensors) -> Tensor:
-    """What the head reads of units that no longer change, without a gradient.
-
-    Parameters
-    ----------
-    field : Field
-        The targets and what they can see.
-    weights : dict of Tensor
-        Of a GCN with h units.
-
-    Returns
-    -------
-    Tensor [n, h]
-
-    Examples
-    --------
-    >>> from algnn.graph.propagate import normalised_adjacency, receptive_field
-    >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
-    >>> field = receptive_field(pair, torch.eye(2), torch.tensor([0]))
-    >>> frozen_units(field, {"weight1": torch.eye(2), "bias1": torch.zeros(2)})
-    tensor([[0.5000, 0.5000]])
-    """
+    """Â ReLU(Â X W_1 + b_1) [n, h] of a field's targets, without a gradient."""
     inputs, mix = field.inputs, field.mix.matrix
     units = weights["bias1"].numel()
     read = inputs.new_empty(mix.size(0), units)
@@ -286,28 +211,7 @@ def frozen_units(field: Field, weights: Tensors) -> Tensor:
 
 
 def joined(old: Tensors, new: Tensors) -> Tensors:
-    """The network there was and a trained block as one GCN; old weights are copied bit for bit.
-
-    Parameters
-    ----------
-    old : dict of Tensor
-        Weights of a GCN.
-    new : dict of Tensor
-        Parameters of a `Block`.
-
-    Returns
-    -------
-    dict of Tensor
-        Weights of a GCN.
-
-    Examples
-    --------
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> old, new = GCN(4, 16, 2, 0.0, generator), Block(4, 8, 3, 16, 1, 0.0, generator)
-    >>> whole = joined(dict(old.named_parameters()), dict(new.named_parameters()))
-    >>> {name: tuple(p.shape) for name, p in whole.items()}
-    {'weight1': (4, 24), 'bias1': (24,), 'weight2': (24, 3), 'bias2': (3,)}
-    """
+    """A GCN's weights and a trained `Block` as the weights of one GCN; old ones bit for bit."""
     upper = torch.cat([old["weight2"], new["columns"]], dim=1)
     return {
         "weight1": torch.cat([old["weight1"], new["weight1"]], dim=1),
@@ -315,12 +219,3 @@ def joined(old: Tensors, new: Tensors) -> Tensors:
         "weight2": torch.cat([upper, new["weight2"]]),
         "bias2": torch.cat([old["bias2"], new["bias2"]]),
     }
-
-
-def _earlier(task: Task) -> tuple[Tensor, Tensor]:
-    """The memory's nodes and codes, without nodes that have come again in this session."""
-    if not task.memory:
-        return task.nodes[:0], task.codes[:0]
-    nodes, codes = task.memory["nodes"], task.memory["codes"]
-    others = ~torch.isin(nodes, task.nodes)
-    return nodes[others], codes[others]

@@ -4,8 +4,8 @@ One two-layer GCN with a head that grows with the classes, trained in each sessi
 Adam for a fixed number of epochs; weights are carried over, the optimiser's state is not. Early
 stopping on the current session would reward forgetting, so there is none.
 
-A method adds to this its own loss (`_loss`), its own rule for gradients (`_adjust`) and what it
-remembers (`_remember`); `Bare` adds nothing.
+A method adds to this its own loss (`_loss`), its own rule for gradients (`_adjust`) and its own
+memory (`_remember`); `Bare` adds nothing.
 """
 
 from __future__ import annotations
@@ -41,18 +41,11 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Known:
-    """All that a gradient-trained learner keeps between sessions.
+    """The state of a gradient-trained learner between sessions.
 
-    Attributes
-    ----------
-    weights : dict of Tensor
-        Those of the GCN, by name.
-    arrival : array [C]
-        The classes in the order in which they came: the columns of the head.
-    sessions : int
-        How many sessions were learned.
-    memory : dict of Tensor
-        What the method remembers besides: importances, nodes and labels, synthetic nodes.
+    `weights` are those of the GCN by name, `arrival` [C] the classes in the order of the head's
+    columns, `sessions` the number of sessions learned, `memory` what the method keeps besides:
+    importances, nodes and labels, or synthetic nodes.
     """
 
     weights: Tensors
@@ -76,11 +69,9 @@ class Task:
     arrival : array [C]
         The classes seen so far, this session's included, in the order of the head's columns.
     before : Known or None
-        What was known before; None in the base session.
-    initial : torch.Generator
-        For weights; draws on the CPU.
-    masks : torch.Generator
-        For dropout; draws on the learner's device.
+        The state before the session; None in the base session.
+    initial, masks : torch.Generator
+        For initial weights, on the CPU; for dropout, on the learner's device.
     """
 
     gcn: GCN
@@ -100,25 +91,33 @@ class Task:
 
     @property
     def old(self) -> int:
-        """How many classes, the first columns of the head, were known before."""
+        """Number of classes known before; they are the first columns of the head."""
         return 0 if self.before is None else self.before.arrival.size
 
     @property
     def memory(self) -> Tensors:
-        """What the method remembered of earlier sessions."""
+        """What the method kept of earlier sessions."""
         return {} if self.before is None else self.before.memory
 
-    def code(self, labels: npt.NDArray[Any]) -> Tensor:
-        """Labels of classes seen so far as columns of the head."""
-        return onto(as_codes(self.arrival, labels), self.x.device)
+    @property
+    def weights(self) -> Tensors:
+        """The model's weights as they are now, without a gradient."""
+        return {name: value.detach() for name, value in self.gcn.named_parameters()}
+
+    def replayed(self) -> Tensors:
+        """The memory of a replay method, without the nodes that this session brings again."""
+        if not self.memory:
+            return dict.fromkeys(("nodes", "codes", "sessions", "walks"), self.nodes[:0])
+        others = ~torch.isin(self.memory["nodes"], self.nodes)
+        return {name: value[others] for name, value in self.memory.items()}
 
     @cached_property
     def field(self) -> Field:
-        """The session's nodes and what they can see."""
+        """The receptive field of the session's nodes."""
         return self.field_of(self.nodes)
 
     def field_of(self, nodes: Tensor) -> Field:
-        """Some nodes and what they can see; made once, before training, not in every epoch."""
+        """The receptive field of some nodes; for use before training, not in every epoch."""
         return receptive_field(self.adjacency, self.x, nodes)
 
     def loss(self) -> Tensor:
@@ -127,28 +126,24 @@ class Task:
 
 
 def as_codes(arrival: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Tensor:
-    """Where each label stands in the order of arrival.
-
-    Parameters
-    ----------
-    arrival : array [C]
-    labels : array [n]
-
-    Returns
-    -------
-    Tensor [n], int64
-
-    Examples
-    --------
-    >>> as_codes(np.array([5, 2, 9]), np.array([2, 9, 9]))
-    tensor([1, 2, 2])
-    """
+    """The position of each label in the order of arrival."""
     order = np.argsort(arrival)
     return torch.from_numpy(order[np.searchsorted(arrival, labels, sorter=order)])
 
 
+def clock(on: Tensor) -> float:
+    """Seconds, once the device of a tensor has finished its work."""
+    if on.is_cuda:
+        torch.cuda.synchronize(on.device)
+    return perf_counter()
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class GradientLearner(Learner):
-    """A GCN trained by gradient descent, session after session; base of the baselines.
+    """A GCN trained by gradient descent, session after session; base class of the baselines.
+
+    A subclass is a dataclass too (``@dataclass(kw_only=True, eq=False, repr=False)``): its fields
+    are the constructor's parameters, after those listed here.
 
     Parameters
     ----------
@@ -157,33 +152,33 @@ class GradientLearner(Learner):
     epochs : int
         Epochs of each session.
     lr, weight_decay : float
-        Of Adam.
+        Step size and weight decay of Adam.
     dropout : float
         Share of hidden units dropped while training.
     seed : int
-        Of all that is random.
+        Seed of all that is random.
     device : str
         ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> class Halved(GradientLearner):
+    ...     def _loss(self, task, prepared):
+    ...         return task.loss() / 2
+    >>> session = algnn.ClassStream(algnn.load("digits"))[0]
+    >>> model = Halved(hidden=16, epochs=5).fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_
+    array([0, 1, 2, 3, 4])
     """
 
-    def __init__(
-        self,
-        *,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.hidden = hidden
-        self.epochs = epochs
-        self.lr = lr
-        self.dropout = dropout
-        self.weight_decay = weight_decay
-        self.seed = seed
-        self.device = device
+    hidden: int = 256
+    epochs: int = 50
+    lr: float = 1e-3
+    dropout: float = 0.5
+    weight_decay: float = 5e-4
+    seed: int = 0
+    device: str = "auto"
 
     # -- what a method changes ----------------------------------------------------------------
 
@@ -219,29 +214,26 @@ class GradientLearner(Learner):
             self.weight_decay,
             adjust=lambda: self._adjust(task, prepared),
         )
-        start = _clock(task.x)
+        start = clock(task.x)
         memory = self._remember(task, prepared)
-        selection = _clock(task.x) - start
-        weights = {name: value.detach() for name, value in task.gcn.named_parameters()}
-        check_trained(*weights.values())
+        selection = clock(task.x) - start
+        check_trained(*task.weights.values())
         if self.selects:
             earlier = () if learned is None else self.selection_seconds_
             self.selection_seconds_ = (*earlier, selection)
-        return Known(weights, task.arrival, task.index + 1, memory)
+        return Known(task.weights, task.arrival, task.index + 1, memory)
 
     def _checked_task(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], before: Known | None
     ) -> Task:
+        device = resolve_device(self.device)
+        arrival, index = np.unique(labels), 0
         if before is None:
             check_base(labels)
         else:
             check_kept_nodes(before.memory.get("nodes"), graph.x.size(0))
-        device = resolve_device(self.device)
-        arrival = np.unique(labels)
-        index = 0
-        if before is not None:
-            index = before.sessions
             arrival = np.concatenate([before.arrival, np.setdiff1d(arrival, before.arrival)])
+            index = before.sessions
         # each session has randomness of its own, so that one resumed equals one never stopped
         first, second = np.random.SeedSequence([self.seed, index]).generate_state(2).tolist()
         initial = torch.Generator().manual_seed(first)
@@ -261,15 +253,15 @@ class GradientLearner(Learner):
     def _model(
         self, inputs: int, classes: int, before: Known | None, initial: torch.Generator
     ) -> GCN:
-        """A new GCN, or the one there was with a wider head."""
+        """A new GCN, or the earlier one with a wider head."""
         if before is None:
             return GCN(inputs, self.hidden, classes, self.dropout, initial)
         old = {name: value.cpu() for name, value in before.weights.items()}
-        new = classes - before.arrival.size
-        columns = glorot(old["weight2"].size(0), classes, initial)[:, classes - new :]
+        known = before.arrival.size
+        columns = glorot(old["weight2"].size(0), classes, initial)[:, known:]
         wider = {
             "weight2": torch.cat([old["weight2"], columns], dim=1),
-            "bias2": torch.cat([old["bias2"], torch.zeros(new)]),
+            "bias2": torch.cat([old["bias2"], torch.zeros(classes - known)]),
         }
         return GCN.from_weights({**old, **wider}, self.dropout)
 
@@ -300,11 +292,13 @@ class GradientLearner(Learner):
         check_number("weight_decay", self.weight_decay, 0)
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
-        known = self._known
-        adjacency = self._adjacency(graph)
-        x = self._inputs(graph)
-        scores = GCN.from_weights(known.weights).scores(adjacency, x, nodes.to(adjacency.device))
-        return scores[:, torch.from_numpy(np.argsort(known.arrival)).to(scores.device)]
+        known, x = self._known, self._inputs(graph)
+        logits = self._logits(known.weights, self._adjacency(graph), x, nodes.to(x.device))
+        return logits[:, torch.from_numpy(np.argsort(known.arrival)).to(x.device)]
+
+    def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
+        """Logits [n, C] in the order of arrival."""
+        return GCN.from_weights(weights).scores(adjacency, x, nodes)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
@@ -331,15 +325,10 @@ class GradientLearner(Learner):
         for name in ("nodes", "codes", "sessions", "walks"):
             if name in memory:
                 check_tensor(name, memory[name], (memory["codes"].numel(),), torch.int64)
-        codes = memory.get("codes")
-        if (
-            codes is not None
-            and codes.numel()
-            and not 0 <= int(codes.min()) <= int(codes.max()) < classes
-        ):
+        codes, nodes = memory.get("codes"), memory.get("nodes")
+        if codes is not None and not bool(((codes >= 0) & (codes < classes)).all()):
             raise CheckpointError(f"codes names classes beyond the {classes} that are known")
-        nodes = memory.get("nodes")
-        if nodes is not None and nodes.numel() and int(nodes.min()) < 0:
+        if nodes is not None and not bool((nodes >= 0).all()):
             raise CheckpointError("nodes holds negative ids")
 
     def _check_weights(self, weights: Tensors, classes: int) -> None:
@@ -353,13 +342,6 @@ class GradientLearner(Learner):
         }
         for name, shape in shapes.items():
             check_tensor(name, weights[name], shape, torch.float32)
-
-
-def _clock(on: Tensor) -> float:
-    """Seconds, once the device of a tensor has done what it was asked to."""
-    if on.is_cuda:
-        torch.cuda.synchronize(on.device)
-    return perf_counter()
 
 
 class Bare(GradientLearner):

@@ -1,4 +1,4 @@
-"""Topology-aware weight preserving: weights matter to the loss, and to how edges are weighed."""
+"""Topology-aware weight preserving (TWP)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from algnn.baselines.springs import Springs, check_importances
+from algnn.baselines.penalty import QuadraticPenalty, check_importances
 from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checks import check_number
 from algnn.gcn import dropout
 from algnn.graph.propagate import Operator, take_rows
 
-# The two importances, apart in memory as in the loss.
+# the two importances, kept apart
 KINDS = ("loss", "topology")
-# Below this share of non-zeros, products with ÂX and its transpose are faster as sparse ones on a
+# Below this share of non-zeros, products with ÂX and its transpose are faster as sparse ones on the
 # CPU; β's term takes four more of them in each epoch. At the size of Cora's base session both take
 # 17 ms dense, and 7, 12 and 27 ms sparse at shares of 0.06, 0.1 and 0.25.
 SPARSE_BELOW = 0.1
@@ -26,17 +26,18 @@ SPARSE_BELOW = 0.1
 class _Prepared:
     """What is the same in every epoch.
 
-    `past` holds the springs of earlier sessions, both importances folded into one; `inputs` are the
-    field's, sparse where that pays; edge e of the field goes from row `neighbours[e]` of them to
-    row `targets[e]`.
+    `past` is the penalty of earlier sessions, both importances in one; `inputs` are the field's,
+    sparse where that pays; edge e of the field goes from row `neighbours[e]` of them to row
+    `targets[e]`.
     """
 
-    past: Springs | None
+    past: QuadraticPenalty
     inputs: Tensor | Operator
     targets: Tensor
     neighbours: Tensor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TWP(GradientLearner):
     """Topology-aware weight preserving (TWP).
 
@@ -57,11 +58,11 @@ class TWP(GradientLearner):
 
     Importances that are kept are taken without dropout. That of β's term is the current one, of the
     epoch's own forward pass, and gradients flow through it: it keeps the session from making more
-    weights important than it needs to. Columns of the head that came after session s are not held
-    by its term.
+    weights important than it needs to. Columns of the head that came after session s have no part
+    in its term.
 
     For each importance it keeps ΣI_s and the mean of the θ*_s weighted by I_s, which give the same
-    gradients as all the I_s and θ*_s (see `Springs`).
+    gradients as all the I_s and θ*_s (see `QuadraticPenalty`).
 
     Parameters
     ----------
@@ -89,35 +90,12 @@ class TWP(GradientLearner):
     10
     """
 
-    def __init__(
-        self,
-        *,
-        loss_strength: float = 10.0,
-        topology_strength: float = 10.0,
-        # AP on validation nodes (mean of three seeds) at β = 0, 1e-6, 1e-5, 1e-4: Cora 63, 70, 68,
-        # 44, Citeseer 56, 53, 37, 30. At 0.01 the base session itself suffers: its accuracy on
-        # validation nodes is 48 on Cora and 59 on Citeseer, where β = 0 gives 84 and 71.
-        beta: float = 1e-6,
-        hidden: int = 256,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            epochs=epochs,
-            lr=lr,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            seed=seed,
-            device=device,
-        )
-        self.loss_strength = loss_strength
-        self.topology_strength = topology_strength
-        self.beta = beta
+    loss_strength: float = 10.0
+    topology_strength: float = 10.0
+    # AP on validation nodes (mean of three seeds) at β = 0, 1e-6, 1e-5, 1e-4: Cora 63, 70, 68, 44,
+    # Citeseer 56, 53, 37, 30. At 0.01 the base session itself suffers: its accuracy on validation
+    # nodes is 48 on Cora and 59 on Citeseer, where β = 0 gives 84 and 71.
+    beta: float = 1e-6
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -130,18 +108,17 @@ class TWP(GradientLearner):
         return self.loss_strength, self.topology_strength
 
     def _prepare(self, task: Task) -> _Prepared:
-        past = [
-            springs.scaled(strength)
+        loss, topology = (
+            QuadraticPenalty.from_memory(task.memory, f"{kind}.").scaled(strength)
             for kind, strength in zip(KINDS, self._strengths, strict=True)
-            if (springs := Springs.from_memory(task.memory, f"{kind}.")) is not None
-        ]
+        )
         field = task.field
         # each node reaches itself, so it has a row among the inputs too
         reached = torch.unique(take_rows(task.adjacency, task.nodes).col_indices())
         targets = torch.searchsorted(reached, task.nodes)
         mix = field.mix.matrix
         return _Prepared(
-            past[0] + past[1] if past else None,
+            loss + topology,
             _sparse_where_it_pays(field.inputs),
             torch.repeat_interleave(targets, mix.crow_indices().diff()),
             mix.col_indices(),
@@ -153,7 +130,7 @@ class TWP(GradientLearner):
         else:
             loss, topology = _values(task, prepared, task.masks)
             loss = loss + self.beta * self._importance_now(task, (loss, topology))
-        return loss if prepared.past is None else loss + prepared.past.energy(task.gcn)
+        return loss + prepared.past.value(task.gcn)
 
     def _importance_now(self, task: Task, values: tuple[Tensor, Tensor]) -> Tensor:
         """‖λ_l |∇L| + λ_t |∇T|‖₁, with a gradient."""
@@ -168,18 +145,16 @@ class TWP(GradientLearner):
         return torch.stack(norms).sum()
 
     def _remember(self, task: Task, prepared: _Prepared) -> Tensors:
-        weights = {name: value.detach() for name, value in task.gcn.named_parameters()}
         memory: Tensors = {}
         for kind, importance in zip(KINDS, _importances(task, prepared), strict=True):
-            past = Springs.from_memory(task.memory, f"{kind}.")
-            now = Springs(importance, weights)
-            memory |= (now if past is None else past + now).as_memory(f"{kind}.")
+            past = QuadraticPenalty.from_memory(task.memory, f"{kind}.")
+            now = QuadraticPenalty(importance, task.weights)
+            memory |= (past + now).as_memory(f"{kind}.")
         return memory
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
-        check_importances(
-            memory, weights, [f"{kind}.{part}" for kind in KINDS for part in Springs.PARTS]
-        )
+        parts = [f"{kind}.{part}" for kind in KINDS for part in QuadraticPenalty.PARTS]
+        check_importances(memory, weights, parts)
 
 
 def _values(
@@ -199,25 +174,7 @@ def _values(
 
 
 def topology_score(projected: Tensor, targets: Tensor, neighbours: Tensor) -> Tensor:
-    """The mean of e² over edges, e = p_targetᵀ tanh(p_neighbour).
-
-    Parameters
-    ----------
-    projected : Tensor [m, C]
-        p = W_2ᵀ h of each node.
-    targets, neighbours : Tensor [E]
-        Rows of `projected`: the two ends of each edge.
-
-    Returns
-    -------
-    Tensor [], a scalar
-
-    Examples
-    --------
-    >>> projected = torch.tensor([[3.0, 1.0], [100.0, 0.0]])
-    >>> topology_score(projected, torch.tensor([0]), torch.tensor([1]))
-    tensor(9.)
-    """
+    """The mean of e² over edges, e = p_targetᵀ tanh(p_neighbour), for p = W_2ᵀ h of each node."""
     scores = (projected[targets] * projected.tanh()[neighbours]).sum(1)
     return scores.square().mean()
 
@@ -236,6 +193,5 @@ def _importances(task: Task, prepared: _Prepared) -> tuple[Tensors, Tensors]:
 
 
 def _sparse_where_it_pays(inputs: Tensor) -> Tensor | Operator:
-    if inputs.device.type != "cpu" or inputs.count_nonzero() > SPARSE_BELOW * inputs.numel():
-        return inputs
-    return Operator(inputs.to_sparse_csr())
+    sparse = inputs.count_nonzero() <= SPARSE_BELOW * inputs.numel()
+    return Operator(inputs.to_sparse_csr()) if sparse else inputs

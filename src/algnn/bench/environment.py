@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import inspect
+import json
 import os
 import platform
 import sys
+import tomllib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
@@ -20,64 +23,32 @@ import torch
 import algnn
 
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
-# parts of the package that no figure depends on: who starts a run, and who shows what came out
-DOORS = (
-    *("__main__", "cli", "report", "serve", "cluster"),
-    *(f"bench/{name}" for name in ("fleet", "nursery", "worker", "progress")),
-    *(f"bench/{name}" for name in ("terminal", "figures", "tables", "paper", "report")),
+# parts of the package that no figure depends on: those that start runs, keep records or show them
+OUTSIDE = (
+    *("__main__", "cli", "report", "plot", "serve", "cluster"),
+    *(f"bench/{name}" for name in ("scheduler", "worker", "progress", "record", "runs")),
+    *(f"bench/{name}" for name in ("terminal", "figures", "tables", "paper")),
 )
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def now() -> str:
-    """The time in UTC, to the second.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> now().endswith("+00:00")
-    True
-    """
+    """The time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def versions(learner: type | None = None) -> dict[str, str]:
-    """Versions of what a run's figures depend on.
-
-    Parameters
-    ----------
-    learner : type, optional
-        The learner's class, where it is a user's own.
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
-    >>> sorted(versions())
-    ['algnn', 'code', 'numpy', 'python', 'scipy', 'torch', 'torch_geometric']
-    """
+    """Versions of Python, the packages and the code, with a user's own learner in the latter."""
     ours = {"algnn": algnn.__version__, "code": code_version(learner)}
     return {**ours, "python": platform.python_version(), **_installed()}
 
 
 def code_version(learner: type | None = None) -> str:
-    """A short digest of the sources and settings files that a run's figures depend on.
+    """A short digest of the sources and settings that a run's figures depend on.
 
-    Parameters
-    ----------
-    learner : type, optional
-        The learner's class. Where it is not of this package, a digest of its module follows after
-        a ``+``, and of the modules of the classes that it is derived from; what else these import
-        plays no part.
-
-    Returns
-    -------
-    str
-        The same wherever the package is installed.
+    Of a source only the syntax tree counts: comments, docstrings and layout do not. Where the class
+    of the learner is not of this package, a digest of its module follows after a ``+``, and of the
+    modules of its base classes; what else these import plays no part.
 
     Examples
     --------
@@ -86,30 +57,11 @@ def code_version(learner: type | None = None) -> str:
     """
     own = _package_digest(Path(algnn.__file__).parent)
     foreign = () if learner is None else _foreign_modules(learner)
-    if not foreign:
-        return own
-    return f"{own}+{_short_digest(_source(name) for name in foreign)}"
+    return f"{own}+{_short_digest(map(_module_tree, foreign))}" if foreign else own
 
 
 def machine(jobs: int = 1) -> dict[str, Any]:
-    """The hardware, without names of hosts or people.
-
-    Parameters
-    ----------
-    jobs : int
-        How many runs go on side by side, which is what their times must be read with.
-
-    Returns
-    -------
-    dict
-        ``architecture``, ``processor`` and ``gpu`` (None where unknown or absent), ``cores``,
-        ``jobs``.
-
-    Examples
-    --------
-    >>> sorted(machine())
-    ['architecture', 'cores', 'gpu', 'jobs', 'processor']
-    """
+    """The hardware, without names of hosts or people, and how many runs share it."""
     return {
         "architecture": platform.machine(),
         "processor": _processor(),
@@ -129,8 +81,32 @@ def _package_digest(root: Path) -> str:
     """A digest of the package's files that a figure may depend on."""
     paths = (path for path in root.rglob("*") if path.suffix in (".py", ".toml"))
     names = {path.relative_to(root).as_posix(): path for path in paths}
-    chosen = [name for name in sorted(names) if not name.startswith(DOORS)]
-    return _short_digest(part for n in chosen for part in (n.encode(), names[n].read_bytes()))
+    chosen = [name for name in sorted(names) if not name.startswith(OUTSIDE)]
+    return _short_digest(part for name in chosen for part in (name, _content(names[name])))
+
+
+def _content(path: Path) -> str:
+    text = path.read_text("utf-8")
+    return _tree(text) if path.suffix == ".py" else json.dumps(tomllib.loads(text))
+
+
+def _tree(source: str) -> str:
+    """The syntax tree of a source without docstrings, the same in every version of Python."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return repr(_plain(tree))
+
+
+def _plain(node: Any) -> Any:
+    """A node as nested lists; empty fields and strings are left out: newer versions add some."""
+    if isinstance(node, ast.JoinedStr):
+        node.values = [v for v in node.values if not isinstance(v, ast.Constant) or v.value]
+    if isinstance(node, ast.AST):
+        fields = ((name, _plain(value)) for name, value in ast.iter_fields(node))
+        return [type(node).__name__, *(f for f in fields if f[1] is not None and f[1] != [])]
+    return [_plain(part) for part in node] if isinstance(node, list) else node
 
 
 def _foreign_modules(learner: type) -> list[str]:
@@ -140,18 +116,17 @@ def _foreign_modules(learner: type) -> list[str]:
     return sorted(name for name in modules if name.partition(".")[0] not in ours)
 
 
-def _source(module: str) -> bytes:
+def _module_tree(module: str) -> str:
     try:
-        return inspect.getsource(sys.modules[module]).encode()
-    except (OSError, TypeError, KeyError):
-        return module.encode()  # compiled, or typed in: its name is all there is
+        return _tree(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError, KeyError, SyntaxError):
+        return module  # compiled, or typed in: its name is all there is
 
 
-def _short_digest(parts: Iterable[bytes]) -> str:
+def _short_digest(parts: Iterable[str]) -> str:
     result = hashlib.sha256()
     for part in parts:
-        unix = part.replace(b"\r\n", b"\n")  # a checkout may have changed the ends of lines
-        result.update(f"{len(unix)} ".encode() + unix)
+        result.update(f"{len(part)} {part}".encode())
     return result.hexdigest()[:12]
 
 

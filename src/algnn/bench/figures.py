@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from algnn.bench import metrics
 from algnn.bench.protocol import Outcome
-from algnn.bench.records import Record, write_atomically
+from algnn.bench.runs import summarise, write_atomically
 from algnn.errors import InputError
 
 KINDS = (".png", ".svg", ".pdf")
@@ -25,42 +24,19 @@ TICKS = 12  # more labels than this along an axis would touch
 
 
 def picture(
-    runs: Sequence[Outcome | Record],
+    outcomes: Sequence[Outcome],
     path: str | os.PathLike[str],
     title: str = "",
     paper_ap: float | None = None,
 ) -> Path:
-    """Draw the mean accuracy matrix of some runs and their average performance by session.
+    """Draw the mean accuracy matrix of some runs, one per seed, and their AP by session.
 
-    Parameters
-    ----------
-    runs : sequence of Outcome or Record
-        One per seed, all of streams of the same length.
-    path : str or path
-        A ``.png`` (or ``.svg``, ``.pdf``) file; one that exists is replaced in a single step.
-    title : str
-        Stands above the picture.
-    paper_ap : float, optional
-        The paper's final AP, drawn as a dashed line.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> outcome = Outcome(((0, 1), (2,)), np.array([[9, 9, 0], [8, 8, 5]]), np.array([10, 10, 10]),
-    ...                   (0.5, 0.1), (0.01, 0.01), (800, 880))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     picture([outcome], Path(folder, "run.png"), "three classes").name
-    'run.png'
+    The file, ``.png``, ``.svg`` or ``.pdf``, is replaced in a single step; `paper_ap`, the paper's
+    final AP, is drawn as a dashed line.
     """
     target = check_path(path)
-    outcomes = [run.outcome if isinstance(run, Record) else run for run in runs]
     if len({len(outcome.sessions) for outcome in outcomes}) != 1:
-        raise InputError("runs must be at least one run, all of streams of the same length")
+        raise InputError("outcomes must be at least one run, all of streams of the same length")
     image = io.BytesIO()
     _figure(outcomes, title, paper_ap).savefig(image, format=target.suffix[1:], dpi=130)
     write_atomically(target, image.getvalue())
@@ -68,25 +44,7 @@ def picture(
 
 
 def check_path(path: str | os.PathLike[str]) -> Path:
-    """Raise `InputError` unless a picture can have this name.
-
-    Parameters
-    ----------
-    path : str or path
-        The file to be.
-
-    Returns
-    -------
-    Path
-        The same.
-
-    Examples
-    --------
-    >>> check_path("run.jpg")
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: 'run.jpg' is no name for a picture: end it in .png, .svg or .pdf
-    """
+    """The path, if a picture can have this name."""
     if Path(path).suffix not in KINDS:
         raise InputError(
             f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
@@ -137,7 +95,7 @@ def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None
 
 def _draw_stages(axes: Any, outcomes: Sequence[Outcome], paper_ap: float | None) -> None:
     stages = np.array([outcome.stagewise for outcome in outcomes])
-    summaries = [metrics.summarise(column) for column in stages.T]
+    summaries = [summarise(column) for column in stages.T]
     mean = np.array([summary.mean for summary in summaries])
     sessions = np.arange(len(mean))
     label = f"mean of {len(outcomes)} seeds" if len(outcomes) > 1 else "one seed"

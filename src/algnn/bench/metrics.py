@@ -2,21 +2,19 @@
 
 Accuracies are percentages from 0 to 100; calibration error and AUROC are shares from 0 to 1.
 
-What is counted after session t is, for each class c, how many of its ``total[c]`` test nodes were
-classified correctly: ``correct[t, c]``. Columns are classes in their order of appearance.
-Everything else follows from these whole numbers.
+After session t, ``correct[t, c]`` of the ``total[c]`` test nodes of class c were classified
+correctly; columns are classes in their order of appearance. The accuracy matrix M has T+1 rows, one
+per session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 from scipy.stats import rankdata
 
 from algnn.errors import InputError
@@ -30,21 +28,10 @@ BINS = 15
 def accuracy_matrix(
     correct: npt.ArrayLike, total: npt.ArrayLike, sessions: Sequence[Sequence[Any]]
 ) -> Matrix:
-    """The matrix M: accuracy on session i's test nodes after session t.
+    """The matrix M [T+1, T+1]: accuracy on session i's test nodes after session t.
 
-    Parameters
-    ----------
-    correct : array of int [T+1, C]
-        Correctly classified test nodes of each class after each session.
-    total : array of int [C]
-        Test nodes of each class.
-    sessions : T+1 sequences
-        The classes of each session; together they name the columns, in order.
-
-    Returns
-    -------
-    array [T+1, T+1]
-        Lower triangular, NaN above the diagonal: classes that were still to come.
+    Lower triangular, NaN above the diagonal. `sessions` are the classes of each session; together
+    they name the columns of `correct` [T+1, C] and `total` [C], in order.
 
     Examples
     --------
@@ -60,38 +47,14 @@ def accuracy_matrix(
 
 
 def average_performance(matrix: Matrix) -> float:
-    """AP: the mean accuracy over sessions after the last one; higher is better.
-
-    Parameters
-    ----------
-    matrix : array [T+1, T+1]
-        As `accuracy_matrix` gives it.
-
-    Returns
-    -------
-    float
-        Every session counts once, however many classes or nodes it has.
-
-    Examples
-    --------
-    >>> average_performance(np.array([[90.0, np.nan], [70.0, 60.0]]))
-    65.0
-    """
+    """AP: mean accuracy over sessions after the last one, each counted once; higher is better."""
     return float(matrix[-1].mean())
 
 
 def average_forgetting(matrix: Matrix) -> float:
-    """AF: the mean loss of accuracy since a session was learned; lower is better.
+    """AF: mean accuracy drop since a session was learned; lower is better, 0 for one session.
 
-    Parameters
-    ----------
-    matrix : array [T+1, T+1]
-        As `accuracy_matrix` gives it.
-
-    Returns
-    -------
-    float
-        Σ_{i<T} (M[i, i] − M[T, i]) / T; positive is forgetting, and 0 for a single session.
+    Σ_{i<T} (M[i, i] − M[T, i]) / T; positive is forgetting.
 
     Examples
     --------
@@ -104,90 +67,31 @@ def average_forgetting(matrix: Matrix) -> float:
 
 
 def stagewise(matrix: Matrix) -> npt.NDArray[np.float64]:
-    """AP after each session.
-
-    Parameters
-    ----------
-    matrix : array [T+1, T+1]
-        As `accuracy_matrix` gives it.
-
-    Returns
-    -------
-    array [T+1]
-        The last entry is `average_performance`.
-
-    Examples
-    --------
-    >>> stagewise(np.array([[90.0, np.nan], [70.0, 60.0]]))
-    array([90., 65.])
-    """
+    """AP after each session, [T+1]."""
     return np.array([matrix[t, : t + 1].mean() for t in range(len(matrix))])
 
 
 def macro(correct_last: npt.ArrayLike, total: npt.ArrayLike) -> float:
-    """Accuracy averaged over classes: every class counts once.
-
-    Parameters
-    ----------
-    correct_last : array of int [C]
-        Correctly classified test nodes of each class after the last session.
-    total : array of int [C]
-        Test nodes of each class; a class without any is left out.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> macro([9, 1], [10, 2])
-    70.0
-    """
+    """Mean accuracy over the classes that have test nodes, from counts [C]."""
     correct, of = _checked_last(correct_last, total)
     return float(100.0 * (correct[of > 0] / of[of > 0]).mean())
 
 
 def micro(correct_last: npt.ArrayLike, total: npt.ArrayLike) -> float:
-    """Accuracy over nodes: every test node counts once.
-
-    Parameters
-    ----------
-    correct_last, total : array of int [C]
-        As for `macro`.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> micro([9, 0], [10, 2])
-    75.0
-    """
+    """Accuracy over test nodes, from counts [C]."""
     correct, of = _checked_last(correct_last, total)
     return float(100.0 * correct.sum() / of.sum())
 
 
 def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
-    """How sure and how right answers are, in bins of equal width by how sure they are.
+    """Predictions in 15 bins of equal width by their confidence, [15, 3].
 
-    Parameters
-    ----------
-    probabilities : array [n, C]
-        Rows add up to 1.
-    columns : array of int [n]
-        The column of each node's true class.
-
-    Returns
-    -------
-    array [15, 3]
-        Of the nodes whose largest probability lies in (b/15, (b+1)/15]: how many, the sum of that
-        probability, and for how many the most probable class is the true one.
+    Of the nodes whose largest probability lies in (b/15, (b+1)/15]: how many, the sum of that
+    probability, and for how many the most probable column is the true one (`columns` [n]).
 
     Examples
     --------
-    >>> bins = reliability([[0.9, 0.1], [0.08, 0.92]], [0, 0])
-    >>> bins[13]
+    >>> reliability([[0.9, 0.1], [0.08, 0.92]], [0, 0])[13]
     array([2.  , 1.82, 1.  ])
     """
     given, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(columns)
@@ -205,23 +109,9 @@ def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
 
 
 def calibration_error(bins: npt.ArrayLike) -> float:
-    """Expected calibration error: by how much answers are surer than right, or less sure.
+    """Expected calibration error of `reliability`'s bins; lower is better.
 
-    Parameters
-    ----------
-    bins : array [b, 3]
-        As `reliability` gives them, of at least one node.
-
-    Returns
-    -------
-    float
-        From 0 to 1, lower is better: over nodes, the mean of
-        |mean probability − accuracy| in the node's bin.
-
-    Examples
-    --------
-    >>> round(calibration_error(reliability([[0.9, 0.1], [0.08, 0.92]], [0, 0])), 9)
-    0.41
+    The mean over nodes of |mean confidence − accuracy| in the node's bin.
     """
     counted = np.asarray(bins, dtype=np.float64)
     if counted.ndim != 2 or counted.shape[1] != 3 or not counted[:, 0].sum() > 0:
@@ -230,18 +120,9 @@ def calibration_error(bins: npt.ArrayLike) -> float:
 
 
 def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
-    """How well a score tells two kinds apart: the area under the ROC curve.
+    """Area under the ROC curve of scores that should be high against those that should be low.
 
-    Parameters
-    ----------
-    high, low : array [n], array [m]
-        Scores of the kind that should score high, and of the other; at least one each.
-
-    Returns
-    -------
-    float
-        From 0 to 1, higher is better: how often one of `high` scores above one of `low`, equal
-        scores counting half; 0.5 is chance.
+    Equal scores count half; 0.5 is chance, higher is better.
 
     Examples
     --------
@@ -254,64 +135,6 @@ def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
     ranks = rankdata(np.concatenate([above, below]))[: above.size].sum()
     wins = ranks - above.size * (above.size + 1) / 2
     return float(wins / (above.size * below.size))
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One figure over several seeds.
-
-    Attributes
-    ----------
-    mean : float
-        Over the seeds.
-    std : float or None
-        Sample standard deviation; None for a single seed, which says nothing about it.
-    ci95 : float or None
-        Half the width of the 95% interval of the mean by Student's t; None for a single seed.
-
-    Examples
-    --------
-    >>> print(Summary(mean=76.7, std=0.4, ci95=0.99))
-    76.70 ± 0.99
-    >>> print(Summary(mean=76.7, std=None, ci95=None))
-    76.70
-    """
-
-    mean: float
-    std: float | None
-    ci95: float | None
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.ci95 is None else f"{self.mean:.2f} ± {self.ci95:.2f}"
-
-
-def summarise(values: Iterable[float]) -> Summary:
-    """Mean, sample standard deviation and 95% interval of one figure over seeds.
-
-    Parameters
-    ----------
-    values : iterable of float
-        One per seed, at least one.
-
-    Returns
-    -------
-    Summary
-
-    Examples
-    --------
-    >>> summarise([74.0, 76.0, 78.0])
-    Summary(mean=76.0, std=2.0, ci95=4.968...)
-    >>> summarise([76.0])
-    Summary(mean=76.0, std=None, ci95=None)
-    """
-    given = np.asarray(list(values), dtype=np.float64)
-    if given.size == 0:
-        raise InputError("values is empty: a summary needs the figure of at least one run")
-    mean = float(given.mean())
-    if given.size == 1:
-        return Summary(mean, None, None)
-    std = float(given.std(ddof=1))
-    return Summary(mean, std, float(stdtrit(given.size - 1, 0.975)) * std / given.size**0.5)
 
 
 def _checked(

@@ -11,17 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PaperFigures:
-    """What the paper prints for one method on one dataset.
+    """The paper's AP, AF and seconds of one method on one dataset.
 
-    Attributes
-    ----------
-    ap, af, seconds : (float, float or None) or None
-        Value and ±; None where the paper has no such figure.
-
-    Examples
-    --------
-    >>> paper_figures("arxiv", "cgnn").ap
-    (28.05, 0.41)
+    Each is a value and its ±, or None where the paper has no such figure.
     """
 
     ap: tuple[float, float | None]
@@ -30,21 +22,10 @@ class PaperFigures:
 
 
 def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | None:
-    """The paper's figures for a method on a dataset.
+    """The paper's figures for a method on a dataset; None where it has none.
 
-    They hold for its stream: half of the classes first, in label order, the whole graph visible.
-
-    Parameters
-    ----------
-    dataset, method : str
-        Names as `algnn.load` and the registry of methods know them.
-    step : int
-        How many classes a session brings; the paper has 1, and for some datasets AP at 5 and 10.
-
-    Returns
-    -------
-    PaperFigures or None
-        None where the paper has no figure.
+    They hold for its stream: half of the classes first, in label order, the whole graph visible;
+    `step` classes a session, 1, and for some datasets AP at 5 and 10.
 
     Examples
     --------
@@ -52,8 +33,6 @@ def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | No
     PaperFigures(ap=(75.86, 1.76), af=(9.81, 2.06), seconds=(1.08, 0.11))
     >>> paper_figures("reddit", "gem", step=5)
     PaperFigures(ap=(33.82, None), af=None, seconds=None)
-    >>> paper_figures("digits", "algnn-paper") is None
-    True
     """
     entry = _tables().get(dataset, {}).get(method)
     if entry is None:
@@ -68,53 +47,18 @@ def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | No
 
 
 def paper_datasets() -> list[str]:
-    """The datasets that the paper has figures for.
-
-    Returns
-    -------
-    list of str
-        In the paper's order.
-
-    Examples
-    --------
-    >>> paper_datasets()
-    ['cora', 'citeseer', 'corafull', 'reddit', 'arxiv', 'computers']
-    """
+    """The datasets that the paper has figures for, in its order."""
     return list(_tables())
 
 
 def paper_methods() -> list[str]:
-    """The methods that the paper has figures for.
-
-    Returns
-    -------
-    list of str
-        In the paper's order.
-
-    Examples
-    --------
-    >>> paper_methods()[-1], len(paper_methods())
-    ('algnn-paper', 11)
-    """
+    """The methods that the paper has figures for, in its order."""
     return list(next(iter(_tables().values())))
 
 
 @dataclass(frozen=True)
 class PaperSpace:
-    r"""What a method keeps between sessions, as the paper's table of complexities has it.
-
-    Attributes
-    ----------
-    keeps : str
-        In words.
-    order : str
-        How much, in TeX, without the O.
-
-    Examples
-    --------
-    >>> print(paper_space("cat").order)
-    M_c(d+\bar{k})
-    """
+    """What a method keeps between sessions, and how much in TeX, by the paper's table."""
 
     keeps: str
     order: str
@@ -124,25 +68,7 @@ class PaperSpace:
 
 
 def paper_space(method: str) -> PaperSpace | None:
-    """The paper's words on what a method keeps.
-
-    Parameters
-    ----------
-    method : str
-        A name of the registry.
-
-    Returns
-    -------
-    PaperSpace or None
-        None where the paper does not have the method.
-
-    Examples
-    --------
-    >>> print(paper_space("ergnn"))
-    O(Md+E_M)
-    >>> paper_space("joint") is None
-    True
-    """
+    """The paper's account of what a method keeps; None where the paper lacks the method."""
     entry = _file()["space"].get(method)
     return None if entry is None else PaperSpace(*entry)
 

@@ -1,20 +1,16 @@
-"""Any learner over any stream: what it gets right after each session, how sure it is of that, how
-long it takes, and what it keeps.
-"""
+"""The protocol: any learner over any stream, with its accuracy, confidence, time and memory."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -23,7 +19,7 @@ from algnn.errors import InputError
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
 
-# novelty is asked of at most so many nodes of either kind, some evenly among them
+# at most so many nodes of either kind, evenly among them, get a novelty score
 ASKED = 4096
 
 
@@ -75,7 +71,7 @@ class Outcome:
     novelty_aurocs: tuple[float, ...] = ()
     reliability: metrics.Matrix | None = None
 
-    @property
+    @cached_property
     def matrix(self) -> metrics.Matrix:
         """Accuracy on session i after session t, [T+1, T+1], NaN above the diagonal."""
         return metrics.accuracy_matrix(self.correct, self.total, self.sessions)
@@ -142,9 +138,10 @@ def run(
     A prediction that is not one of the classes seen so far is wrong like any other. The clocks
     stand still while data is prepared and answers are counted, and wait for the GPU's queue.
 
-    Probabilities and novelty are asked of a twin that knows the same, off the clocks, so that
-    nothing it works out about the graph saves the learner time. Novelty is asked on the graph of
-    the next session, in which the nodes of its classes exist, of at most 4096 nodes of either kind.
+    Probabilities and novelty scores come from a second learner with the same state, off the clocks,
+    so that nothing it caches about the graph saves the first one time. Novelty is scored on the
+    graph of the next session, in which the nodes of its classes exist, for at most 4096 nodes of
+    either kind.
 
     Examples
     --------
@@ -154,11 +151,11 @@ def run(
     >>> outcome.matrix.shape, len(outcome.learn_seconds)
     ((2, 2), 2)
     """
-    tests = examination(stream)
+    tests = test_nodes(stream)
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
     correct, total = [], _count(torch.cat([labels for _, labels in tests]).numpy(), column)
     learning, predicting, retained = [], [], []
-    onlooker = _Onlooker(stream, tests) if isinstance(learner, Learner) else None
+    confidence = _Confidence(stream, tests) if isinstance(learner, Learner) else None
     for session in stream:
         nodes, labels = (
             torch.cat(parts) for parts in zip(*tests[: session.index + 1], strict=True)
@@ -172,19 +169,19 @@ def run(
         retained.append(int(learner.retained_bytes()))
         truth = labels.numpy()
         correct.append(_count(truth[_check_answers(answers, truth) == truth], column))
-        if onlooker is not None:
-            onlooker.look(learner, session.graph, nodes, truth)
+        if confidence is not None:
+            confidence.measure(learner, session.graph, nodes, truth)
         if on_session is not None:
             on_session(session.index)
     # a user's own learner need not clock its selection
     selecting = tuple(getattr(learner, "selection_seconds_", ()))
     clocks = tuple(learning), tuple(predicting), tuple(retained), selecting
     outcome = Outcome(tuple(stream.classes), np.stack(correct), total, *clocks)
-    return outcome if onlooker is None else onlooker.reported(outcome)
+    return outcome if confidence is None else confidence.added_to(outcome)
 
 
-class _Onlooker:
-    """Asks a learner's twin how sure it is and what is new to it."""
+class _Confidence:
+    """Measures calibration and novelty detection on a second learner with the same state."""
 
     def __init__(self, stream: ClassStream, tests: Sequence[tuple[Tensor, Tensor]]) -> None:
         self.stream = stream
@@ -193,10 +190,10 @@ class _Onlooker:
         self.aurocs: list[float] = []
         self.twin: Learner | None = None
 
-    def look(
+    def measure(
         self, learner: Learner, graph: Data, nodes: Tensor, truth: npt.NDArray[np.int64]
     ) -> None:
-        """After a session, with the test nodes of seen classes."""
+        """After a session, on the test nodes of seen classes."""
         if self.twin is None:
             self.twin = type(learner)(**learner.get_params())
         # all that a learner has learned is in one attribute, and is replaced, never changed
@@ -214,8 +211,8 @@ class _Onlooker:
             )
             self.aurocs.append(metrics.auroc(new, old))
 
-    def reported(self, outcome: Outcome) -> Outcome:
-        """The outcome with what was found."""
+    def added_to(self, outcome: Outcome) -> Outcome:
+        """The outcome with both."""
         return replace(
             outcome,
             calibration_errors=tuple(map(metrics.calibration_error, self.bins)),
@@ -224,25 +221,8 @@ class _Onlooker:
         )
 
 
-def examination(stream: ClassStream) -> list[tuple[Tensor, Tensor]]:
-    """The nodes that a stream's sessions are tested on.
-
-    Parameters
-    ----------
-    stream : ClassStream
-        Every session must have some.
-
-    Returns
-    -------
-    list of (nodes, labels), Tensor [n] each
-        One pair per session.
-
-    Examples
-    --------
-    >>> import algnn
-    >>> [len(nodes) for nodes, _ in examination(algnn.ClassStream(algnn.load("digits"), step=5))]
-    [458, 440]
-    """
+def test_nodes(stream: ClassStream) -> list[tuple[Tensor, Tensor]]:
+    """The test nodes and their labels, [n] each, of every session; none may be without."""
     tests = [stream.nodes("test", index) for index in range(len(stream))]
     empty = [i for i, (nodes, _) in enumerate(tests) if len(nodes) == 0]
     if empty:
@@ -251,78 +231,6 @@ def examination(stream: ClassStream) -> list[tuple[Tensor, Tensor]]:
             " give these classes test nodes, or join them to another session"
         )
     return tests
-
-
-def run_seeds(
-    make_learner: Callable[[int], Learner],
-    make_stream: Callable[[int], ClassStream],
-    seeds: Sequence[int],
-    progress: bool | None = None,
-    on_outcome: Callable[[int, Outcome], None] | None = None,
-    title: str = "",
-) -> list[Outcome]:
-    """Run once for each seed.
-
-    Parameters
-    ----------
-    make_learner, make_stream : callable
-        Give the learner and the stream of a seed.
-    seeds : sequence of int
-        At least one.
-    progress : bool, optional
-        Show a progress bar on stderr; by default only where stderr is a terminal.
-    on_outcome : callable, optional
-        Called with seed and outcome as soon as a run is done, so that what is done can be kept.
-    title : str
-        What the progress bar says.
-
-    Returns
-    -------
-    list of Outcome
-        One per seed, in their order.
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> outcomes = run_seeds(
-    ...     lambda seed: algnn.ALGNN(width=64, hidden=16, epochs=5, seed=seed),
-    ...     lambda seed: algnn.ClassStream(graph, step=5, order="random", seed=seed),
-    ...     seeds=[42, 43],
-    ... )
-    >>> len(outcomes)
-    2
-    """
-    if len(seeds) == 0:
-        raise InputError("seeds is empty: give at least one")
-    shown = sys.stderr.isatty() if progress is None else progress
-    outcomes = []
-    with _bar(shown) as bar:
-        task = bar.add_task(title, total=None)
-        for done, seed in enumerate(seeds):
-            stream = make_stream(seed)
-            bar.update(
-                task, description=f"{title} seed {seed}".strip(), total=len(seeds) * len(stream)
-            )
-            outcome = run(make_learner(seed), stream, lambda _: bar.advance(task))
-            outcomes.append(outcome)
-            if on_outcome is not None:
-                on_outcome(seed, outcome)
-            bar.update(task, completed=(done + 1) * len(stream))
-    return outcomes
-
-
-def _bar(shown: bool) -> Progress:
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("sessions"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True, force_terminal=True if shown else None),
-        transient=True,
-        disable=not shown,
-    )
 
 
 def _count(labels: npt.NDArray[Any], column: dict[int, int]) -> metrics.Counts:

@@ -1,4 +1,4 @@
-"""The command line; each of the other modules holds the commands for one purpose.
+"""The command line; each module holds the commands for one purpose.
 
 Imports of torch and matplotlib stand inside the commands, so that ``algnn --help`` does not wait
 for them.
@@ -36,23 +36,10 @@ app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=Fal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line, on the process's own arguments by default.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        0; 2 for anything that the user can mend, said in one line on stderr; 130 after Ctrl-C.
-
-    Examples
-    --------
-    >>> main(["--version"])
-    algnn ...
-    0
+    The result is the exit code: 0; 2 for anything that the user can mend, said in one line on
+    stderr; 130 after Ctrl-C.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
@@ -67,8 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _complain("interrupted", 130)
     except (MemoryError, RuntimeError) as error:
-        lines = str(error).lower()
-        if not isinstance(error, MemoryError) and "memory" not in lines:
+        if not _is_out_of_memory(error):
             raise
         return _complain("out of memory: use smaller settings (width, hidden) or a smaller graph")
     except OSError as error:
@@ -85,8 +71,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed; any other error that speaks of memory keeps its traceback."""
+    # torch has a class for GPUs alone, under this name, and need not be imported here to know it
+    names = {kind.__name__ for kind in type(error).__mro__}
+    on_cpu = "DefaultCPUAllocator: " in str(error)
+    return bool(names & {"MemoryError", "OutOfMemoryError"}) or on_cpu
+
+
 def _drop_output() -> None:
-    """Let what stdout could not take go: Python would try once more, and complain, at exit."""
+    """Discard what stdout could not take: Python would try once more, and complain, at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,4 +1,4 @@
-"""What several commands take and say."""
+"""Arguments and output that several commands share."""
 
 from __future__ import annotations
 
@@ -10,21 +10,7 @@ SEEDS = "42,43,44"
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Seeds as they are typed, with commas between them.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    list of int
-
-    Examples
-    --------
-    >>> parse_seeds("42,43")
-    [42, 43]
-    """
+    """Seeds as they are typed, with commas between them."""
     try:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
@@ -35,21 +21,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_order(text: str) -> str | list[int]:
-    """An order of classes as it is typed.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str or list of int
-
-    Examples
-    --------
-    >>> parse_order("random"), parse_order("2,0,1")
-    ('random', [2, 0, 1])
-    """
+    """An order of classes as it is typed."""
     if text in ("label", "random"):
         return text
     try:
@@ -61,16 +33,5 @@ def parse_order(text: str) -> str | list[int]:
 
 
 def say(console: Console, line: str) -> None:
-    """A line as it is: a file's name may hold what rich takes for markup, and must not be split.
-
-    Parameters
-    ----------
-    console : Console
-    line : str
-
-    Examples
-    --------
-    >>> say(Console(highlight=False), "records: [bold]")
-    records: [bold]
-    """
+    """Print a line as it is: without markup, which a file's name may contain, and unwrapped."""
     console.print(line, markup=False, soft_wrap=True)

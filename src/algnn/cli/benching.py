@@ -1,4 +1,4 @@
-"""Many runs: `algnn bench | sweep`."""
+"""Many runs: `algnn bench | sweep | records pack`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -20,9 +20,10 @@ from algnn.cli.arguments import parse_order, parse_seeds, say
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
-    from algnn.bench.fleet import Tally
+    import pandas as pd
+
     from algnn.bench.plan import Plan
-    from algnn.bench.records import Failure, Record
+    from algnn.bench.scheduler import Tally
 
 SHOWN = 20  # failures that are listed one by one
 # what can be swept: the setting behind it, its values, and those that are too much for a CPU
@@ -83,15 +84,15 @@ def bench(
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers, order_of_classes = parse_seeds(seeds), parse_order(order)
     start_workers_early()
-    from algnn.bench import fleet
+    from algnn.bench.plan import at_hand, cross
     from algnn.methods import METHODS
 
-    graphs = fleet.at_hand(data) if datasets is None else _parts(datasets)
+    graphs = at_hand(data) if datasets is None else _parts(datasets)
     if datasets is None:
         print("datasets at hand:", ", ".join(graphs), file=sys.stderr)
     wanted = [list(METHODS) if name == "all" else [name] for name in _parts(methods)]
     names = list(dict.fromkeys(name for part in wanted for name in part))
-    plans = fleet.cross(
+    plans = cross(
         graphs,
         _fitting(names, changes or []),
         _parse_steps(steps),
@@ -181,7 +182,7 @@ def _parse_steps(text: str) -> list[int]:
 
 def _fitting(names: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, Any]]:
     """For each method those of the changes that it has, read as the types that it needs."""
-    from algnn.bench.fleet import fit_changes
+    from algnn.bench.plan import fit_changes
     from algnn.methods import parse, split
 
     fitting = fit_changes(names, dict(split(pair) for pair in pairs))
@@ -193,33 +194,21 @@ def _fitting(names: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, 
 
 def start_workers_early() -> None:
     """Let the workers' imports go on beside ours."""
-    from algnn.bench import nursery
+    from algnn.bench.processes import start_forkserver
 
-    nursery.start()
+    start_forkserver()
 
 
 # -- the work -------------------------------------------------------------------------------------
 
 
 def carry_out(plans: Sequence[Plan], folder: Path, jobs: int | None, retry: bool) -> Tally:
-    """Do the runs of some plans, as `fleet.carry_out`; interrupted, say that nothing is lost.
-
-    Parameters
-    ----------
-    plans : sequence of Plan
-    folder : Path
-    jobs : int or None
-    retry : bool
-
-    Returns
-    -------
-    Tally
-    """
-    from algnn.bench import fleet
+    """Do the runs of some plans; interrupted, say that nothing is lost."""
+    from algnn.bench import scheduler
 
     try:
         with _terminated():
-            return fleet.carry_out(plans, folder, jobs, retry)
+            return scheduler.carry_out(plans, folder, jobs, retry)
     except (KeyboardInterrupt, SystemExit):
         goes_on = "what is done is kept; the same command goes on from there"
         print(f"stopped: {goes_on}", file=sys.stderr)
@@ -251,40 +240,6 @@ def _leave(tally: Tally) -> None:
 # -- what is shown --------------------------------------------------------------------------------
 
 
-def _cells(tally: Tally, plans: Sequence[Plan]) -> list[list[Record]]:
-    """The records of each plan."""
-    from algnn import methods
-    from algnn.bench.plan import recorded_name
-    from algnn.graph.datasets import load
-
-    def key(*parts: Any) -> str:
-        return json.dumps(parts, sort_keys=True)
-
-    names, alike = [recorded_name(plan.dataset) for plan in plans], _alike(plans)
-    # two files of one name are told apart by what is in them
-    marks = {
-        (dataset, data): load(dataset, root=data).provenance["sha256"]
-        for dataset, data in {(plan.dataset, plan.data) for plan in plans}
-        if recorded_name(dataset) in alike
-    }
-    found = defaultdict(list)
-    for r in tally.records:
-        mark = r.provenance.get("sha256") if r.dataset in alike else None
-        found[key(r.dataset, mark, r.method, r.step, r.settings)].append(r)
-    return [
-        found[
-            key(
-                name,
-                marks.get((p.dataset, p.data)),
-                p.method,
-                p.step,
-                methods.settings(p.method, name, **p.changes),
-            )
-        ]
-        for p, name in zip(plans, names, strict=True)
-    ]
-
-
 def _alike(plans: Sequence[Plan]) -> set[str]:
     """The names that several datasets would have in their records."""
     from algnn.bench.plan import recorded_name
@@ -294,18 +249,10 @@ def _alike(plans: Sequence[Plan]) -> set[str]:
 
 
 def show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
-    """Print AP of every method (row) on every dataset (column).
-
-    Parameters
-    ----------
-    console : Console
-    tally : Tally
-    plans : sequence of Plan
-        All with the same step and seeds.
-    """
+    """Print AP of every method (row) on every dataset (column); plans of one step and seeds."""
     from algnn.bench.plan import recorded_name
 
-    cells, alike = _cells(tally, plans), _alike(plans)
+    alike = _alike(plans)
     graphs = list(dict.fromkeys(plan.dataset for plan in plans))
     table = Table(box=None, pad_edge=False)
     table.add_column("")
@@ -313,11 +260,7 @@ def show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
         name = recorded_name(graph)
         table.add_column(graph if name in alike else name, justify="right")
     for method in dict.fromkeys(plan.method for plan in plans):
-        row = [
-            _figure(cell, len(plan.seeds))
-            for plan, cell in zip(plans, cells, strict=True)
-            if plan.method == method
-        ]
+        row = [_figure(tally.of(p), len(p.seeds)) for p in plans if p.method == method]
         table.add_row(method, *row)
     count = len(plans[0].seeds)
     over = f"mean of {count} seeds ± 95%" if count > 1 else f"seed {plans[0].seeds[0]}"
@@ -330,21 +273,21 @@ def show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
 
 def _show_sweep(console: Console, tally: Tally, plans: Sequence[Plan], setting: str) -> None:
     from algnn.bench.plan import recorded_name
-    from algnn.bench.terminal import summaries
+    from algnn.cli.terminal import summaries
 
     table = Table(box=None, pad_edge=False)
     for name in (setting, "AP (%)", "AF (%)", "learning (s)", "retained (MB)"):
         table.add_column(name, justify="right")
-    for plan, records in zip(plans, _cells(tally, plans), strict=True):
-        value = f"{plan.changes[setting]:g}"
-        if not records:
+    for plan in plans:
+        value, runs = f"{plan.changes[setting]:g}", tally.of(plan)
+        if runs.empty:
             table.add_row(value, "–")
             continue
-        figures = summaries(records)
-        retained = max(record.outcome.retained_bytes[-1] for record in records) / 1e6
+        figures = summaries(runs)
         seconds = f"{figures['learn_seconds'].mean:.2f}"
-        ap = _figure(records, len(plan.seeds))
-        table.add_row(value, ap, str(figures["af"]), seconds, f"{retained:.2f}")
+        retained = f"{runs['retained_bytes'].max() / 1e6:.2f}"
+        ap = _figure(runs, len(plan.seeds))
+        table.add_row(value, ap, str(figures["af"]), seconds, retained)
     count = len(plans[0].seeds)
     heading = f"{recorded_name(plans[0].dataset)} · {plans[0].method} · step {plans[0].step}"
     console.print()
@@ -353,20 +296,22 @@ def _show_sweep(console: Console, tally: Tally, plans: Sequence[Plan], setting: 
     console.print(table)
 
 
-def _figure(records: Sequence[Record], wanted: int) -> str:
-    from algnn.bench.metrics import summarise
+def _figure(runs: pd.DataFrame, wanted: int) -> str:
+    from algnn.bench.runs import summarise
 
-    if not records:
+    if runs.empty:
         return "–"
-    lacking = f" ({len(records)} of {wanted})" if len(records) < wanted else ""
-    return f"{summarise(record.outcome.ap for record in records)}{lacking}"
+    lacking = f" ({len(runs)} of {wanted})" if len(runs) < wanted else ""
+    return f"{summarise(runs['ap'])}{lacking}"
 
 
 def _show_counts(console: Console, tally: Tally, folder: Path) -> None:
+    from algnn.bench.progress import label
+
     console.print()
     failures = tally.failed + tally.skipped
     for failure in failures[:SHOWN]:
-        say(console, f"failed: {_label(failure)}: {failure.reason}")
+        say(console, f"failed: {label(failure)}: {failure.reason}")
     if len(failures) > SHOWN:
         say(console, f"failed: {len(failures) - SHOWN} more")
     if tally.skipped:
@@ -376,36 +321,44 @@ def _show_counts(console: Console, tally: Tally, folder: Path) -> None:
     say(console, f"{counts}; records below {folder}")
 
 
-def _label(failure: Failure) -> str:
-    from algnn.bench.progress import label
-
-    return label(failure)
-
-
 def _print_json(tally: Tally, folder: Path) -> None:
-    from algnn.bench import records
-    from algnn.bench.terminal import as_object
+    from algnn.bench.runs import frame
+    from algnn.cli.terminal import as_object
 
-    cells: dict[str, list[Record]] = {}
-    for record in tally.records:
-        cells.setdefault(records.digest(record), []).append(record)
+    names = ("dataset", "method", "step", "seed", "reason")
     failures = [(failure, True) for failure in tally.failed]
     failures += [(failure, False) for failure in tally.skipped]
+    cells = frame(tally.records).groupby("configuration", sort=False)
     found = {
         "records": str(folder),
         "done": len(tally.done),
         "reused": len(tally.reused),
         "failed": [
-            {
-                "dataset": failure.dataset,
-                "method": failure.method,
-                "step": failure.step,
-                "seed": failure.seed,
-                "reason": failure.reason,
-                "tried_now": now,
-            }
+            {**{name: getattr(failure, name) for name in names}, "tried_now": now}
             for failure, now in failures
         ],
-        "results": [as_object(members) for members in cells.values()],
+        "results": [as_object(runs) for _, runs in cells],
     }
     print(json.dumps(found, allow_nan=False))
+
+
+# -- records --------------------------------------------------------------------------------------
+
+records_commands = typer.Typer(help="Folders of records.", no_args_is_help=True)
+commands.add_typer(records_commands, name="records")
+
+
+@records_commands.command("pack")
+def pack_records(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="With records.")],
+) -> None:
+    """Turn the files below a folder into one packed file, which every command reads as well."""
+    from algnn.bench.runs import pack
+
+    console = Console(highlight=False)
+    for folder in folders:
+        packed = pack(folder)
+        for path, count in packed:
+            say(console, f"{count} file{'s' * (count != 1)} packed into {path}")
+        if not packed:
+            say(console, f"nothing to pack below {folder}")

@@ -1,12 +1,12 @@
-"""One writer at a time."""
+"""A lock that lets one command at a time change a model."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from algnn.errors import AlgnnError, InputError
 
@@ -18,61 +18,22 @@ PAUSE = 0.02
 def locked(path: Path) -> Iterator[None]:
     """Hold a file's lock, so that a second writer starts from what the first has written.
 
-    The lock is the system's and goes with the process that holds it, however that ends; the empty
-    file beside `path` that carries it may stay behind then, and does no harm.
-
-    Parameters
-    ----------
-    path : Path
-        The file that will be written, in a folder that exists.
-
-    Raises
-    ------
-    InputError
-        Another process has held the lock for too long.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "model.safetensors"
-    >>> with locked(path):
-    ...     [file.name for file in path.parent.iterdir()]
-    ['.model.safetensors.lock']
-    >>> list(path.parent.iterdir())
-    []
+    The lock ends with the process that holds it; the empty file beside `path` that carries it may
+    then stay behind, and does no harm.
     """
     lock = path.with_name(f".{path.name}.lock")
-    give_up = time.monotonic() + PATIENCE
-    while (descriptor := _take(lock)) is None:
-        if time.monotonic() > give_up:
-            raise InputError(
-                f"{path} is being changed by another algnn command: wait for it, then try again"
-            )
-        time.sleep(PAUSE)
+    held = FileLock(lock)
     try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def _take(lock: Path) -> int | None:
-    """A descriptor that holds the lock, or None while somebody else has it."""
-    import fcntl
-
-    try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        held.acquire(timeout=PATIENCE, poll_interval=PAUSE)
+    except Timeout:
+        raise InputError(
+            f"{path} is being changed by another algnn command: wait for it, then try again"
+        ) from None
     except OSError as error:
         raise AlgnnError(f"{lock} cannot be made: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # who held it before has removed the file: a lock on what nobody finds any more is none
-        if os.stat(lock).st_ino == os.fstat(descriptor).st_ino:
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except OSError as error:
-        os.close(descriptor)
-        raise AlgnnError(f"{lock} cannot be locked: {error.strerror}") from error
-    os.close(descriptor)
-    return None
+        yield
+    finally:
+        # while it is held: who waits for it then finds the file gone, and makes a new one
+        lock.unlink(missing_ok=True)
+        held.release()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from rich.console import Console
 from algnn.cli.arguments import SEEDS, parse_order, parse_seeds, say
 
 if TYPE_CHECKING:
-    from algnn.bench.records import Record
+    import pandas as pd
 
 commands = typer.Typer()
 
@@ -48,7 +47,8 @@ def run(
     """Teach a graph's classes session by session, and measure what is remembered."""
     from algnn import methods
     from algnn.bench.plan import Plan, carry_out, make_folder
-    from algnn.bench.terminal import as_object, show
+    from algnn.bench.runs import frame
+    from algnn.cli.terminal import as_object, show
 
     plan = Plan(
         dataset=dataset,
@@ -66,7 +66,7 @@ def run(
         from algnn.bench.figures import check_path
 
         make_folder(check_path(plot).parent)
-    done = carry_out(plan, records)
+    done = frame(carry_out(plan, records))
     if plot is not None:
         draw(done, plot)
     if as_json:
@@ -79,21 +79,10 @@ def run(
         say(console, f"picture: {plot}")
 
 
-def draw(done: Sequence[Record], path: Path) -> Path:
-    """Draw a picture of some runs, the paper's figure in it where there is one.
-
-    Parameters
-    ----------
-    done : sequence of Record
-        One per seed.
-    path : Path
-
-    Returns
-    -------
-    Path
-    """
+def draw(runs: pd.DataFrame, path: Path) -> Path:
+    """Draw a picture of runs, one per seed, with the paper's figure where there is one."""
     from algnn.bench.figures import picture
-    from algnn.bench.terminal import beside, title
+    from algnn.cli.terminal import beside, title
 
-    paper = beside(done[0])
-    return picture(done, path, title(done), paper.ap[0] if paper else None)
+    paper = beside(runs)
+    return picture(list(runs["outcome"]), path, title(runs), paper.ap[0] if paper else None)

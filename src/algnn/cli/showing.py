@@ -32,23 +32,23 @@ def demo(
     """Compare all methods, class after class, on handwritten digits (and Cora if at hand)."""
     numbers = parse_seeds(seeds)
     start_workers_early()
-    from algnn.bench import fleet
+    from algnn.bench.plan import cross
     from algnn.graph.datasets import available
     from algnn.methods import METHODS
-    from algnn.report.evidence import read
-    from algnn.report.files import write
+    from algnn.report.data import read
+    from algnn.report.export import write
 
     names = [n for n in METHODS if n not in SLOW] if methods is None else methods.split(",")
     graphs = [name for name in GRAPHS if available(name)]
-    plans = fleet.cross(graphs, {name: {} for name in names}, [1], numbers)
+    plans = cross(graphs, {name: {} for name in names}, [1], numbers)
     # the slowest methods stand last in the registry: started first, they keep no worker waiting
     tally = carry_out(plans[::-1], out / "records", None, True)
     console = Console(highlight=False)
     show_table(console, tally, plans)
     console.print()
     for graph in graphs:
-        ours = [r for r in tally.records if (r.dataset, r.method) == (graph, names[0])]
-        if ours:
+        ours = tally.of(next(p for p in plans if (p.dataset, p.method) == (graph, names[0])))
+        if len(ours):
             say(console, f"picture: {draw(ours, out / f'{graph}.png')}")
     say(console, f"page: {write(read([out / 'records']), out)}")
     if tally.failed:

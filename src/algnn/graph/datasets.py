@@ -1,4 +1,4 @@
-"""Load a named graph, or a user's file, as a PyTorch Geometric `Data` that says what it is."""
+"""Load a named graph, or a user's file, as a PyTorch Geometric `Data` with its provenance."""
 
 from __future__ import annotations
 
@@ -73,18 +73,7 @@ class Entry:
     make: Callable[[int, int, int, int], Data] | None = None
 
     def status(self, root: Root = None) -> str:
-        """Whether the graph can be loaded without a network.
-
-        Parameters
-        ----------
-        root : str or path, optional
-            A data root; the variable ``ALGNN_DATA`` by default.
-
-        Returns
-        -------
-        str
-            ``"ready"``, or what is needed first: ``"download needed"``, ``"scikit-learn needed"``.
-        """
+        """``"ready"``, or what is missing: ``"download needed"`` or ``"scikit-learn needed"``."""
         if self.make is not None:
             return "ready"
         if self.file is not None and locate(self.file, root) is not None:
@@ -107,7 +96,7 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     name : str or path
         ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``corafull``, ``reddit``,
         ``arxiv``, ``arxiv-graph`` and ``corafull-graph`` (the two without their features),
-        ``reddit-synthetic`` (made from a seed, of Reddit's size, for measuring time and memory), or
+        ``reddit-synthetic`` (made from a seed, of Reddit's size, to measure time and memory), or
         the path of an ``.npz`` with the arrays
 
         - ``edge_index`` [2, E], integers: edges as (source, target), kept as they are, so an
@@ -155,22 +144,18 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
 
 
 def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
-    """A graph as a learner sees it: features and edges. A user's file need hold no labels.
+    """The `x` and `edge_index` of a graph, for prediction; a user's file needs no labels.
 
     Parameters
     ----------
     name, root
-        As for `load`; of an ``.npz``, see `read_inputs`.
+        As for `load`. An ``.npz`` without ``x`` gets structural features; its number of nodes comes
+        from ``y`` or ``num_nodes``.
 
     Returns
     -------
     Data
-        `x` [N, d] float32, which is structural where the file has none, and `edge_index` [2, E].
-
-    Raises
-    ------
-    DatasetError
-        As for `load`.
+        `x` [N, d] float32 and `edge_index` [2, E].
 
     Examples
     --------
@@ -186,25 +171,7 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
 
 
 def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
-    """The graph of one entry of `datasets`, which may be a changed copy (another URL, say).
-
-    Parameters
-    ----------
-    entry : Entry
-        Which graph.
-    root, seed
-        As for `load`.
-
-    Returns
-    -------
-    Data
-        As `load` returns it.
-
-    Examples
-    --------
-    >>> load_entry(datasets()[0]).provenance["name"]
-    'digits'
-    """
+    """The graph of one entry of `datasets`, which may be a changed copy (another URL, say)."""
     file = locate(entry.file, root) if entry.file is not None else None
     if entry.make is not None:
         graph = entry.make(entry.nodes, entry.edges, entry.features, entry.classes)
@@ -244,22 +211,7 @@ def datasets() -> list[Entry]:
 
 
 def available(name: str | os.PathLike[str], root: Root = None) -> bool:
-    """Whether a graph can be loaded without a network.
-
-    Parameters
-    ----------
-    name, root
-        As for `load`.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> available("digits"), available("no_such_file.npz")
-    (True, False)
-    """
+    """Whether a graph, named as for `load`, can be loaded without a network."""
     found = _find(name)
     return found.status(root) == "ready" if isinstance(found, Entry) else found.is_file()
 
@@ -320,9 +272,9 @@ def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
 
 
 def _digest(graph: Data, features: str) -> str:
-    """Hexadecimal digits that stand for the graph's content, block by block.
+    """A digest of the graph's content; structural features count by their recipe.
 
-    Structural features count by their recipe: their last bits depend on the machine.
+    The last bits of structural features depend on the machine.
     """
     digest = hashlib.sha256(features.encode())
     for key in ("x", "edge_index", "y", *MASKS):
@@ -358,8 +310,8 @@ def _digits(entry: Entry, file: Path | None) -> tuple[Data, str]:
 def _nearest(points: npt.NDArray[np.float64]) -> Tensor:
     """Edges between each point and its nearest ones, in both directions.
 
-    The pixels are whole numbers, so distances are exact in float64; of two points equally near, the
-    one with the lower index is nearer. No machine or library version can choose otherwise.
+    The pixels are whole numbers, so distances are exact in float64; ties go to the lower index.
+    The edges are the same on every machine.
     """
     count = len(points)
     squares = (points**2).sum(axis=1)

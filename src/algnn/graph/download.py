@@ -1,4 +1,4 @@
-"""The raw files of a named graph: where they lie, how they get here, and their processing.
+"""The raw files of a named graph: their location, download and processing.
 
 Files are looked for in the data root (an argument, or the variable ``ALGNN_DATA``), then in the
 user's cache; what is in neither is downloaded into the cache. The data root is never written to.
@@ -60,12 +60,6 @@ class Source:
     build : callable
         Folder that holds `files` → the PyTorch Geometric dataset of one graph. It may write below
         that folder.
-
-    Examples
-    --------
-    >>> from algnn.graph.datasets import SOURCES
-    >>> SOURCES["computers"].files
-    ('Amazon/Computers/raw/amazon_electronics_computers.npz',)
     """
 
     name: str
@@ -75,144 +69,51 @@ class Source:
 
 
 def cache_dir() -> Path:
-    """The user's cache, ``$XDG_CACHE_HOME/algnn`` or ``~/.cache/algnn``; it need not exist yet.
-
-    Returns
-    -------
-    Path
-
-    Examples
-    --------
-    >>> cache_dir().name
-    'algnn'
-    """
+    """The user's cache, ``$XDG_CACHE_HOME/algnn`` or ``~/.cache/algnn``; it need not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "algnn"
 
 
-def places(root: Root = None) -> list[Path]:
-    """The folders in which raw files are looked for, best first.
-
-    Parameters
-    ----------
-    root : str or path, optional
-        A data root; the variable ``ALGNN_DATA`` by default.
-
-    Returns
-    -------
-    list of Path
-        The data root, if there is one, and the cache's ``raw`` folder.
-
-    Examples
-    --------
-    >>> [place.name for place in places("here")]
-    ['here', 'raw']
-    """
+def folders(root: Root = None) -> list[Path]:
+    """The folders in which raw files are looked for: the data root, if any, then the cache."""
     chosen = root or os.environ.get("ALGNN_DATA")
     return ([Path(chosen).expanduser()] if chosen else []) + [cache_dir() / "raw"]
 
 
 def locate(file: str, root: Root = None) -> Path | None:
-    """Where a raw file lies on this machine, if it does.
-
-    Parameters
-    ----------
-    file : str
-        Path below a data root.
-    root : str or path, optional
-        As for `places`.
-
-    Returns
-    -------
-    Path or None
-
-    Examples
-    --------
-    >>> locate("no/such/file") is None
-    True
-    """
-    return next((place / file for place in places(root) if (place / file).is_file()), None)
+    """The path of a raw file, named by its path below a data root, if it is on this machine."""
+    return next((path / file for path in folders(root) if (path / file).is_file()), None)
 
 
 def fetch(source: Source, root: Root = None) -> dict[str, Path]:
-    """All raw files of a source, from this machine first, downloaded where they are missing.
+    """The paths of all raw files of a source, downloaded where they are missing.
 
-    Parameters
-    ----------
-    source : Source
-        Which files.
-    root : str or path, optional
-        As for `places`.
-
-    Returns
-    -------
-    dict
-        Each of `source.files` and where it lies.
-
-    Raises
-    ------
-    DatasetError
-        When a file is neither here nor to be had.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "a.txt").write_text("here already")
-    ...     fetch(Source("demo", ("a.txt",), "http://127.0.0.1/{}", Path), folder)["a.txt"].name
-    'a.txt'
+    Raises `DatasetError` where a file is neither on this machine nor can be downloaded.
     """
     missing = [file for file in source.files if locate(file, root) is None]
     if missing:
         try:
             _download(source, missing, cache_dir() / "raw")
         except FAILURES as error:
-            *data_root, kept = (str(place / missing[0]) for place in places(root))
-            spot = data_root[0] if data_root else f"$ALGNN_DATA/{missing[0]}"
+            *data_root, kept = (str(path / missing[0]) for path in folders(root))
+            given = data_root[0] if data_root else f"$ALGNN_DATA/{missing[0]}"
             reason = one_line(error).removeprefix("<urlopen error ").removesuffix(">")
             raise DatasetError(
                 f"{source.name}: {missing[0]} is not on this machine and cannot be downloaded"
-                f" ({reason}): put the file at {spot} or {kept}"
+                f" ({reason}): put the file at {given} or {kept}"
             ) from error
     return {file: locate(file, root) or cache_dir() / "raw" / file for file in source.files}
 
 
-def process(source: Source, files: dict[str, Path], cache: Path | None = None) -> Data:
+def process(source: Source, files: dict[str, Path]) -> Data:
     """The graph that PyTorch Geometric makes of raw files; made once, then read from the cache.
 
     Its classes write beside the raw files, so they get a folder of links in the cache. The folder's
-    name tells which files it was made of, and it only gets that name when it is complete: neither
-    other files, nor an interruption, nor a second process can spoil it.
+    name is a digest of the files, and it gets that name only when it is complete: neither other
+    files, nor an interruption, nor a second process can spoil it.
 
-    Parameters
-    ----------
-    source : Source
-        How to make it.
-    files : dict
-        As `fetch` returns them.
-    cache : Path, optional
-        `cache_dir()` by default.
-
-    Returns
-    -------
-    Data
-
-    Raises
-    ------
-    DatasetError
-        When the raw files cannot be read, or the cache cannot be written.
-
-    Examples
-    --------
-    >>> def build(folder):
-    ...     return [(folder / "data" / "nodes.txt").read_text()]
-    >>> source = Source("demo", ("data/nodes.txt",), "http://127.0.0.1/{}", build)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "raw.txt"
-    ...     _ = file.write_text("three nodes")
-    ...     process(source, {"data/nodes.txt": file}, cache=Path(folder))
-    'three nodes'
+    Raises `DatasetError` where the raw files cannot be read, or the cache cannot be written.
     """
-    final = (cache or cache_dir()) / "processed" / f"{source.name}-{_fingerprint(files)}"
+    final = cache_dir() / "processed" / f"{source.name}-{_fingerprint(files)}"
     if final.is_dir():
         return _build(source, final, f"delete {final}, which is damaged")
     try:
@@ -235,22 +136,7 @@ def process(source: Source, files: dict[str, Path], cache: Path | None = None) -
 
 
 def one_line(error: BaseException) -> str:
-    r"""An error's message without line breaks, or its name where it has none.
-
-    Parameters
-    ----------
-    error : BaseException
-        Any.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> one_line(ValueError("first\nsecond")), one_line(EOFError())
-    ('first second', 'EOFError')
-    """
+    """An error's message without line breaks, or its type where it has none."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -291,7 +177,7 @@ def _stream(url: str, out: IO[bytes], progress: Progress) -> None:
 
 
 def _extract(archive: IO[bytes], missing: list[str], target: Path) -> None:
-    # only members we name, to places we name: a path inside the archive is never used as a path
+    # only members we name, to paths we name: a path inside the archive is never used as a path
     with zipfile.ZipFile(archive) as members:
         by_name = {_basename(member): member for member in members.namelist()}
         for file in missing:

@@ -1,9 +1,11 @@
-"""A graph as a plain ``.npz``: the file format for users' own graphs, read with suspicion."""
+"""A graph as a plain ``.npz``, the file format for users' own graphs; all content is checked."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,35 +33,12 @@ KEYS = ("edge_index", "y", "x", "class_names", *(key for keys in PARTS.values() 
 
 
 def read_npz(path: str | os.PathLike[str]) -> Data:
-    """What a file holds, checked: nothing is added to it.
+    """The checked content of a file with the arrays that `algnn.load` documents.
 
-    Parameters
-    ----------
-    path : str or path
-        A file with the arrays that `algnn.load` documents.
-
-    Returns
-    -------
-    Data
-        `edge_index` [2, E] int64 and `y` [N] int64; `x` [N, d] float32, the three masks [N] and
-        `class_names` where the file has them.
-
-    Raises
-    ------
-    DatasetError
-        The file is not whole, or an array is missing or malformed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = folder + "/animals.npz"
-    ...     np.savez(file, edge_index=[[0, 1], [1, 0]], y=["fox", "cat", ""])
-    ...     graph = read_npz(file)
-    >>> graph.y.tolist(), graph.class_names
-    ([1, 0, -1], ['cat', 'fox'])
+    `edge_index` [2, E] int64 and `y` [N] int64; `x` [N, d] float32, the three masks [N] and
+    `class_names` where the file has them. Raises `DatasetError` for a damaged file or array.
     """
-    try:
+    with _naming(path):
         arrays = read_arrays(path, KEYS)
         for key in ("edge_index", "y"):
             if key not in arrays:
@@ -72,38 +51,15 @@ def read_npz(path: str | os.PathLike[str]) -> Data:
         if names:
             graph.class_names = names
         return graph
-    except DatasetError as error:
-        raise DatasetError(f"{os.fspath(path)}: {error}") from error.__cause__
 
 
 def read_inputs(path: str | os.PathLike[str]) -> Data:
-    """What a learner looks at in a file: its edges, and its features where it has any.
+    """The `edge_index` [2, E] of a file, `num_nodes`, and `x` [N, d] where the file has it.
 
-    Parameters
-    ----------
-    path : str or path
-        A file with ``edge_index`` [2, E] and ``x`` [N, d]; without `x`, the number of nodes comes
-        from ``y`` [N] or ``num_nodes``. Labels need not be there, and are not looked at.
-
-    Returns
-    -------
-    Data
-        `edge_index` [2, E] int64, `num_nodes`, and `x` [N, d] float32 where the file has it.
-
-    Raises
-    ------
-    DatasetError
-        The file is not whole, or an array is missing or malformed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(folder + "/pair.npz", edge_index=[[0, 1], [1, 0]], num_nodes=3)
-    ...     read_inputs(folder + "/pair.npz").num_nodes
-    3
+    Without `x`, the number of nodes comes from ``y`` [N] or ``num_nodes``. Labels are not read.
+    Raises `DatasetError` for a damaged file or array.
     """
-    try:
+    with _naming(path):
         arrays = read_arrays(path, ("edge_index", "x", "y", "num_nodes"))
         if "edge_index" not in arrays:
             raise DatasetError("edge_index is missing: it is needed")
@@ -112,6 +68,13 @@ def read_inputs(path: str | os.PathLike[str]) -> Data:
         if "x" in arrays:
             graph.x = _features(arrays["x"], nodes)
         return graph
+
+
+@contextlib.contextmanager
+def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Put the path before the message of a `DatasetError`."""
+    try:
+        yield
     except DatasetError as error:
         raise DatasetError(f"{os.fspath(path)}: {error}") from error.__cause__
 
@@ -151,30 +114,7 @@ def save_npz(graph: Data, path: str | os.PathLike[str]) -> None:
 def read_arrays(path: str | os.PathLike[str], keys: tuple[str, ...]) -> Arrays:
     """Those of some arrays that an ``.npz`` holds; nothing is ever unpickled.
 
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    keys : tuple of str
-        The arrays wanted.
-
-    Returns
-    -------
-    dict
-        Key → array.
-
-    Raises
-    ------
-    DatasetError
-        The file or one of these arrays cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(folder + "/a.npz", y=[1, 2], z=[3])
-    ...     read_arrays(folder + "/a.npz", ("x", "y"))
-    {'y': array([1, 2])}
+    Raises `DatasetError` where the file or one of these arrays cannot be read.
     """
     arrays: Arrays = {}
     key = "the file"
@@ -226,29 +166,7 @@ def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
 
 
 def class_names(arrays: Arrays, y: Tensor) -> list[str] | None:
-    """The names of the classes in `y`, where there are any.
-
-    Parameters
-    ----------
-    arrays : dict
-        As `read_arrays` returns it; only ``class_names`` [C] is looked at.
-    y : Tensor [N]
-        The classes.
-
-    Returns
-    -------
-    list of str, or None
-
-    Raises
-    ------
-    DatasetError
-        They are not one string per class.
-
-    Examples
-    --------
-    >>> class_names({"class_names": np.array(["cat", "fox"])}, torch.tensor([0, 1]))
-    ['cat', 'fox']
-    """
+    """The entry ``class_names`` [C], if any: a string for each class in `y`."""
     if "class_names" not in arrays:
         return None
     names, highest = arrays["class_names"], int(y.max())

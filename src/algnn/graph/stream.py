@@ -1,4 +1,4 @@
-"""A graph's classes as an ordered stream of sessions, and what each session may see."""
+"""A graph's classes as an ordered stream of sessions, with the graph that each session sees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Session:
-    """What a learner is handed: a graph without labels, some nodes, and the labels of those nodes.
+    """A session of a stream: a graph without labels, some nodes, and the labels of those nodes.
 
     Attributes
     ----------
@@ -56,9 +56,8 @@ class ClassStream:
         With ``"full"`` the whole graph and all features are visible from the start and only labels
         are revealed by session: the paper's protocol. With ``"seen"`` only nodes of the classes
         revealed so far (and nodes without a label) exist; the nodes of a new class are appended, so
-        a node keeps its id for ever. Which nodes are new then tells their class, test nodes
-        included: that is the nature of the scenario, and the reason never to mix the two in a
-        table.
+        a node never changes its id. Which nodes are new then reveals their class, test nodes
+        included, so results of the two scenarios must not be mixed in a table.
     seed : int
         Seed of the random order.
 
@@ -132,14 +131,14 @@ class ClassStream:
         Returns
         -------
         Data
-            An object of its own, which shares the tensors of the whole graph where
-            ``edges="full"``; a graph of the nodes that exist by then where ``edges="seen"``.
+            A new object that shares the tensors of the whole graph where ``edges="full"``; a graph
+            of the nodes that exist by then where ``edges="seen"``.
         """
         if self.edges == "full":
             return Data(x=self._graph.x, edge_index=self._graph.edge_index)
         exists = self._arrival[: int((self._session_of <= index).sum())]
         device = self._graph.edge_index.device
-        # node ids in the order of arrival; only the nodes that exist have a place
+        # node ids in the order of arrival, of the nodes that exist
         edge_index, _ = subgraph(exists.to(device), self._graph.edge_index)
         position = self._position.to(device)
         return Data(x=self._graph.x[exists.to(device)], edge_index=position[edge_index])
@@ -147,7 +146,7 @@ class ClassStream:
     def nodes(self, split: str, index: int) -> tuple[Tensor, Tensor]:
         """Nodes of session `index`'s classes in one split, with their labels.
 
-        For the evaluation; a learner is never handed a stream.
+        For the evaluation; a learner never sees a stream.
 
         Parameters
         ----------
@@ -242,8 +241,8 @@ def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:
     # through the sorted classes rather than a table up to the largest: ids may be any numbers
     pairs = sorted((c, index) for index, members in enumerate(classes) for c in members)
     names, sessions = (torch.tensor(column) for column in zip(*pairs, strict=True))
-    place = torch.searchsorted(names, labels.long()).clamp(max=names.numel() - 1)
-    return torch.where(labels >= 0, sessions[place], -1)
+    position = torch.searchsorted(names, labels.long()).clamp(max=names.numel() - 1)
+    return torch.where(labels >= 0, sessions[position], -1)
 
 
 def _check_every_class_has_training_nodes(labels: Tensor, mask: Tensor, order: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Features for a graph that has none: where a node stands among the others."""
+"""Structural features for a graph that has none of its own."""
 
 from __future__ import annotations
 
@@ -75,21 +75,6 @@ def structural_features(
 
 
 def description(width: int = WIDTH, hops: Sequence[int] = HOPS, seed: int = SEED) -> str:
-    """The recipe in words, for a graph's provenance.
-
-    Parameters
-    ----------
-    width, hops, seed
-        As for `structural_features`.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> description(width=8, hops=(1, 2), seed=3)
-    'structural: random projection of width 8, hops 1 2, seed 3'
-    """
+    """The recipe in words, for a graph's provenance."""
     chosen = " ".join(map(str, hops))
     return f"structural: random projection of width {width}, hops {chosen}, seed {seed}"

@@ -48,9 +48,8 @@ def communities(
     node ids say nothing about them. An edge lies inside a community or between two; within a
     community the node of rank r is an end of an edge with probability ∝ r^(-1/2), so that degrees
     have a heavy tail: the share of nodes with a degree above k falls as k^(-2). Features are the
-    mean of the node's community plus uniform noise. Some nodes are strangers, who have swapped
-    labels among themselves: nothing can tell them, so accuracy stays below 1 however much is
-    averaged over neighbours.
+    mean of the node's community plus uniform noise. Some nodes, the strangers, have swapped labels
+    among themselves: neither features nor edges reveal their labels, so accuracy stays below 1.
 
     Parameters
     ----------
@@ -63,7 +62,7 @@ def communities(
         Everything follows from it, the same on every machine.
     inside : float
         Share of edges that lie inside a community, each having its part by its number of nodes.
-        What a small community has no room for goes between communities.
+        What does not fit into a small community goes between communities.
     strangers : float
         Share of nodes that swap labels among themselves, so that classes keep their sizes. Edges
         then join nodes of the same label less often: a share of about inside · (1 - strangers)².
@@ -77,8 +76,8 @@ def communities(
 
     Notes
     -----
-    Beside the graph, memory is needed for a few blocks of 64 MB and, before there are features, for
-    12 bytes an edge. There is no loop over nodes or edges.
+    Beside the graph, it needs memory for a few blocks of 64 MB and, while edges are drawn, for 12
+    bytes an edge. There is no loop over nodes or edges.
 
     Examples
     --------
@@ -91,12 +90,12 @@ def communities(
     _check(nodes, edges, features, classes, seed, inside, strangers)
     sizes = _class_sizes(nodes, classes, seed)
     counts = _edge_counts(sizes, edges, inside)
-    # a node's place in this order is its community and its rank there
+    # a node's position in this order gives its community and its rank there
     order = _shuffle(nodes, seed, ORDER)
     community = np.empty(nodes, np.int64)
     community[order] = np.repeat(np.arange(classes), sizes)
     y = _labels(community, strangers, seed)
-    # edges first: what they need on the way is free again before the features take their place
+    # edges first: their temporary memory is free again before the features are made
     edge_index = _edges(counts, sizes, order, community, seed)
     x = _features(community, features, classes, seed)
     arrays: dict[str, npt.NDArray[Any]] = {"x": x, "edge_index": edge_index, "y": y}
@@ -183,10 +182,10 @@ def _labels(community: Ints, strangers: float, seed: int) -> Ints:
 def _split(y: Ints, sizes: Ints, seed: int) -> dict[str, npt.NDArray[np.bool_]]:
     chance = _shuffle(y.size, seed, SPLIT)
     by_class = chance[np.argsort(y[chance], kind="stable")]
-    place = np.empty(y.size, np.int64)
-    place[by_class] = np.arange(y.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    train = 100 * place < TRAIN * sizes[y]
-    test = 100 * place >= (TRAIN + VAL) * sizes[y]
+    rank = np.empty(y.size, np.int64)
+    rank[by_class] = np.arange(y.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    train = 100 * rank < TRAIN * sizes[y]
+    test = 100 * rank >= (TRAIN + VAL) * sizes[y]
     return dict(zip(MASKS, (train, ~train & ~test, test), strict=True))
 
 
@@ -215,10 +214,10 @@ def _uniform(bits: np.random.Philox, rows: int, columns: int) -> npt.NDArray[np.
 
 
 def _edges(counts: Ints, sizes: Ints, order: Ints, community: Ints, seed: int) -> Ints:
-    """All edges in both directions, sorted [2, 2 · edges]; an edge on the way is one number.
+    """All edges in both directions, sorted [2, 2 · edges]; while drawn, an edge is one number.
 
-    Edges are drawn with repetition; what is there twice is drawn again, as an edge of the same
-    kind, until nothing is. No kind is more than half full, so this comes to an end.
+    Edges are drawn with repetition; duplicates are drawn again, as edges of the same kind, until
+    there are none. No kind is more than half full, so this ends.
     """
     nodes, edges = order.size, int(counts.sum())
     edge_index = np.empty((2, 2 * edges), np.int64)
@@ -251,9 +250,9 @@ def _draw(bits: np.random.Philox, kinds: npt.NDArray[np.int32], sizes: Ints, ord
     # communities by their size, the second one among all others
     here = np.searchsorted(starts, _scaled(u, nodes), side="right") - 1
     here = np.where(within, kinds, here)
-    place = _scaled(v, nodes - sizes[here])
-    place += np.where(place >= starts[here], sizes[here], 0)
-    there = np.where(within, kinds, np.searchsorted(starts, place, side="right") - 1)
+    position = _scaled(v, nodes - sizes[here])
+    position += np.where(position >= starts[here], sizes[here], 0)
+    there = np.where(within, kinds, np.searchsorted(starts, position, side="right") - 1)
     # low ranks more often; the second one among all others, too
     one = _scaled(_square(u_rank), sizes[here])
     two = _scaled(_square(v_rank), sizes[there] - within)

@@ -1,4 +1,4 @@
-"""Each method's settings per dataset, as data; a leaf that anyone may read.
+"""Each method's settings per dataset, as data.
 
 ``<method>.toml`` holds a table ``[default]`` and a table per dataset that is laid over it. A table
 may say ``like = "other"`` to start from another dataset's settings, and a file may say
@@ -16,28 +16,9 @@ from algnn.errors import InputError
 
 
 def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
-    """The settings of a method for a dataset.
+    """Parameters of a method's learner for a dataset; those left out keep their defaults.
 
-    Parameters
-    ----------
-    method : str
-        The name of a settings file.
-    dataset : str
-        The name of a dataset; one without a table of its own gets ``[default]``.
-    strict : bool
-        Refuse a dataset without a table.
-
-    Returns
-    -------
-    dict
-        Parameters of the method's learner; those left out keep the constructor's defaults.
-
-    Examples
-    --------
-    >>> read("algnn-paper", "arxiv")["width"], read("algnn-paper", "my-graph")["width"]
-    (8192, 2048)
-    >>> read("algnn-paper", "arxiv-graph") == read("algnn-paper", "arxiv")
-    True
+    A dataset without a table of its own gets ``[default]``, or is refused where `strict`.
     """
     tables = dict(_tables(method))
     inherited = read(tables.pop("inherits"), dataset) if "inherits" in tables else {}

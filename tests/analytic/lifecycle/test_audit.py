@@ -3,29 +3,29 @@ import json
 
 import pytest
 
-from algnn.analytic.lifecycle.audit import DEEDS, Event, Journal, now
+from algnn.analytic.lifecycle.audit import ACTIONS, AuditLog, Event, now
 from algnn.errors import CheckpointError, InputError
 
 
-def a_journal():
-    journal = Journal().plus("learn", {0: 5, 1: 3}, "balanced", 0.1)
-    journal = journal.plus("head", {}, "ridge", 1.0)
-    journal = journal.plus("forget", {1: 3}, "ridge", 1.0)
-    return journal.plus("merge", {2: 4}, "ridge", 1.0, other=Journal().end)
+def a_log():
+    log = AuditLog().plus("learn", {0: 5, 1: 3}, "balanced", 0.1)
+    log = log.plus("head", {}, "ridge", 1.0)
+    log = log.plus("forget", {1: 3}, "ridge", 1.0)
+    return log.plus("merge", {2: 4}, "ridge", 1.0, other=AuditLog().end)
 
 
-def written(journal):
-    return json.loads(json.dumps(journal.to_json()))
+def written(log):
+    return json.loads(json.dumps(log.to_json()))
 
 
 def test_there_and_back():
-    journal = a_journal()
-    assert Journal.from_json(written(journal)) == journal
-    assert journal.nodes() == {0: 5, 2: 4}
-    assert journal.adds_up({0: 5, 2: 4})
-    assert not journal.adds_up({0: 5, 2: 3})
-    assert not journal.adds_up({0: 5})
-    assert [event.count for event in journal] == [8, 0, 3, 4]
+    log = a_log()
+    assert AuditLog.from_json(written(log)) == log
+    assert log.nodes() == {0: 5, 2: 4}
+    assert log.adds_up({0: 5, 2: 4})
+    assert not log.adds_up({0: 5, 2: 3})
+    assert not log.adds_up({0: 5})
+    assert [event.count for event in log] == [8, 0, 3, 4]
 
 
 def test_digests_never_change():
@@ -39,25 +39,25 @@ def test_digests_never_change():
 
 
 def test_what_json_got_is_no_way_into_the_log():
-    journal = a_journal()
-    journal.to_json()["events"][0]["head"] = "slda"
-    assert journal.events[0].head == "balanced"
+    log = a_log()
+    log.to_json()["events"][0]["head"] = "slda"
+    assert log.events[0].head == "balanced"
 
 
 def test_old_numbers_fade_with_their_sessions():
-    journal = Journal().plus("learn", {"a": 4}, "ncm", 0.0)
-    journal = journal.plus("learn", {"b": 1}, "ncm", 0.0, kept=0.25)
-    assert journal.adds_up({"a": 1.0, "b": 1})
-    assert journal.plus("learn", {"b": 1}, "ncm", 0.0, kept=1e-200).nodes() == {"b": 1}
+    log = AuditLog().plus("learn", {"a": 4}, "ncm", 0.0)
+    log = log.plus("learn", {"b": 1}, "ncm", 0.0, kept=0.25)
+    assert log.adds_up({"a": 1.0, "b": 1})
+    assert log.plus("learn", {"b": 1}, "ncm", 0.0, kept=1e-200).nodes() == {"b": 1}
 
 
 @pytest.mark.parametrize("place", range(4))
 def test_a_cut_or_changed_log_is_noticed(place):
-    whole = written(a_journal())
+    whole = written(a_log())
     shorter = json.loads(json.dumps(whole))
     del shorter["events"][place]
     with pytest.raises(CheckpointError, match="the log was changed"):
-        Journal.from_json(shorter)
+        AuditLog.from_json(shorter)
     for name, value in (
         ("time", "1999-01-01T00:00:00Z"),
         ("nodes", [[0, 1]]),
@@ -71,7 +71,7 @@ def test_a_cut_or_changed_log_is_noticed(place):
         changed = json.loads(json.dumps(whole))
         changed["events"][place][name] = value
         with pytest.raises(CheckpointError, match="the log was changed"):
-            Journal.from_json(changed)
+            AuditLog.from_json(changed)
 
 
 @pytest.mark.parametrize(
@@ -89,32 +89,32 @@ def test_a_cut_or_changed_log_is_noticed(place):
     ],
 )
 def test_nonsense_is_named(changes):
-    found = written(a_journal())
+    found = written(a_log())
     found["events"][1].update(changes)
     with pytest.raises(CheckpointError, match="the log is none"):
-        Journal.from_json(found)
+        AuditLog.from_json(found)
 
 
 @pytest.mark.parametrize("event", [None, 3, "learn", [], {}, {"what": "learn"}])
 def test_entries_of_another_shape_are_named(event):
-    found = written(a_journal())
+    found = written(a_log())
     found["events"][1] = event
     with pytest.raises(CheckpointError, match="the log is none"):
-        Journal.from_json(found)
+        AuditLog.from_json(found)
 
 
 @pytest.mark.parametrize("found", [None, 3, [], {}, {"events": 3, "end": ""}, {"events": []}])
 def test_another_shape_is_named(found):
     with pytest.raises(CheckpointError, match="the log"):
-        Journal.from_json(found)
+        AuditLog.from_json(found)
 
 
 def test_the_clock_can_be_held(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
     assert now() == "2001-09-09T01:46:40Z"
-    assert a_journal() == a_journal()
+    assert a_log() == a_log()
     for wrong in ("soon", "", "9" * 40):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", wrong)
         with pytest.raises(InputError, match="SOURCE_DATE_EPOCH"):
             now()
-    assert set(DEEDS.values()) == {-1, 0, 1}
+    assert set(ACTIONS.values()) == {-1, 0, 1}

@@ -9,8 +9,8 @@ import torch
 
 import algnn
 from algnn import checkpoint
-from algnn.analytic.features.gcn import GCNEncoder, ExpandedGCN
 from algnn.analytic.features.expansion import Expansion
+from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.errors import CheckpointError
 
@@ -56,7 +56,7 @@ def test_a_file_without_a_log_says_so_from_now_on(path):
 
 
 def another_log(tensors, facts):
-    other = algnn.analytic.lifecycle.audit.Journal().plus("learn", {0: 1}, "balanced", 0.1)
+    other = algnn.analytic.lifecycle.audit.AuditLog().plus("learn", {0: 1}, "balanced", 0.1)
     facts["log"] = json.loads(json.dumps(other.to_json()))
 
 

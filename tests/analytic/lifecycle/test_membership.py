@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.analytic.lifecycle.membership import FEW, Record
+from algnn.analytic.lifecycle.membership import Membership
 from algnn.errors import InputError
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6) | st.integers(0, 2**62), st.integers(-2, 3)))
@@ -20,27 +20,27 @@ def split(pairs):
 
 @given(st.lists(PAIRS, max_size=4), PAIRS)
 def test_it_is_a_multiset_of_pairs(sessions, gone):
-    record, held = Record("key"), Counter()
+    members, held = Membership("key"), Counter()
     for pairs in sessions:
-        record = record.plus(*split(pairs))
+        members = members.plus(*split(pairs))
         held.update(pairs)
     nodes = torch.arange(7)
     times = [sum(held[node, label] for label in range(-2, 4)) for node in range(7)]
-    assert record.times(nodes, np.arange(-2, 4)).tolist() == times
+    assert members.times(nodes, np.arange(-2, 4)).tolist() == times
     if Counter(gone) <= held:
-        left = record.minus(*split(gone))
-        rest = Record("key").plus(*split(list((held - Counter(gone)).elements())))
+        left = members.minus(*split(gone))
+        rest = Membership("key").plus(*split(list((held - Counter(gone)).elements())))
         assert left.ordered.tolist() == rest.ordered.tolist()
     else:
         with pytest.raises(InputError, match="was not learned as"):
-            record.minus(*split(gone))
+            members.minus(*split(gone))
 
 
 def test_keys_and_kinds_of_labels_have_nothing_in_common():
     nodes = torch.arange(1000)
     labels = np.arange(1000) % 3
     hashes = [
-        set(Record(key).plus(nodes, of).hashes.tolist())
+        set(Membership(key).plus(nodes, of).hashes.tolist())
         for key, of in (("a", labels), ("b", labels), ("a", labels.astype(str)))
     ]
     assert all(len(one) == 1000 for one in hashes)
@@ -49,16 +49,16 @@ def test_keys_and_kinds_of_labels_have_nothing_in_common():
 
 
 def test_hashes_are_spread_evenly():
-    record = Record("key").plus(torch.arange(100_000), np.zeros(100_000, dtype=np.int64))
-    assert np.unique(record.hashes).size == 100_000
+    members = Membership("key").plus(torch.arange(100_000), np.zeros(100_000, dtype=np.int64))
+    assert np.unique(members.hashes).size == 100_000
     for bit in range(64):
-        share = (record.hashes.view(np.uint64) >> np.uint64(bit) & np.uint64(1)).mean()
+        share = (members.hashes.view(np.uint64) >> np.uint64(bit) & np.uint64(1)).mean()
         assert 0.49 < share < 0.51
 
 
 def test_the_order_of_learning_does_not_show():
-    one = Record("key").plus(torch.arange(9), np.arange(9))
-    other = Record("key").plus(torch.arange(8, -1, -1), np.arange(8, -1, -1))
+    one = Membership("key").plus(torch.arange(9), np.arange(9))
+    other = Membership("key").plus(torch.arange(8, -1, -1), np.arange(8, -1, -1))
     assert one.ordered.tolist() == other.ordered.tolist()
 
 
@@ -76,7 +76,7 @@ def by_hand(key, node, label):
 
 @given(
     st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(-9, 9) | st.text(max_size=3))),
-    st.sampled_from([0, FEW - 2, FEW + 1]),
+    st.sampled_from([0, 30]),
 )
 def test_hashes_never_change(pairs, more):
     """Checkpoints hold them, so how they are made is part of the format."""
@@ -89,16 +89,5 @@ def test_hashes_never_change(pairs, more):
             by_hand("key", node, label)
             for (node, _), label in zip(some, labels.tolist(), strict=True)
         ]
-        found = Record("key").plus(nodes, labels).hashes
+        found = Membership("key").plus(nodes, labels).hashes
         assert found.view(np.uint64).tolist() == expected
-
-
-@pytest.mark.parametrize("names", [np.array([7]), np.array([3, -1, 8]), np.array(["a", "bb"])])
-@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 3 * FEW])
-def test_hashes_do_not_depend_on_how_many_come_together(names, count):
-    nodes, labels = 3 * torch.arange(count), names[np.arange(count) % names.size]
-    one_by_one = Record("key")
-    for place in range(count):
-        one_by_one = one_by_one.plus(nodes[place : place + 1], labels[place : place + 1])
-    together = Record("key").plus(nodes, labels)
-    assert together.hashes.tolist() == one_by_one.hashes.tolist()

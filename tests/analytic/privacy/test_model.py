@@ -13,15 +13,14 @@ from scipy.special import ndtr
 
 import algnn
 from algnn import checkpoint
-from algnn.analytic.privacy.model import (
+from algnn.analytic.privacy.accountant import (
     SHARES,
-    PrivateALGNN,
     attained_delta,
     attained_epsilon,
     noise_scale,
-    private_weights,
     with_noise,
 )
+from algnn.analytic.privacy.model import PrivateALGNN, private_weights
 from algnn.analytic.statistics import Statistics
 from algnn.errors import CheckpointError, InputError
 

@@ -7,9 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algnn import ALGNN
-from algnn.analytic.uncertainty.calibration import POINTS, TAILS, WEIGHTS, Scores, held_out, sharpness
 from algnn.analytic.heads import HEADS
 from algnn.analytic.statistics import Statistics
+from algnn.analytic.uncertainty.calibration import (
+    POINTS,
+    TAILS,
+    WEIGHTS,
+    Scores,
+    held_out,
+    sharpness,
+)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -56,7 +63,7 @@ def test_left_out_is_what_refits_without_each_node_give(seed, d, repeats, gamma)
 @settings(max_examples=40, deadline=None)
 def test_log_loss_is_that_of_nodes_with_one_rival_each(seed, C, beta):
     scores = some_scores(seed, C)
-    doubts, total, N = scores.doubts(), 0.0, scores.n.sum()
+    confusion, total, N = scores.confusion(), 0.0, scores.n.sum()
 
     def loss(row, true):
         logits = beta * row
@@ -64,11 +71,11 @@ def test_log_loss_is_that_of_nodes_with_one_rival_each(seed, C, beta):
         return top + np.log(np.exp(logits - top).sum()) - logits[true]
 
     for c in range(C):
-        size = doubts[c].sum()
+        size = confusion[c].sum()
         for k in range(C):
             if k == c:
                 continue
-            share = doubts[c, k] / size if size else 1 / (C - 1)
+            share = confusion[c, k] / size if size else 1 / (C - 1)
             for weight, u in zip(WEIGHTS, POINTS, strict=True):
                 row = scores.mean[c].copy()
                 shift = u * np.sqrt(size * (TAILS - 2) / TAILS)
@@ -91,23 +98,23 @@ def test_no_other_sharpness_is_better(seed, C):
 
 @given(seeds, st.integers(2, 8))
 @settings(max_examples=40, deadline=None)
-def test_doubts_account_for_the_whole_scatter(seed, C):
+def test_confusion_account_for_the_whole_scatter(seed, C):
     scores = some_scores(seed, C)
-    doubts = scores.doubts()
-    assert (doubts >= 0).all()
-    assert not doubts.diagonal().any()
+    confusion = scores.confusion()
+    assert (confusion >= 0).all()
+    assert not confusion.diagonal().any()
     centred = np.eye(C) - 1 / C
     energy = np.trace(centred @ scores.scatter @ centred)
     share = scores.n / scores.n.sum()
-    assert 2 * (share @ doubts.sum(1)) == pytest.approx(energy)
+    assert 2 * (share @ confusion.sum(1)) == pytest.approx(energy)
 
 
-def test_doubts_between_two_classes_are_found_there():
+def test_confusion_between_two_classes_are_found_there():
     # classes 0 and 1 are taken for each other, and nobody takes 2 for either
     swap = np.array([1.0, -1.0, 0.0])
-    doubts = Scores(np.eye(3), 0.2 * np.outer(swap, swap), np.ones(3)).doubts()
-    assert doubts[0, 1] == doubts[1, 0] > 0
-    assert doubts[0, 1] == doubts.max() > 5 * doubts[0, 2] >= 0
+    confusion = Scores(np.eye(3), 0.2 * np.outer(swap, swap), np.ones(3)).confusion()
+    assert confusion[0, 1] == confusion[1, 0] > 0
+    assert confusion[0, 1] == confusion.max() > 5 * confusion[0, 2] >= 0
 
 
 def test_the_weights_of_students_t():
@@ -135,7 +142,7 @@ def test_fresh_nodes_would_choose_much_the_same(head, per_class):
     best = min(loss(other) for other in np.geomspace(1, 30, 60))
     assert loss(beta) < 1.06 * best
     assert loss(beta) < 0.8 * loss(1.0)
-    # ten nodes a class leave doubts, which make it careful rather than sure
+    # ten nodes a class leave confusion, which make it careful rather than sure
     assert loss(beta) < 1.01 * best or (per_class == 10 and loss(1.1 * beta) < loss(beta))
 
 

@@ -9,8 +9,8 @@ from torch.distributions import MultivariateNormal
 
 import algnn
 from algnn import ALGNN
-from algnn.analytic.uncertainty.novelty import WIDENING, Familiar, spread_out
 from algnn.analytic.statistics import Statistics
+from algnn.analytic.uncertainty.novelty import WIDENING, NoveltyModel, spread_out
 from algnn.bench.metrics import auroc
 from algnn.errors import NotFittedError
 
@@ -38,7 +38,7 @@ def ratio(novelty):
 @settings(max_examples=30, deadline=None)
 def test_it_is_a_ratio_of_two_gaussians(seed, d):
     Z, labels, graph, asked = draw(seed, d)
-    familiar = Familiar.of(Statistics.empty(d).plus([Z], labels), graph)
+    model = NoveltyModel.of(Statistics.empty(d).plus([Z], labels), graph)
     means = torch.stack([Z[labels == c].mean(0) for c in range(3)])
     scatter = torch.from_numpy(np.cov((Z - means[labels]).T.numpy(), bias=True).reshape(d, d))
     wider = WIDENING * scatter.trace() / len(Z) * torch.eye(d)
@@ -49,7 +49,7 @@ def test_it_is_a_ratio_of_two_gaussians(seed, d):
     anything = MultivariateNormal(centre, whole + wider).log_prob(asked)
     classes = [MultivariateNormal(mean, scatter + wider).log_prob(asked) for mean in means]
     expected = anything - torch.stack(classes).amax(0)
-    torch.testing.assert_close(ratio(familiar.novelty(asked)), expected, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(ratio(model.novelty(asked)), expected, rtol=1e-7, atol=1e-7)
 
 
 @given(seeds, st.integers(2, 6))
@@ -58,7 +58,7 @@ def test_a_turn_of_all_features_changes_nothing(seed, d):
     Z, labels, graph, asked = draw(seed, d)
     turn = torch.linalg.qr(torch.from_numpy(np.random.default_rng(seed).normal(size=(d, d))))[0]
     found = [
-        Familiar.of(Statistics.empty(d).plus([Z @ T], labels), graph @ T).novelty(asked @ T)
+        NoveltyModel.of(Statistics.empty(d).plus([Z @ T], labels), graph @ T).novelty(asked @ T)
         for T in (torch.eye(d).double(), turn)
     ]
     torch.testing.assert_close(found[0], found[1], rtol=1e-8, atol=1e-10)
@@ -70,9 +70,11 @@ def test_what_neither_nodes_nor_graph_span_says_nothing(seed):
     """So that coordinates in what they span are enough."""
     Z, labels, graph, asked = draw(seed, 3)
     beside = torch.nn.functional.pad
-    wide = Familiar.of(Statistics.empty(5).plus([beside(Z, (0, 2))], labels), beside(graph, (0, 2)))
+    wide = NoveltyModel.of(
+        Statistics.empty(5).plus([beside(Z, (0, 2))], labels), beside(graph, (0, 2))
+    )
     outside = beside(asked, (0, 2)) + torch.tensor([0, 0, 0, 3.0, -1.0])
-    narrow = Familiar.of(Statistics.empty(3).plus([Z], labels), graph)
+    narrow = NoveltyModel.of(Statistics.empty(3).plus([Z], labels), graph)
     torch.testing.assert_close(wide.novelty(outside), narrow.novelty(asked), rtol=1e-8, atol=1e-9)
 
 
@@ -80,8 +82,8 @@ def test_what_neither_nodes_nor_graph_span_says_nothing(seed):
 @pytest.mark.parametrize("scale", [0.0, 1e-12, 1.0, 1e6])
 def test_sums_of_little_or_nothing(labels, scale):
     Z = scale * torch.tensor([[1.0, 0], [1, 0], [0, 1], [0, 1]]).double()
-    familiar = Familiar.of(Statistics.empty(2).plus([Z], labels), Z)
-    found = familiar.novelty(scale * torch.tensor([[1.0, 0], [0, 1], [-4, -4]]).double())
+    model = NoveltyModel.of(Statistics.empty(2).plus([Z], labels), Z)
+    found = model.novelty(scale * torch.tensor([[1.0, 0], [0, 1], [-4, -4]]).double())
     assert bool(torch.isfinite(found).all())
     assert bool(((found >= 0) & (found <= 1)).all())
 

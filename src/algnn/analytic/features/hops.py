@@ -9,13 +9,14 @@ singular directions, and random ReLU units of the views make a linear head non-l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from algnn.analytic.features.expansion import Expansion
+from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, unit_rows
 from algnn.errors import InputError
 from algnn.graph.propagate import blocks, csr, spmm, take_rows, without_diagonal
@@ -186,7 +187,16 @@ class HopEncoder:
 
     def units(self, exact: Tensor) -> Tensor:
         """The random units [n, expanded] of some views [n, breadth], before normalisation."""
-        return Expansion("plain", self.breadth, self.expanded, self.seed)(exact)
+        return torch.mm(exact, self.unit_weights(exact.device)).relu_()
+
+    def unit_weights(self, device: torch.device) -> Tensor:
+        """The random weights [breadth, expanded] of the units, in float64.
+
+        With all views, half of the units see PageRank alone: so many views of a node are much
+        alike, and the widest average of its neighbourhood is worth units of its own.
+        """
+        apart = self.view_width if self.name == "all" else 0
+        return _unit_weights(device, self.breadth, self.expanded, self.seed, apart)
 
     def _sparse_entries(
         self, x: Tensor, rows: Tensor | slice, dtype: torch.dtype = torch.float32
@@ -234,6 +244,20 @@ def _ids(rows: Tensor | slice, x: Tensor) -> Tensor:
     if isinstance(rows, Tensor):
         return rows
     return torch.arange(*rows.indices(x.size(0)), device=x.device)
+
+
+@lru_cache(maxsize=4)
+def _unit_weights(
+    device: torch.device, breadth: int, expanded: int, seed: int, apart: int
+) -> Tensor:
+    """Random weights; those of the second half of the units are zero but for the last view."""
+    weights = random_weights(breadth, expanded, seed)
+    if apart:
+        second = weights[:, expanded // 2 :]
+        second[: breadth - apart] = 0
+        # as long as the others are, over rows of length one in each view
+        second *= (breadth / apart) ** 0.5
+    return weights.to(device, FLOAT)
 
 
 def _projection(inputs: int, projected: int, seed: int) -> Tensor:

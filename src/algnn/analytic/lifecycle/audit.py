@@ -1,11 +1,10 @@
-"""The log of what was done to a learner: what, when, with how many nodes of each class.
+"""The audit log of a learner: what was done to it, when, with how many nodes of each class.
 
-It is only ever added to. Each entry holds the SHA-256 of the one before, so an entry that is
-changed, taken out or cut off is noticed when the learner is loaded; so is a log whose counts do not
-add up to the learner's own. That guards against accidents and careless hands. Whoever can write the
-file can also write another log: keep `Journal.end` somewhere else to prove that none did.
-
-It names classes, those that were forgotten too, and no node.
+Events are only ever added. Each holds the SHA-256 of the one before, so an event that is changed,
+removed or cut off is noticed when the learner is loaded; so is a log whose counts do not add up to
+the learner's own. That guards against accidents. Whoever can write the file can also write another
+log: keep `AuditLog.end` elsewhere to prove that nobody did. The log names classes, forgotten ones
+too, and no node.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from algnn.analytic.statistics import COUNT_ROUNDING as ROUNDING
-from algnn.analytic.statistics import GONE
+from algnn.analytic.statistics import COUNT_ROUNDING, GONE
 from algnn.errors import CheckpointError, InputError
 
 Label = int | str
 
-# what can be done, and whether nodes were added by it (1), taken away (-1) or neither (0)
-DEEDS = {
+# what can be done, and whether it adds nodes (1), removes nodes (-1) or does neither (0)
+ACTIONS = {
     "learn": 1,
     "merge": 1,
     "found": 1,  # nodes of a file that had no log
@@ -42,26 +40,20 @@ TEXT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that was done.
+    """One entry of the audit log.
 
     Attributes
     ----------
-    what : str
-        A key of `DEEDS`.
-    time : str
-        In UTC, to the second; that of ``SOURCE_DATE_EPOCH`` where this is set, so that the same
-        deeds can give the same file.
+    what, time : str
+        A key of `ACTIONS`, and when it was done (as `now` gives it).
     nodes : tuple of (label, number)
-        How many nodes of each class were added or taken away.
-    head : str
-    gamma : float
+        How many nodes of each class were added or removed.
+    head, gamma : str, float
         The head and its γ afterwards.
     kept : float
-        What everything older counted for afterwards, per unit before: below 1 where it decays.
-    other : str
-        The end of the other learner's log, where one was merged.
-    before : str
-        SHA-256 of the entry before this one.
+        The factor by which the weight of everything older changed: below 1 where it decays.
+    other, before : str
+        The end of the other learner's log, where one was merged, and of this log before the event.
     """
 
     what: str
@@ -79,34 +71,13 @@ class Event:
         return sum(number for _, number in self.nodes)
 
     def digest(self) -> str:
-        """SHA-256 of the whole entry.
-
-        Returns
-        -------
-        str
-        """
+        """SHA-256 of the whole event."""
         return hashlib.sha256(TEXT.encode(vars(self)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class Journal:
-    """All events, the oldest first.
-
-    Attributes
-    ----------
-    events : tuple of Event
-    end : str
-        SHA-256 of the last one.
-
-    Examples
-    --------
-    >>> journal = Journal().plus("learn", {"fraud": 3, "fine": 9}, "balanced", 0.1)
-    >>> journal = journal.plus("forget", {"fraud": 1}, "balanced", 0.1)
-    >>> journal.nodes()
-    {'fraud': 2, 'fine': 9}
-    >>> Journal.from_json(journal.to_json()) == journal
-    True
-    """
+class AuditLog:
+    """All events, the oldest first, and the SHA-256 of the last one, `end`."""
 
     events: tuple[Event, ...] = ()
     end: str = START
@@ -123,80 +94,35 @@ class Journal:
         *,
         kept: float = 1.0,
         other: str = "",
-    ) -> Journal:
-        """With one more event, now.
-
-        Parameters
-        ----------
-        what : str
-        nodes : mapping
-            A number for each class.
-        head : str
-        gamma, kept : float
-        other : str
-            As in `Event`.
-
-        Returns
-        -------
-        Journal
-        """
+    ) -> AuditLog:
+        """With one more event, now; `nodes` has a number for each class."""
         event = Event(what, now(), tuple(nodes.items()), head, gamma, kept, other, self.end)
-        return Journal((*self.events, event), event.digest())
+        return AuditLog((*self.events, event), event.digest())
 
     def nodes(self) -> dict[Label, float]:
-        """What all events together make of each class.
-
-        Returns
-        -------
-        dict
-            A number for each class that has any left.
-        """
+        """The nodes of each class that all events together leave."""
         total: dict[Label, float] = {}
         for event in self.events:
             if event.kept != 1:
                 total = {c: n * event.kept for c, n in total.items() if n * event.kept >= GONE}
             for label, number in event.nodes:
-                total[label] = total.get(label, 0) + DEEDS[event.what] * number
+                total[label] = total.get(label, 0) + ACTIONS[event.what] * number
         return {label: number for label, number in total.items() if number > 0}
 
     def adds_up(self, nodes: Mapping[Any, float]) -> bool:
-        """Whether these are the numbers that the events lead to.
-
-        Parameters
-        ----------
-        nodes : mapping
-            A number for each class.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether all events together leave these nodes of each class."""
         total = self.nodes()
         return total.keys() == nodes.keys() and all(
-            math.isclose(total[label], nodes[label], rel_tol=ROUNDING) for label in nodes
+            math.isclose(total[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What JSON can hold of it.
-
-        Returns
-        -------
-        dict
-        """
+        """The log as JSON values."""
         return {"events": [dict(vars(event)) for event in self.events], "end": self.end}
 
     @classmethod
-    def from_json(cls, found: Any) -> Journal:
-        """The reverse of `to_json`; `CheckpointError` where it is not whole.
-
-        Parameters
-        ----------
-        found : object
-
-        Returns
-        -------
-        Journal
-        """
+    def from_json(cls, found: Any) -> AuditLog:
+        """The inverse of `to_json`; `CheckpointError` where the log is damaged or was changed."""
         try:
             events = tuple(_event(one) for one in found["events"])
             end = found["end"]
@@ -215,15 +141,7 @@ class Journal:
 def now() -> str:
     """The time in UTC, to the second.
 
-    Returns
-    -------
-    str
-        That of the environment's ``SOURCE_DATE_EPOCH`` where this is set.
-
-    Examples
-    --------
-    >>> now()
-    '20...T...Z'
+    That of ``SOURCE_DATE_EPOCH`` where this is set, so that files can be reproduced.
     """
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     try:
@@ -236,11 +154,11 @@ def now() -> str:
 
 
 def _event(found: Any) -> Event:
-    """An entry of which every value is of its type."""
+    """An event of which every value is of its type."""
     number = (int, float)
     kinds: dict[str, Any] = {"nodes": (list, tuple), "gamma": number, "kept": number}
     values = {field.name: found[field.name] for field in fields(Event)}
-    if found.keys() != values.keys() or values["what"] not in DEEDS:
+    if found.keys() != values.keys() or values["what"] not in ACTIONS:
         raise ValueError("an entry of another kind")
     for name, value in values.items():
         if not isinstance(value, kinds.get(name, str)):

@@ -1,4 +1,4 @@
-"""What an `ALGNN` knows as tensors and facts for a checkpoint, and back; every value is checked."""
+"""The state of an `ALGNN` as a checkpoint's tensors and JSON values, and back, all checked."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.features.hops import HopEncoder as Bank
-from algnn.analytic.selection import MOST_HALVINGS as MANY
-from algnn.analytic.features.gcn import ExpandedGCN as Widened
-from algnn.analytic.features.gcn import GCNEncoder
 from algnn.analytic.features.expansion import EXPANSIONS, Expansion
+from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
+from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS
-from algnn.analytic.lifecycle.audit import Journal
-from algnn.analytic.state import Features, per_class
-from algnn.analytic.state import State as Learned
-from algnn.analytic.lifecycle.membership import Record
+from algnn.analytic.lifecycle.audit import AuditLog
+from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.linalg.subspace import Span
+from algnn.analytic.selection import MOST_HALVINGS
+from algnn.analytic.state import Features, State, per_class
 from algnn.analytic.statistics import GONE, Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_number
 from algnn.errors import CheckpointError
 
 FLOAT = torch.float64
-# what a checkpoint may ask for that is not in it: weights that follow from a seed, or from a width
+# limits of what a checkpoint may claim without holding it: weights drawn from a seed, widths
 WIDEST_INPUTS = 2**20
 LARGEST_EXPANSION = 2**26
 MOST_UNITS = 2**14
@@ -39,48 +37,23 @@ LARGEST_WEIGHTS = 2**20
 LARGEST_VALUE = 1e100
 
 
-def state(known: Learned) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors, and what JSON can hold.
-
-    Parameters
-    ----------
-    known : Learned
-
-    Returns
-    -------
-    tensors : dict of Tensor
-    facts : dict
-    """
+def state(known: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state as tensors and JSON values."""
     tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
     for place in range(known.ways):
         named = known.half_sums[place].tensors().items()
         tensors |= {f"second{place}.{name}": t for name, t in named}
     if known.span.basis is not None:
         tensors["span.basis"] = known.span.basis
-    if known.record is not None:
-        tensors["record.hashes"] = torch.from_numpy(known.record.ordered)
+    if known.membership is not None:
+        tensors["record.hashes"] = torch.from_numpy(known.membership.ordered)
     encoder, facts = _features_state(known.features)
-    facts |= {"head": known.head, "gamma": known.gamma, "log": known.journal.to_json()}
+    facts |= {"head": known.head, "gamma": known.gamma, "log": known.log.to_json()}
     return tensors | encoder, facts
 
 
 def fingerprint(features: Features) -> str:
-    """SHA-256 of all that decides how nodes are encoded.
-
-    Parameters
-    ----------
-    features : Bank or Widened
-
-    Returns
-    -------
-    str
-        The same for features that are the same to the last bit, wherever they are.
-
-    Examples
-    --------
-    >>> fingerprint(Bank("raw", inputs=3)) == fingerprint(Bank("raw", inputs=4))
-    False
-    """
+    """SHA-256 of everything that determines how nodes are encoded, equal on every device."""
     tensors, facts = _features_state(features)
     total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
@@ -92,8 +65,9 @@ def fingerprint(features: Features) -> str:
 
 def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of the encoder alone."""
-    if isinstance(features, Bank):
-        names = [field.name for field in fields(Bank) if field.name != "basis"]
+    if isinstance(features, HopEncoder):
+        # under the name that this encoder had when the format was made
+        names = [field.name for field in fields(HopEncoder) if field.name != "basis"]
         tensors = {} if features.basis is None else {"encoder.basis": features.basis}
         return tensors, {"bank": {name: getattr(features, name) for name in names}}
     encoder, expansion = features.encoder, features.expansion
@@ -102,33 +76,17 @@ def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, An
     return {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}, facts
 
 
-def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device) -> Learned:
-    """The reverse of `state`.
-
-    Parameters
-    ----------
-    tensors : dict of Tensor
-    facts : dict
-    device : device
-        Where it shall be.
-
-    Returns
-    -------
-    Learned
-    """
+def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device) -> State:
+    """The inverse of `state`; `CheckpointError` for values that no learner has."""
     # a learner that was never taught, or has forgotten everything, has none
     unknown = facts["classes"] == []
-    classes = np.empty(0, np.int64) if unknown else _restored_classes(facts["classes"])
+    classes = np.empty(0, np.int64) if unknown else restored_classes(facts["classes"])
     if facts["head"] not in HEADS:
         raise CheckpointError(f"head {facts['head']!r} is unknown")
     if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
         raise CheckpointError(f"gamma {facts['gamma']!r} is no number of at least 0")
-    # a value that is not finite would make one of every prediction, and so would the square of one
-    # that is barely so; n has no such values
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_VALUE).all()):
-            raise CheckpointError(f"{name} holds values that are not finite, or too large")
-    features, width = _restored_features(tensors, facts, device)
+    check_values(tensors)
+    features, width = restored_features(tensors, facts, device)
     span = Span(width, None)
     if "span.basis" in tensors:
         basis = tensors["span.basis"]
@@ -140,20 +98,20 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
         if bool((off.abs() > 1e-8).any()):
             raise CheckpointError("span.basis is not orthonormal")
         span = Span(width, basis.to(device))
-    statistics = _restored(tensors, "statistics", span.rank, classes, device)
-    places = [place for place in range(MANY) if f"second{place}.G" in tensors]
-    halves = [_restored(tensors, f"second{p}", span.rank, classes, device) for p in places]
+    statistics = restored_sums(tensors, "statistics", span.rank, classes, device)
+    places = [place for place in range(MOST_HALVINGS) if f"second{place}.G" in tensors]
+    halves = [restored_sums(tensors, f"second{p}", span.rank, classes, device) for p in places]
     fewest = GONE if statistics.n.is_floating_point() else 1.0
     for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
         if bool((n < least).any()) or bool((n > statistics.n).any()):
             raise CheckpointError("n holds counts that cannot be")
-    seconds = _side_by_side(halves, statistics)
-    journal = _restored_journal(facts, statistics)
+    half_sums = _side_by_side(halves, statistics)
+    log = _restored_log(facts, statistics)
     # only now, when the file has shown that it is as large as it says
     made = features()
-    record = _restored_record(tensors, made, int(statistics.n.sum()))
+    members = _restored_membership(tensors, made, int(statistics.n.sum()))
     gamma = float(facts["gamma"])
-    return Learned(made, span, statistics, seconds, facts["head"], gamma, record, journal)
+    return State(made, span, statistics, half_sums, facts["head"], gamma, members, log)
 
 
 def _side_by_side(halves: list[Statistics], sums: Statistics) -> Statistics:
@@ -163,59 +121,67 @@ def _side_by_side(halves: list[Statistics], sums: Statistics) -> Statistics:
     return Statistics(G, Q, n, sums.classes)
 
 
-def _restored_journal(facts: dict[str, Any], statistics: Statistics) -> Journal:
+def _restored_log(facts: dict[str, Any], statistics: Statistics) -> AuditLog:
     nodes = per_class(statistics)
     if "log" not in facts:
-        # written before there were logs: what is there was found, and the log says so
-        return Journal().plus("found", nodes, facts["head"], float(facts["gamma"]))
-    journal = Journal.from_json(facts["log"])
-    if not journal.adds_up(nodes):
+        # written before there were logs
+        return AuditLog().plus("found", nodes, facts["head"], float(facts["gamma"]))
+    log = AuditLog.from_json(facts["log"])
+    if not log.adds_up(nodes):
         raise CheckpointError("the log does not add up to the nodes that were learned")
-    return journal
+    return log
 
 
-def _restored_record(tensors: dict[str, Tensor], features: Features, count: int) -> Record | None:
+def _restored_membership(
+    tensors: dict[str, Tensor], features: Features, count: int
+) -> Membership | None:
     if "record.hashes" not in tensors:
         return None
     hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64)
-    return Record(fingerprint(features), hashes.numpy())
+    return Membership(fingerprint(features), hashes.numpy())
 
 
-def _restored_features(
+def restored_features(
     tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device
 ) -> tuple[Callable[[], Features], int]:
-    """How to make the features, and their width."""
+    """A function that makes the features, and their width."""
     if "bank" in facts:
-        bank = Bank(**facts["bank"])
+        bank = HopEncoder(**facts["bank"])
         # weights are as long as this says, whatever the size of the file
         check_number("inputs", bank.inputs, 1, WIDEST_INPUTS, whole=True)
         check_number("projected", bank.projected, 0, WIDEST_INPUTS, whole=True)
         check_number("expanded", bank.expanded, 0, MOST_UNITS, whole=True)
         check_number("seed", bank.seed, 0, 2**63, whole=True)
+        if "encoder.basis" in tensors:
+            basis = tensors["encoder.basis"]
+            check_tensor("encoder.basis", basis, (bank.inputs, basis.size(-1)), torch.float32)
+            bank = replace(bank, basis=basis.to(device))
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not isinstance(bank.root, bool):
             raise CheckpointError("bank is none that this version makes")
-        if "encoder.basis" not in tensors:
-            return lambda: bank, bank.width
-        basis = tensors["encoder.basis"]
-        check_tensor("encoder.basis", basis, (bank.inputs, basis.size(1)), torch.float32)
-        whole = replace(bank, basis=basis.to(device))
-        if whole.breadth * whole.expanded > LARGEST_EXPANSION:
-            raise CheckpointError("bank is none that this version makes")
-        return lambda: whole, whole.width
+        return lambda: bank, bank.width
     shape = facts["expansion"]
     d, h = shape["width"], shape["inputs"]
+    check_number("seed", shape["seed"], 0, 2**63, whole=True)
     weight = tensors["encoder.weight"]
     weight = check_tensor("encoder.weight", weight, (weight.size(0), h), torch.float32)
     bias = check_tensor("encoder.bias", tensors["encoder.bias"], (h,), torch.float32)
     if weight.size(0) < 1 or h * d > LARGEST_EXPANSION or shape["kind"] not in EXPANSIONS:
         raise CheckpointError("expansion is none that this version makes")
     encoder = GCNEncoder(weight.to(device), bias.to(device))
-    return lambda: Widened(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
+    return lambda: ExpandedGCN(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
 
 
-def _restored(
+def check_values(tensors: dict[str, Tensor]) -> None:
+    """Raise `CheckpointError` for a value that is not finite, or whose square would not be."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_VALUE).all()):
+            raise CheckpointError(f"{name} holds values that are not finite, or too large")
+
+
+def restored_sums(
     tensors: dict[str, Tensor], name: str, d: int, classes: npt.NDArray[Any], device: torch.device
 ) -> Statistics:
+    """The sums of a checkpoint under some name."""
     C = classes.size
     # where old sessions count for less, n is no longer whole
     kind = FLOAT if tensors[f"{name}.n"].dtype == FLOAT else torch.int64
@@ -227,7 +193,8 @@ def _restored(
     return Statistics.from_tensors(G, Q, n, classes)
 
 
-def _restored_classes(found: Any) -> npt.NDArray[Any]:
+def restored_classes(found: Any) -> npt.NDArray[Any]:
+    """The classes of a checkpoint: ints or strings, different and sorted."""
     kinds = {type(c) for c in found} if isinstance(found, list) else set()
     classes = np.array(found)
     if kinds not in ({int}, {str}) or classes.dtype.kind not in "iU":

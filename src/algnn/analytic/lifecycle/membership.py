@@ -1,60 +1,36 @@
-"""A compact record of which nodes were learned as what, so that only they can be forgotten.
+"""Which nodes were learned as what, as 64-bit hashes, so that only those can be forgotten.
 
-Sums cannot tell whether a node is in them. This can: it holds a 64-bit hash of each learned pair of
-node and class, eight bytes a node.
-
-It is kept for one purpose, to refuse a request to forget what was never learned, which would spoil
-the sums without a trace. The chance that such a request passes is the number of learned nodes over
-2^64. A hash does not give its node away by itself, but whoever has the file can try every id with
-every class, and where ids are row numbers there are few to try: treat the record like a list of the
-labelled nodes and their classes. A learner does without it after `ALGNN.drop_record`.
+The sums do not tell whether a node is in them; a hash of each learned pair of node and class, eight
+bytes a node, does. It serves one purpose: to refuse a request to forget what was never learned,
+which would corrupt the sums without a trace. Such a request passes with a probability of the number
+of learned nodes over 2^64. A hash does not reveal its node by itself, but whoever has the file can
+try every id with every class, and where ids are row numbers there are few to try: treat the hashes
+like a list of the labelled nodes and their classes. `ALGNN.drop_record` removes them.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from algnn.analytic.classes import distinct
 from algnn.errors import InputError
 
 Hashes = npt.NDArray[np.int64]
-
-# So few pairs are hashed one by one: what NumPy spends on each call would be more than that.
-FEW = 20
-ALL_BITS = 2**64 - 1
+Bits = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Record:
-    """What was learned, as hashes: a multiset, so a node learned twice can be forgotten twice.
+class Membership:
+    """A multiset of learned pairs of node and class: a node learned twice can be forgotten twice.
 
-    Attributes
-    ----------
-    key : str
-        What the hashes are made with: learners with the same key can be merged, and hashes from
-        learners with other keys have nothing in common.
-    hashes : array [m], int64
-        In no order; `ordered` for a file, so that it does not show which came together.
-
-    Examples
-    --------
-    >>> import torch
-    >>> record = Record("key").plus(torch.tensor([3, 5]), np.array(["a", "b"]))
-    >>> record.times(torch.tensor([3, 4, 5]), np.array(["a", "b"]))
-    array([1, 0, 1])
-    >>> record.minus(torch.tensor([3]), np.array(["a"])).hashes.size
-    1
-    >>> record.minus(torch.tensor([3]), np.array(["b"]))
-    Traceback (most recent call last):
-        ...
-    algnn.errors.InputError: nodes holds 3, which was not learned as b (1 of 1 were not): name...
+    The `hashes` are made with `key`: learners with the same key can be merged, and hashes with
+    different keys have nothing in common.
     """
 
     key: str
@@ -62,36 +38,15 @@ class Record:
 
     @cached_property
     def ordered(self) -> Hashes:
-        """The hashes, sorted: only when someone asks, since learning needs no order."""
+        """The hashes, sorted, so that a file does not show which came together."""
         return np.sort(self.hashes)
 
-    def plus(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Record:
-        """With some more pairs.
+    def plus(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Membership:
+        """With some more pairs."""
+        return Membership(self.key, np.concatenate([self.hashes, self._hashes(nodes, labels)]))
 
-        Parameters
-        ----------
-        nodes : Tensor [n], int64
-        labels : array [n]
-
-        Returns
-        -------
-        Record
-        """
-        return Record(self.key, np.concatenate([self.hashes, self._hashes(nodes, labels)]))
-
-    def minus(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Record:
-        """Without some pairs; `InputError` where one of them was never learned.
-
-        Parameters
-        ----------
-        nodes : Tensor [n], int64
-            A node that is named twice must have been learned twice.
-        labels : array [n]
-
-        Returns
-        -------
-        Record
-        """
+    def minus(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Membership:
+        """Without some pairs; `InputError` where one of them was never learned."""
         wanted = self._hashes(nodes, labels)
         order = np.argsort(wanted, kind="stable")
         run = wanted[order]
@@ -109,86 +64,49 @@ class Record:
                 f" ({missing.size} of {run.size} were not): name only nodes that were learned, each"
                 " with the label it was learned with"
             )
-        return Record(self.key, np.delete(held, places))
+        return Membership(self.key, np.delete(held, places))
 
-    def merged(self, other: Record) -> Record:
-        """The pairs of both.
-
-        Parameters
-        ----------
-        other : Record
-            With the same key.
-
-        Returns
-        -------
-        Record
-        """
-        return Record(self.key, np.concatenate([self.hashes, other.hashes]))
+    def merged(self, other: Membership) -> Membership:
+        """The pairs of both, which have the same key."""
+        return Membership(self.key, np.concatenate([self.hashes, other.hashes]))
 
     def times(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """How often each of some nodes was learned, as any of some classes.
-
-        Parameters
-        ----------
-        nodes : Tensor [n], int64
-        classes : array [C]
-
-        Returns
-        -------
-        array [n], int64
-        """
-        # most nodes were not learned, which the low bits of their hashes show at once
+        """How often each of some nodes was learned, as any of some classes."""
+        # Most nodes were not learned, which the low bits of their hashes show: 6.8 million pairs
+        # (arxiv) would take seconds to look up in full.
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
         low[self.hashes & (low.size - 1)] = True
         found = np.zeros(nodes.numel(), dtype=np.int64)
-        ids = nodes.numpy().view(np.uint64)
         for label in classes.tolist():
-            wanted = _hashed(ids, *_salt(self.key, label)).view(np.int64)
+            wanted = _hashed(nodes, *_salts(self.key, [label]))
             some = low[wanted & (low.size - 1)].nonzero()[0]
             ends = (np.searchsorted(self.ordered, wanted[some], s) for s in ("right", "left"))
             found[some] += np.subtract(*ends)
         return found
 
     def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
-        hashed: Any
-        if labels.size <= FEW:
-            pairs = zip(nodes.tolist(), labels.tolist(), strict=True)
-            hashed = [_hashed(node, *_salt(self.key, label)) for node, label in pairs]
-        else:
-            classes, codes = distinct(labels)
-            salts = np.array([_salt(self.key, c) for c in classes.tolist()], dtype=np.uint64)
-            one = salts.shape[0] == 1
-            hashed = _hashed(
-                nodes.numpy().view(np.uint64), *(salts[0] if one else salts.T.take(codes, axis=1))
-            )
-        return np.asarray(hashed, dtype=np.uint64).view(np.int64)
+        classes, codes = np.unique(labels, return_inverse=True)
+        return _hashed(nodes, *(salt[codes] for salt in _salts(self.key, classes.tolist())))
 
 
-@lru_cache(maxsize=2**12)
-def _salt(key: str, label: int | str) -> tuple[int, int]:
-    """Two numbers for a class; the label 1 is not the label "1"."""
-    digest = hashlib.sha256(f"{key} {label!r}".encode()).digest()
-    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
+def _salts(key: str, labels: list[int | str]) -> tuple[Bits, Bits]:
+    """Two numbers for each class; the label 1 is not the label "1"."""
+    digests = (hashlib.sha256(f"{key} {label!r}".encode()).digest() for label in labels)
+    numbers = np.frombuffer(b"".join(one[:16] for one in digests), dtype="<u8").reshape(-1, 2)
+    return numbers[:, 0], numbers[:, 1]
 
 
-def _hashed(ids: Any, first: Any, second: Any) -> Any:
-    """Of an id, or of an array of them in uint64."""
-    # two permutations of the ids, added: no longer a permutation that could be run backwards
-    if isinstance(ids, int):
-        return (_mixed((ids + first) & ALL_BITS) + _mixed(ids ^ second)) & ALL_BITS
-    both = np.empty((2, ids.size), dtype=np.uint64)
-    np.add(ids, first, out=both[0])
-    np.bitwise_xor(ids, second, out=both[1])
-    return np.add(*_mixed(both))
+def _hashed(nodes: Tensor, first: Bits, second: Bits) -> Hashes:
+    """Two permutations of the ids, added: not a permutation that could be inverted."""
+    ids = nodes.numpy().view(np.uint64)
+    return (_mixed(ids + first) + _mixed(ids ^ second)).view(np.int64)
 
 
-def _mixed(bits: Any) -> Any:
-    """The finaliser of splitmix64: neighbouring ids land anywhere. An array is overwritten."""
-    bits ^= bits >> 30
-    bits *= 0xBF58476D1CE4E5B9
-    bits &= ALL_BITS
-    bits ^= bits >> 27
-    bits *= 0x94D049BB133111EB
-    bits &= ALL_BITS
-    bits ^= bits >> 31
+def _mixed(bits: Bits) -> Bits:
+    """The finaliser of splitmix64, which scatters neighbouring ids; `bits` is overwritten."""
+    bits ^= bits >> np.uint64(30)
+    bits *= np.uint64(0xBF58476D1CE4E5B9)
+    bits ^= bits >> np.uint64(27)
+    bits *= np.uint64(0x94D049BB133111EB)
+    bits ^= bits >> np.uint64(31)
     return bits

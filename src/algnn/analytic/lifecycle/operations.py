@@ -22,7 +22,7 @@ from algnn.analytic.lifecycle.preconditions import (
     outside_inference_mode,
 )
 from algnn.analytic.lifecycle.reach import affected, without_node
-from algnn.analytic.lifecycle.summary import Summary, summarise
+from algnn.analytic.lifecycle.summary import Summary, described, summarise
 from algnn.analytic.state import Features, State, per_class
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
@@ -37,7 +37,7 @@ class Lifecycle(Encoding):
     @property
     def events_(self) -> tuple[Event, ...]:
         """The log: all that was learned, forgotten and merged, the oldest first."""
-        return self._known.journal.events
+        return self._known.log.events
 
     # -- the steps of learning, which `ALGNN` writes ------------------------------------------
 
@@ -111,7 +111,7 @@ class Lifecycle(Encoding):
                     after = self._settled(known.asked_for(head, gamma))
                 else:
                     fresh = self._untaught(known.features)
-                    after = replace(fresh, record=known.record, journal=known.journal)
+                    after = replace(fresh, membership=known.membership, log=known.log)
                 self._learned = after.noted("head", {})
         except BaseException:
             self.head, self.gamma = before
@@ -282,7 +282,7 @@ class Lifecycle(Encoding):
             after = known.merged(theirs)
             # γ is chosen now; weights, if there is nothing to choose, when they are first needed
             self._learned = (self._settled(after) if self._chooses else after).noted(
-                "merge", per_class(theirs.statistics), other=theirs.journal.end
+                "merge", per_class(theirs.statistics), other=theirs.log.end
             )
         return self
 
@@ -330,7 +330,7 @@ class Lifecycle(Encoding):
         >>> before - model.drop_record().retained_bytes()
         1600
         """
-        self._learned = replace(self._known, record=None).noted("drop record", {})
+        self._learned = replace(self._known, membership=None).noted("drop record", {})
         return self
 
     def summary(self) -> Summary:
@@ -353,6 +353,9 @@ class Lifecycle(Encoding):
         ...
         """
         return summarise(self._known, self.retained_bytes())
+
+    def _described(self) -> dict[str, str]:
+        return {**described(self._known), **super()._described()}
 
     def _checked_learned(
         self, graph: Data, nodes: Nodes, labels: Labels, *, once: bool

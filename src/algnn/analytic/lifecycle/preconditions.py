@@ -30,9 +30,9 @@ def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
             f"nodes holds {int(outside[0])}, whose features do not change: name the learned nodes"
             " among reach(graph, node) and no others"
         )
-    if state.record is None:
+    if state.membership is None:
         return
-    learned = torch.from_numpy(state.record.times(within, state.statistics.classes))
+    learned = torch.from_numpy(state.membership.times(within, state.statistics.classes))
     lacking = learned - torch.bincount(chosen, minlength=int(within.max()) + 1)[within]
     missing = within[lacking > 0]
     if missing.numel():

@@ -1,4 +1,4 @@
-"""Whose features change when a node leaves the graph."""
+"""Nodes whose features change when a node leaves the graph."""
 
 from __future__ import annotations
 
@@ -8,34 +8,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.features.hops import HopEncoder as Bank
-from algnn.analytic.features.gcn import ExpandedGCN as Widened
+from algnn.analytic.features.gcn import ExpandedGCN
+from algnn.analytic.features.hops import HopEncoder
 from algnn.graph.propagate import normalised_adjacency
 
-# a path longer than any encoder looks; one that sees its end is taken to see everything
+# longer than the receptive field of any encoder; one that sees its end is taken to see everything
 PATH = 64
 
 
-def hops(features: Bank | Widened) -> int | None:
-    """How many edges away a node's features look.
-
-    Parameters
-    ----------
-    features : Bank or Widened
-
-    Returns
-    -------
-    int or None
-        None where they look at the whole graph.
-
-    Examples
-    --------
-    >>> hops(Bank("two hops", inputs=3)), hops(Bank("raw", inputs=3))
-    (2, 0)
-    """
-    if isinstance(features, Widened):
+def hops(features: HopEncoder | ExpandedGCN) -> int | None:
+    """The receptive field of the features in hops; None for the whole graph."""
+    if isinstance(features, ExpandedGCN):
         return 2 if features.expansion.kind == "gcn" else 1
-    # asked of the views themselves: how far along a path does a node show that alone has features?
+    # measured: how far along a path does the one node that has features show?
     steps = torch.arange(PATH - 1)
     both_ways = torch.cat([torch.stack([steps, steps + 1]), torch.stack([steps + 1, steps])], 1)
     x = torch.zeros(PATH, features.inputs)
@@ -45,29 +30,13 @@ def hops(features: Bank | Widened) -> int | None:
     return None if farthest == PATH - 1 else farthest
 
 
-def affected(features: Bank | Widened, edge_index: Tensor, num_nodes: int, node: int) -> Tensor:
-    """The nodes whose features may change when one loses its features and edges.
+def affected(
+    features: HopEncoder | ExpandedGCN, edge_index: Tensor, num_nodes: int, node: int
+) -> Tensor:
+    """The nodes, sorted, whose features may change when one loses its features and edges.
 
-    One hop more than features look: a neighbour that loses an edge weighs its other neighbours
-    otherwise, and so is weighed by them.
-
-    Parameters
-    ----------
-    features : Bank or Widened
-    edge_index : Tensor [2, E]
-    num_nodes : int
-    node : int
-
-    Returns
-    -------
-    Tensor [m], int64
-        Sorted, `node` among them.
-
-    Examples
-    --------
-    >>> path = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4], [1, 0, 2, 1, 3, 2, 4, 3]])
-    >>> affected(Bank("two hops", inputs=3), path, 5, node=0)
-    tensor([0, 1, 2, 3])
+    One hop more than the receptive field: a neighbour that loses an edge weighs its other
+    neighbours otherwise, and is weighed otherwise by them.
     """
     far = hops(features)
     if far is None:
@@ -81,26 +50,7 @@ def affected(features: Bank | Widened, edge_index: Tensor, num_nodes: int, node:
 
 
 def without_node(graph: Data, node: int) -> Data:
-    """The graph with a node's features set to zero and its edges gone; every id stays what it was.
-
-    Parameters
-    ----------
-    graph : Data
-        Left as it is.
-    node : int
-
-    Returns
-    -------
-    Data
-        Labels and masks are those of `graph`.
-
-    Examples
-    --------
-    >>> pair = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
-    >>> bare = without_node(pair, 0)
-    >>> bare.x.squeeze().tolist(), bare.edge_index.shape
-    ([0.0, 1.0], torch.Size([2, 0]))
-    """
+    """A copy of the graph with a node's features set to zero and its edges removed; ids stay."""
     bare = copy(graph)
     kept = (graph.edge_index != node).all(dim=0)
     for name in graph.edge_attrs():

@@ -1,4 +1,4 @@
-"""What an auditor asks of a learner: what it has seen, when, and how well it is determined."""
+"""A summary of a learner for auditors: what it has seen, when, how well it is determined."""
 
 from __future__ import annotations
 
@@ -11,49 +11,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle.audit import Event, Label
-from algnn.analytic.state import State as Learned
-from algnn.analytic.state import per_class
 from algnn.analytic.lifecycle.io import fingerprint
+from algnn.analytic.state import State, per_class
 from algnn.analytic.statistics import Statistics
+from algnn.learner import shortened
 
-MOST = 40  # classes or events that are printed; beyond, the first and last half of so many
+MOST = 40  # rows of a table that are printed; of more, the first and the last half of these
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a learner knows and how it came to know it.
+    """Everything that an auditor asks about a learner; its text is a table to read.
 
     Attributes
     ----------
     nodes : dict
-        For each class how many nodes of it were learned; where old sessions count for less, how
-        many they still count for.
+        The nodes learned of each class, or the weight that is left of them where they decay.
     events : tuple of Event
-        All that was done, the oldest first: sessions learned, nodes forgotten, learners merged,
-        heads chosen.
-    head : str
-    gamma : float
-        γ as it is now.
+        The audit log, the oldest event first.
+    head, gamma : str, float
+        The head, and γ as it is now.
     condition : float or None
-        The condition number of the matrix that is solved, γ included; None for the head ``"ncm"``,
-        which solves nothing.
+        Condition number of the matrix that is solved, γ included; None where nothing is solved.
     degrees : float or None
-        Effective degrees of freedom, tr((A + γI)⁻¹ A) of that matrix A: how many directions the
-        labels decide rather than γ.
+        Effective degrees of freedom, tr((A + γI)⁻¹ A) of that matrix A.
     inputs, width, directions : int
-        Width of `x`, of the features made of it, and how many directions the sums are kept over.
+        Width of `x`, of the features made of it, and of the span that the sums are kept over.
     retained_bytes : int
-        What is kept beside the encoder.
+        Bytes kept beside the encoder.
     halvings : int
-        The ways of halving nodes by which γ is chosen; 0 where it is given.
+        The number of random halvings of the nodes that γ is chosen by; 0 where it is given.
     record : bool
-        Whether it is kept which nodes were learned.
+        Whether hashes of the learned nodes are kept.
     labels : {"int", "str", "none"}
         The kind of labels.
     encoder, schema : str
-        SHA-256 of all that decides how nodes are encoded; and of `inputs` with `labels`.
+        SHA-256 of everything that determines how nodes are encoded; and of `inputs` and `labels`.
 
     Examples
     --------
@@ -114,33 +110,15 @@ class Summary:
         )
 
 
-def summarise(known: Learned, retained_bytes: int) -> Summary:
-    """What `ALGNN.summary` gives.
-
-    Parameters
-    ----------
-    known : Learned
-    retained_bytes : int
-
-    Returns
-    -------
-    Summary
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(head="ncm").fit(graph, range(50), graph.y[:50])
-    >>> summarise(model._learned, 0).labels
-    'int'
-    """
+def summarise(known: State, retained_bytes: int) -> Summary:
+    """The result of `ALGNN.summary`."""
     condition, degrees = _determined(known)
     inputs, classes = known.features.inputs, known.statistics.classes
     labels = "none" if not classes.size else "str" if classes.dtype.kind == "U" else "int"
     schema = json.dumps({"inputs": inputs, "labels": labels}, sort_keys=True)
     return Summary(
         nodes=per_class(known.statistics),
-        events=known.journal.events,
+        events=known.log.events,
         head=known.head,
         gamma=known.gamma,
         condition=condition,
@@ -150,14 +128,25 @@ def summarise(known: Learned, retained_bytes: int) -> Summary:
         directions=known.span.rank,
         retained_bytes=retained_bytes,
         halvings=known.ways,
-        record=known.record is not None,
+        record=known.membership is not None,
         labels=labels,
         encoder=fingerprint(known.features),
         schema=hashlib.sha256(schema.encode()).hexdigest(),
     )
 
 
-def _determined(known: Learned) -> tuple[float | None, float | None]:
+def described(known: State) -> dict[str, str]:
+    """Rows of the HTML representation of an `ALGNN`."""
+    features, nodes = known.features, per_class(known.statistics)
+    name = f"hops ({features.name})" if isinstance(features, HopEncoder) else "gcn"
+    return {
+        "encoder": f"{name}, {features.inputs} inputs → {features.width} features",
+        "head": f"{known.head}, γ = {known.gamma:.3g}",
+        "nodes per class": shortened(f"{c}: {_number(n)}" for c, n in nodes.items()),
+    }
+
+
+def _determined(known: State) -> tuple[float | None, float | None]:
     """Condition number and effective degrees of freedom of the system that the head solves."""
     if known.head == "ncm" or not known.statistics.classes.size:
         return None, None

@@ -1,1 +1,5 @@
-"""Differentially private models."""
+"""Differentially private sums."""
+
+from algnn.analytic.privacy.model import PrivateALGNN
+
+__all__ = ["PrivateALGNN"]

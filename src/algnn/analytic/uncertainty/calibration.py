@@ -1,15 +1,15 @@
-"""Probabilities that mean something, from sums alone.
+"""Calibrated probabilities from the sums alone.
 
-Scores become probabilities by a softmax with one factor, the sharpness β: p = softmax(β s). It is
-the β under which the true classes of nodes that the weights have not seen are most likely. No node
-is kept to try it on, so what such nodes would score is worked out from the sums: G, Q and n give
-the mean scores of each class and how far scores scatter about them, and how many parameters a node
-uses up tells how much of it comes from the weights having seen the node.
+Probabilities are p = softmax(β s) of the scores s, with one inverse temperature β: the one that
+maximises the likelihood of the true classes of nodes that the weights have not seen. No node is
+kept to estimate it from, so the scores of such nodes follow from the sums: G, Q and n give the mean
+scores of each class and their scatter, and the effective number of parameters per node tells how
+much of both is due to the weights having seen the node.
 
-The sums hold one scatter for all classes together, though a node of a class varies mostly in the
-score of that class. Where scores add up to about one, what a node's own class lacks some rival has
-got. So the scatter is read as doubts between two classes: its entry for a pair, negative where the
-two take from each other, says how large the doubts between them are. Doubts have long tails (most
+The sums hold one scatter for all classes together, though a node varies mostly in the score of its
+own class. Where scores sum to about one, what a node's own class lacks a rival class has gained. So
+the scatter is read as confusion between pairs of classes: the entry of a pair, negative where the
+two take from each other, gives the variance of their confusion. Confusion has long tails (most
 nodes have next to none, a few look like another class altogether), hence Student's t.
 """
 
@@ -22,20 +22,20 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import minimize_scalar
 
-from algnn.analytic.linalg.cholesky import factorise
 from algnn.analytic.heads import HEADS, Affine, balanced_system
+from algnn.analytic.linalg.cholesky import factorise
 from algnn.analytic.statistics import Statistics
 
-# Student's t with so many degrees of freedom; a mean over it is taken at a few points, dense in the
-# middle and reaching far into the tails
+# Student's t with so many degrees of freedom, integrated at points that are dense in the middle and
+# reach far into the tails
 TAILS = 4
 GRID = np.linspace(-5, 5, 61)
 POINTS = np.sinh(GRID)
 DENSITY = (1 + POINTS**2 / TAILS) ** (-(TAILS + 1) / 2) * np.cosh(GRID)
 WEIGHTS = DENSITY / DENSITY.sum()
-# β is looked for between e^LEAST and e^MOST, in units of 1 over how far mean scores lie apart
+# β is searched between e^LEAST and e^MOST, in units of 1 / Scores.apart()
 LEAST, MOST = -4.0, 6.0
-# a node that alone decides its score would divide by zero
+# a leverage of 1 would divide by zero
 MOST_LEVERAGE = 0.999
 
 Array = npt.NDArray[np.float64]
@@ -43,23 +43,10 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How nodes score that the weights have not seen.
+    """Scores of nodes that the weights have not seen.
 
-    Attributes
-    ----------
-    mean : array [C, C]
-        Row c: the mean scores of nodes of class c.
-    scatter : array [C, C]
-        The covariance of scores about these means, all classes together.
-    n : array [C]
-        Nodes per class.
-
-    Examples
-    --------
-    >>> sure = Scores(np.eye(2), 0.01 * np.eye(2), np.full(2, 500))
-    >>> unsure = Scores(np.eye(2), 0.3 * np.eye(2), np.full(2, 500))
-    >>> sharpness(sure) > 5 > sharpness(unsure) > 0
-    True
+    Row c of `mean` [C, C] has the mean scores of nodes of class c, `scatter` [C, C] is the
+    covariance of scores about these means over all classes, and `n` [C] counts nodes.
     """
 
     mean: Array
@@ -67,55 +54,45 @@ class Scores:
     n: Array
 
     def left_out(self, leverage: float) -> Scores:
-        """As each node would score if the weights had not seen it, where they have.
+        """Leave-one-out scores, from those of nodes that the weights have seen.
 
-        A node's regression onto its class without it is (s − h y) / (1 − h), h being how much a
-        node decides its own score.
-
-        Parameters
-        ----------
-        leverage : float
-            The mean of h over nodes.
-
-        Returns
-        -------
-        Scores
+        A node's score without it is (s − h y) / (1 − h), h being its leverage; here its mean.
         """
         h = min(leverage, MOST_LEVERAGE)
         mean = (self.mean - h * np.eye(len(self.mean))) / (1 - h)
         return Scores(mean, self.scatter / (1 - h) ** 2, self.n)
 
     def apart(self) -> float:
-        """How far the mean score of a class lies above the others', on average."""
+        """Mean distance between the score of a node's own class and the mean of the others."""
         C = len(self.mean)
         own = self.mean.diagonal()
         others = (self.mean.sum(1) - own) / max(C - 1, 1)
         return float(np.average(np.abs(own - others), weights=self.n))
 
-    def doubts(self) -> Array:
-        """The variance of the doubt between a class and each other one, [C, C], zero diagonal."""
+    def confusion(self) -> Array:
+        """Variance of the confusion between each pair of classes, [C, C], with a zero diagonal."""
         C = len(self.mean)
         centred = np.eye(C) - 1 / C
         scatter = centred @ self.scatter @ centred
         share = self.n / self.n.sum()
         pairs = np.clip(-scatter, 0, None)
         np.fill_diagonal(pairs, 0)
-        # nodes of either class are in doubt about the other
+        # nodes of either class are confused with the other
         pairs = pairs / (share[:, None] + share)
         whole = 2 * float((share[:, None] * pairs).sum())
-        doubts: Array = pairs * (max(np.trace(scatter), 0.0) / whole if whole else 0.0)
-        return doubts
+        confusion: Array = pairs * (max(np.trace(scatter), 0.0) / whole if whole else 0.0)
+        return confusion
 
     def log_loss(self, beta: float) -> float:
-        """The mean of −log p(true class) under softmax(β s), over these nodes and a mistaken one.
+        """The mean of −log p(true class) under softmax(β s), over these nodes and one more.
 
-        However sure the sums make one, the next node may be the first to be wrong: one more is
-        counted, which scores like the mean of a class and is of another.
+        The additional node scores like the mean of one class and is of another, so that β stays
+        finite where the sums separate all classes.
         """
-        C, doubts, share = len(self.mean), self.doubts(), self.n / self.n.sum()
-        size = doubts.sum(1, keepdims=True)
+        C, confusion, share = len(self.mean), self.confusion(), self.n / self.n.sum()
+        size = confusion.sum(1, keepdims=True)
         anyone = (1 - np.eye(C)) / max(C - 1, 1)
-        rivals = np.where(size > 0, doubts / np.where(size > 0, size, 1), anyone)
+        rivals = np.where(size > 0, confusion / np.where(size > 0, size, 1), anyone)
         logits = beta * self.mean
         own = logits.diagonal()[:, None]
         # all classes but a node's own and its rival
@@ -138,31 +115,10 @@ class Scores:
 def held_out(
     head: str, gamma: float, statistics: Statistics, solved: Affine | None = None
 ) -> Scores:
-    """How nodes score that the weights have not seen.
+    """Leave-one-out scores of all nodes, from their sums.
 
-    Parameters
-    ----------
-    head : str
-        A key of `HEADS`.
-    gamma : float
-    statistics : Statistics
-        Of all nodes.
-    solved : tuple of Tensor [d, C] and [C], optional
-        What the head makes of these sums, where that is known already.
-
-    Returns
-    -------
-    Scores
-        Of all nodes with each left out, as far as sums tell it. For heads that are no regression,
-        of nodes that the weights have seen.
-
-    Examples
-    --------
-    >>> Z = torch.tensor([[1.0, 0.0], [0.8, 0.2], [0.0, 1.0], [0.2, 0.8]]).double()
-    >>> sums = Statistics.empty(2).plus([Z], np.array([0, 0, 1, 1]))
-    >>> held_out("balanced", 0.1, sums).mean.round(2)
-    array([[0.67, 0.09],
-           [0.09, 0.67]])
+    For heads that are no regression, the scores of nodes that the weights have seen. `solved` is
+    what the head gives for these sums, where it is known already.
     """
     W, b = solved or HEADS[head](statistics, gamma)
     n = statistics.n.to(W.device, torch.float64)
@@ -173,22 +129,7 @@ def held_out(
 
 
 def sharpness(scores: Scores) -> float:
-    """The β under which the true classes of nodes with such scores are most likely.
-
-    Parameters
-    ----------
-    scores : Scores
-
-    Returns
-    -------
-    float
-        1 where there is nothing to go by.
-
-    Examples
-    --------
-    >>> sharpness(Scores(np.zeros((2, 2)), np.zeros((2, 2)), np.ones(2)))
-    1.0
-    """
+    """The β of maximum likelihood for nodes with such scores; 1 where the sums decide nothing."""
     apart = scores.apart()
     if len(scores.mean) < 2 or not apart > 0:
         return 1.0
@@ -203,7 +144,7 @@ def sharpness(scores: Scores) -> float:
 
 
 def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
-    """How much a node decides its own score, on average: the effective parameters per node."""
+    """The mean leverage of a node: the effective number of parameters over that of nodes."""
     if head == "ridge":
         matrix, penalty, share = statistics.G, gamma, 1.0
     elif head == "balanced":

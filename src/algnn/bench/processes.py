@@ -1,0 +1,108 @@
+"""Worker processes, from the standard library's forkserver; imports nothing that takes time."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from algnn.errors import AlgnnError
+
+if TYPE_CHECKING:
+    from algnn.bench.plan import Plan
+
+CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def start_forkserver() -> None:
+    """Start the process that workers are forked from, so that it imports while we do.
+
+    Where there is a GPU it imports nothing, and each worker does: some imports call the driver,
+    whose state cannot be forked.
+    """
+    if not hasattr(os, "fork"):
+        raise AlgnnError("worker processes need a system that can fork: use Linux or macOS")
+    CONTEXT.set_forkserver_preload([] if has_gpu() else ["algnn.bench.worker"])
+    threads = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # counted on import; torch is told by each worker
+    try:
+        # a blocked signal stays blocked in every process below: Ctrl-C is for this one to handle
+        with held_back(signal.SIGINT):
+            forkserver.ensure_running()
+    finally:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+        if threads is not None:
+            os.environ["OPENBLAS_NUM_THREADS"] = threads
+
+
+@contextlib.contextmanager
+def held_back(*signals: signal.Signals) -> Iterator[None]:
+    """Signals that arrive in this thread wait until the block is over."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU's driver, without a call to it."""
+    for driver in ("libcuda.so.1", "libamdhip64.so"):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(driver)
+            return True
+    return False
+
+
+class Worker:
+    """A process that does the run of a plan with one seed, as its owner sees it."""
+
+    def __init__(self, plan: Plan, setup: dict[str, Any]) -> None:
+        from algnn.bench.worker import work
+
+        start_forkserver()
+        self.unread = b""
+        self.messages, messages = CONTEXT.Pipe(duplex=False)
+        self.output, output = CONTEXT.Pipe(duplex=False)
+        os.set_blocking(self.output.fileno(), False)
+        self.sources: list[Connection] = [self.messages, self.output]
+        told = {**setup, "environ": dict(os.environ)}
+        self.process = CONTEXT.Process(target=work, args=(plan, told, messages, output))
+        with messages, output, _unknown_main():
+            self.process.start()
+
+    def lines(self) -> Iterator[str]:
+        """The whole lines that the worker has printed since."""
+        with contextlib.suppress(BlockingIOError):
+            while printed := os.read(self.output.fileno(), 65536):
+                self.unread += printed
+            self.sources = [self.messages]
+        *lines, self.unread = self.unread.split(b"\n")
+        yield from (line.decode(errors="replace").rstrip() for line in lines)
+
+    def close(self) -> int | None:
+        """Wait for the process's end; its exit code, negative for a signal."""
+        self.process.join()
+        code = self.process.exitcode
+        for resource in (self.process, self.messages, self.output):
+            resource.close()
+        return code
+
+
+@contextlib.contextmanager
+def _unknown_main() -> Iterator[None]:
+    """Keep workers from importing the user's script, which need not be written for that."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,240 @@
+"""A run and what became of it: its identity, its record or its failure, and their JSON form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from algnn.bench.environment import code_version, machine, now, versions
+from algnn.bench.metrics import BINS, Matrix
+from algnn.bench.protocol import Outcome
+from algnn.errors import AlgnnError
+
+FORMAT = 1
+FAILURE_FORMAT = "failure-1"
+# what makes two runs comparable: everything but the seed, the machine and the date
+CONFIGURATION = ("dataset", "method", "settings", "base", "step", "edges", "order")
+IDENTITY = (*CONFIGURATION, "seed", "device", "code")
+
+
+@dataclass(frozen=True, eq=False)
+class _Facts:
+    dataset: str
+    provenance: dict[str, Any]
+    method: str
+    settings: dict[str, Any]
+    base: int
+    step: int
+    edges: str
+    order: str
+    seed: int
+    device: str
+
+
+RUN_FACTS = tuple(field.name for field in fields(_Facts))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run(_Facts):
+    """Everything that a run's figures depend on; known before it starts."""
+
+    code: str = field(default_factory=code_version)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Failure(Run):
+    """A run without a result: the reason in a line, and the traceback of an exception."""
+
+    reason: str = ""
+    ended: str = field(default_factory=now)
+    traceback: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Record(_Facts):
+    """A finished run.
+
+    Attributes
+    ----------
+    dataset, provenance
+        The graph's name; its source, size and ``sha256``.
+    method, settings
+        The method's name, and every parameter of its learner but seed and device.
+    base, step, edges, order, seed
+        The stream, as `algnn.ClassStream` takes it (an explicit order joined by commas), and the
+        learner's seed.
+    device : str
+        ``"cpu"`` or ``"cuda"``.
+    outcome : Outcome
+        Counts, clocks and bytes.
+    started : str
+        Time in UTC.
+    versions, machine : dict
+        Of the packages and the code; of the hardware, and how many runs shared it.
+    """
+
+    outcome: Outcome
+    started: str = field(default_factory=now)
+    versions: dict[str, str] = field(default_factory=versions)
+    machine: dict[str, Any] = field(default_factory=machine)
+
+    @property
+    def code(self) -> str:
+        """The version of the code that ran; empty in the first records, which lack it."""
+        return str(self.versions.get("code", ""))
+
+    @property
+    def hardware(self) -> str:
+        """The GPU's name, or the processor's and its cores; clocks compare within one only."""
+        if self.device != "cpu":
+            return str(self.machine.get("gpu") or self.device)
+        name = self.machine.get("processor") or self.machine.get("architecture") or "cpu"
+        cores = self.machine.get("cores")
+        return f"{name}, {cores} core{'s' * (cores != 1)}" if cores else str(name)
+
+
+def digest(run: Run | Record) -> str:
+    """Twelve hexadecimal digits of a configuration and its graph's checksum."""
+    return hashlib.sha256(_parts(run, CONFIGURATION).encode()).hexdigest()[:12]
+
+
+def same(one: Run | Record, other: Run | Record) -> bool:
+    """Whether two have one configuration, graph, seed, kind of device and version of the code."""
+    return _parts(one, IDENTITY) == _parts(other, IDENTITY)
+
+
+def file_name(run: Run | Record) -> str:
+    """Path of a run's record below its folder; it does not depend on the version of the code."""
+    order = run.order if run.order in ("label", "random") else "given"
+    return (
+        f"{_safe(run.dataset)}/{_safe(run.method)}/step{run.step}-{_safe(run.edges)}-{order}"
+        f"-{digest(run)}-{_safe(run.device)}-seed{run.seed}.json"
+    )
+
+
+def as_json(found: Record | Failure) -> dict[str, Any]:
+    """A record with every figure that follows from its counts, or a failure."""
+    if isinstance(found, Failure):
+        return {"format": FAILURE_FORMAT, **vars(found)}
+    outcome, bins = found.outcome, found.outcome.reliability
+    clocks = ("learn_seconds", "selection_seconds", "predict_seconds", "retained_bytes")
+    return {
+        "format": FORMAT,
+        **{f.name: getattr(found, f.name) for f in fields(found) if f.name != "outcome"},
+        "sessions": outcome.sessions,
+        "correct": outcome.correct.tolist(),
+        "total": outcome.total.tolist(),
+        "matrix": rows(outcome),
+        **{name: getattr(outcome, name) for name in ("ap", "af", "macro", "micro")},
+        "stagewise": outcome.stagewise.tolist(),
+        **{name: getattr(outcome, name) for name in clocks},
+        "ece": outcome.ece,
+        "novelty_auroc": outcome.auroc,
+        "calibration_errors": outcome.calibration_errors,
+        "novelty_aurocs": outcome.novelty_aurocs,
+        # column by column, in as few digits as a picture needs
+        "reliability": None if bins is None else bins.T.round(3).tolist(),
+    }
+
+
+def rows(outcome: Outcome) -> list[list[float | None]]:
+    """An outcome's accuracy matrix with None above the diagonal, as JSON needs it."""
+    return [
+        [value if i <= t else None for i, value in enumerate(row)]
+        for t, row in enumerate(outcome.matrix.tolist())
+    ]
+
+
+def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure:
+    """What `as_json` made; errors name the place `where` the text came from.
+
+    Figures are computed anew from the counts. A file is a failure where it says so.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AlgnnError(
+            f"{where} is not a whole {noun} of a run ({error}): delete it; algnn bench then does"
+            " the run anew"
+        ) from error
+    if not isinstance(found, dict) or "format" not in found:
+        raise AlgnnError(
+            f"{where} is not a {noun} of a run, it has no 'format': move it out of the folder"
+        )
+    try:
+        if found["format"] == FAILURE_FORMAT:
+            return Failure(**_checked({"traceback": "", **found}, Failure))
+        if type(found["format"]) is int and found["format"] == FORMAT:
+            return Record(outcome=_outcome(found), **_checked(found, Record))
+    except KeyError as error:
+        raise AlgnnError(f"{where} is not a {noun} of a run: it has no {error}") from error
+    except (TypeError, ValueError) as error:
+        words = " ".join(str(error).split())
+        raise AlgnnError(f"{where} is not a {noun} of a run: {words}") from error
+    raise AlgnnError(
+        f"{where} is a {noun} of format {found['format']!r}: this version reads {FORMAT}"
+        f" and {FAILURE_FORMAT!r}"
+    )
+
+
+def _outcome(found: Mapping[str, Any]) -> Outcome:
+    outcome = Outcome(
+        tuple(tuple(int(c) for c in part) for part in found["sessions"]),
+        np.array(found["correct"], dtype=np.int64),
+        np.array(found["total"], dtype=np.int64),
+        tuple(float(s) for s in found["learn_seconds"]),
+        tuple(float(s) for s in found["predict_seconds"]),
+        tuple(int(b) for b in found["retained_bytes"]),
+        # not in the first records
+        tuple(float(s) for s in found.get("selection_seconds", ())),
+        tuple(float(e) for e in found.get("calibration_errors", ())),
+        tuple(float(a) for a in found.get("novelty_aurocs", ())),
+        _bins(found.get("reliability")),
+    )
+    count = len(outcome.matrix)  # raises where the counts do not fit the sessions
+    for name in ("learn_seconds", "predict_seconds", "retained_bytes"):
+        if len(getattr(outcome, name)) != count:
+            raise TypeError(f"{name} has not one entry for each of {count} sessions")
+    for name, wanted in (("calibration_errors", count), ("novelty_aurocs", count - 1)):
+        if len(getattr(outcome, name)) not in (0, wanted):
+            raise TypeError(f"{name} has neither no entry nor {wanted}")
+    if bool(outcome.calibration_errors) != (outcome.reliability is not None):
+        raise TypeError("calibration_errors and reliability are not both there")
+    return outcome
+
+
+def _bins(found: Any) -> Matrix | None:
+    if found is None:
+        return None
+    bins = np.array(found, dtype=np.float64)
+    if bins.shape != (3, BINS) or not (bins >= 0).all():
+        raise TypeError(f"reliability is not three rows of {BINS} figures")
+    return bins.T
+
+
+def _checked(found: Mapping[str, Any], kind: type[Failure | Record]) -> dict[str, Any]:
+    """The fields of a dataclass, each of its type."""
+    types = {f.name: {"str": str, "int": int}.get(str(f.type), dict) for f in fields(kind)}
+    types.pop("outcome", None)
+    for name, wanted in types.items():
+        if not isinstance(found[name], wanted) or isinstance(found[name], bool):
+            raise TypeError(f"{name} is not of type {wanted.__name__}")
+    return {name: found[name] for name in types}
+
+
+def _parts(run: Run | Record, names: tuple[str, ...]) -> str:
+    parts = {name: getattr(run, name) for name in names}
+    parts["sha256"] = run.provenance.get("sha256")
+    return json.dumps(parts, sort_keys=True)
+
+
+def _safe(name: str) -> str:
+    """A name that is one part of a path on any system, and never leads out of a folder."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", PurePath(name).name).lstrip(".") or "_"

@@ -1,0 +1,370 @@
+"""Many runs side by side, each in a process of its own and none of them twice.
+
+Processes come from the standard library's forkserver, which has imported everything once. Whatever
+is killed, and when, only the runs in flight are lost: what is done is on disk, and the same call
+goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from algnn import methods as registry
+from algnn.bench import runs
+from algnn.bench.plan import Plan, at_hand, cross, fit_changes, make_folder, planned
+from algnn.bench.processes import Worker, held_back
+from algnn.bench.progress import Progress, watch
+from algnn.bench.record import Failure, Record, Run, digest, file_name
+from algnn.checks import resolve_device
+from algnn.errors import AlgnnError, InputError
+from algnn.graph.datasets import load
+from algnn.learner import Learner
+
+SEEDS = (42, 43, 44, 45, 46)
+WORKER_BYTES = 2**30  # of the machine's memory, for a worker whose number is not given
+GPU_JOBS = 4
+GPU_THREADS = 4  # little is left for the CPU, and waking many threads costs more
+FALSE_STARTS = 3  # in a row
+STALE = 3600.0
+
+
+@dataclass
+class Tally:
+    """Results of a call: runs computed now, runs known before, and failures likewise.
+
+    `failed` were tried now; `skipped` failed before and were not tried again.
+    """
+
+    done: list[Record] = field(default_factory=list)
+    reused: list[Record] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    skipped: list[Failure] = field(default_factory=list)
+    plans: list[tuple[Plan, str]] = field(default_factory=list)  # and their configurations
+
+    @property
+    def records(self) -> list[Record]:
+        """Every record there is, by dataset, step, method, settings and seed."""
+
+        def key(record: Record) -> tuple[str, int, str, str, int]:
+            settings = repr(sorted(record.settings.items()))
+            return record.dataset, record.step, record.method, settings, record.seed
+
+        return sorted(self.done + self.reused, key=key)
+
+    def of(self, plan: Plan) -> pd.DataFrame:
+        """The runs of a plan, as `algnn.bench.runs.read_runs` gives them."""
+        wanted = next(configuration for one, configuration in self.plans if one == plan)
+        return runs.frame(record for record in self.records if digest(record) == wanted)
+
+
+def bench(
+    datasets: Sequence[str] | None = None,
+    methods: Sequence[str | type[Learner]] | None = None,
+    steps: Sequence[int] = (1,),
+    seeds: Sequence[int] = SEEDS,
+    *,
+    records: str | os.PathLike[str] = "records",
+    changes: dict[str, Any] | None = None,
+    base: int | None = None,
+    edges: str = "full",
+    order: str | list[int] = "label",
+    device: str = "auto",
+    data: Path | None = None,
+    jobs: int | None = None,
+    retry_failed: bool = False,
+    progress: bool | None = None,
+) -> list[Record]:
+    """Run every method on every dataset with every step and seed, unless it has been done before.
+
+    Parameters
+    ----------
+    datasets : sequence of str, optional
+        Names, or paths of ``.npz`` files; the small ones that are at hand by default.
+    methods : sequence of str or type, optional
+        Names of the registry, and learners of your own: ``"module:Class"`` or the class itself,
+        which must be in a module that can be imported. The whole registry by default.
+    steps, seeds : sequence of int
+    records : str or path
+        Folder of the records. Only one process may work on it at a time.
+    changes : dict, optional
+        Settings to change, in the methods that have them; one of the methods must.
+    base, edges, order
+        As in `ClassStream`.
+    device : str
+        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    data : Path, optional
+        The data root, where it is not the usual one.
+    jobs : int, optional
+        Number of worker processes; by default as many as `room` says. Times can be compared only
+        between runs with ``jobs=1``.
+    retry_failed : bool
+        Try runs again that failed before.
+    progress : bool, optional
+        By default a live display where stderr is a terminal, and a line per run elsewhere; False
+        for neither.
+
+    Returns
+    -------
+    list of Record
+        By dataset, step, method and seed. A run that failed is missing;
+        `algnn.bench.runs.read_failures` has it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> quick = {"width": 64, "hidden": 16, "epochs": 2}
+    >>> done = bench(["digits"], ["algnn", "bare"], [5], [42], changes=quick, device="cpu",
+    ...              records=tempfile.mkdtemp(), jobs=1, progress=False)
+    >>> [(record.method, record.seed, record.outcome.matrix.shape) for record in done]
+    [('algnn', 42, (2, 2)), ('bare', 42, (2, 2))]
+    """
+    chosen = at_hand(data) if datasets is None else datasets
+    names = [registry.find(m).name for m in (registry.METHODS if methods is None else methods)]
+    for name in names:
+        _check_importable(name)
+    common = {"base": base, "edges": edges, "order": order, "device": device, "data": data}
+    plans = cross(chosen, fit_changes(names, changes or {}), steps, seeds, **common)
+    return carry_out(plans, records, jobs, retry_failed, progress).records
+
+
+def room(kind: str, jobs: int | None = None) -> tuple[int, int]:
+    """The number of workers for a kind of device, unless given, and of torch's threads in each.
+
+    On a CPU a worker for each core (or for each ``OMP_NUM_THREADS`` cores, where that is set), at
+    most one for each GiB of free memory: graphs are small, and several runs side by side use a
+    machine better than one run with many threads. On a GPU four, since a small graph does not fill
+    it. Threads are the cores divided by the workers, on a GPU at most four.
+    """
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
+        raise InputError(f"jobs={jobs!r} must be a whole number of workers, at least 1")
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    threads = int(asked) if asked.isdecimal() and int(asked) else None
+    if jobs is None:
+        jobs = min(cores, GPU_JOBS) if kind == "cuda" else cores // (threads or 1)
+        jobs = max(1, min(jobs, _free_memory() // WORKER_BYTES))
+    share = max(1, cores // jobs)
+    return jobs, threads or (min(share, GPU_THREADS) if kind == "cuda" else share)
+
+
+def carry_out(
+    plans: Iterable[Plan],
+    folder: str | os.PathLike[str],
+    jobs: int | None = None,
+    retry_failed: bool = False,
+    progress: bool | None = None,
+) -> Tally:
+    """Do the runs of some plans, all for one kind of device, each once; as `bench`.
+
+    Runs are done dataset by dataset and step by step, then seed by seed, and method by method last:
+    what else the machine does meanwhile falls on all methods alike.
+    """
+    tally = Tally()
+    tasks = _tasks(list(plans), tally)
+    kind = tasks[0].run.device if tasks else "cpu"
+    jobs, threads = room(kind, jobs)
+    make_folder(Path(folder))
+    with runs.locked(Path(folder)):
+        _remove_drafts(Path(folder))
+        left = _left(tasks, folder, retry_failed, tally)
+        jobs = min(jobs, len(left))
+        with watch(progress, jobs, [task.run for task in left], tally.reused) as display:
+            workers = f"{jobs} worker{'s' * (jobs != 1)} of {threads} thread{'s' * (threads != 1)}"
+            display.announce(f"{workers} on the {'GPU' if kind == 'cuda' else 'CPU'}")
+            setup = {"folder": str(Path(folder).absolute()), "jobs": jobs, "threads": threads}
+            _Scheduler(left, setup, tally, display).work()
+    return tally
+
+
+@dataclass
+class _Task:
+    plan: Plan  # with one seed
+    run: Run
+
+
+def _tasks(plans: list[Plan], tally: Tally) -> list[_Task]:
+    """One task for each different run, in the order in which they are to be done."""
+    for plan in plans:
+        _check_importable(plan.method)
+        resolve_device(plan.device)
+    tasks: dict[str, _Task] = {}
+    for key in dict.fromkeys((plan.dataset, plan.data) for plan in plans):
+        here = [plan for plan in plans if (plan.dataset, plan.data) == key]
+        graph = load(key[0], root=key[1])
+        found = [(plan, planned(plan, graph)) for plan in here]
+        tally.plans += [(plan, digest(some[0])) for plan, some in found]
+        steps = list(dict.fromkeys(plan.step for plan in here))
+        seeds = list(dict.fromkeys(seed for plan in here for seed in plan.seeds))
+        pairs = [(plan, run) for plan, some in found for run in some]
+        pairs.sort(key=lambda pair: (steps.index(pair[1].step), seeds.index(pair[1].seed)))
+        for plan, run in pairs:
+            alone = dataclasses.replace(plan, seeds=[run.seed])
+            tasks.setdefault(file_name(run), _Task(alone, run))
+    return list(tasks.values())
+
+
+def _check_importable(method: str) -> None:
+    if method.startswith("__main__:") or "<locals>" in method:
+        raise InputError(
+            f"method={method!r} is where no worker can import it from: put it into a module of its"
+            " own"
+        )
+    registry.find(method)
+
+
+def _left(
+    tasks: list[_Task], folder: str | os.PathLike[str], retry_failed: bool, tally: Tally
+) -> list[_Task]:
+    """The tasks still to do; what has been done or has failed before goes to the tally."""
+    left = []
+    for task in tasks:
+        record = runs.done(task.run, folder)
+        failure = None if retry_failed else runs.failed(task.run, folder)
+        if record is not None:
+            tally.reused.append(record)
+        elif failure is not None:
+            tally.skipped.append(failure)
+        else:
+            left.append(task)
+    return left
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove the drafts of writers that were killed; a living one needs far less than an hour."""
+    for draft in folder.rglob(".*.tmp.json"):
+        with contextlib.suppress(OSError):
+            if time.time() - draft.stat().st_mtime > STALE:
+                draft.unlink()
+
+
+@dataclass
+class _Attempt:
+    """A task in its process."""
+
+    slot: int
+    task: _Task
+    worker: Worker
+    ready: bool = False
+    settled: bool = False
+
+
+class _Scheduler:
+    """Gives each task a process and hears from it."""
+
+    def __init__(
+        self, left: list[_Task], setup: dict[str, Any], tally: Tally, display: Progress
+    ) -> None:
+        self.left = deque(left)
+        self.setup = setup
+        self.tally = tally
+        self.display = display
+        self.attempts: list[_Attempt] = []
+        self.false_starts = 0
+
+    def work(self) -> None:
+        try:
+            while self.left or self.attempts:
+                free = set(range(self.setup["jobs"])) - {attempt.slot for attempt in self.attempts}
+                for slot in sorted(free)[: len(self.left)]:
+                    self.start(slot, self.left.popleft())
+                sources = [source for a in self.attempts for source in a.worker.sources]
+                ready = set(wait(sources)) if sources else set()
+                for attempt in [a for a in self.attempts if ready.intersection(a.worker.sources)]:
+                    self.hear(attempt)
+        finally:
+            for attempt in self.attempts:
+                attempt.worker.process.kill()
+            for attempt in self.attempts:
+                attempt.worker.close()
+
+    def start(self, slot: int, task: _Task) -> None:
+        self.display.begin(slot, task.run)
+        try:
+            with held_back(signal.SIGINT, signal.SIGTERM):  # no process that is not in the list
+                self.attempts.append(_Attempt(slot, task, Worker(task.plan, self.setup)))
+        except (OSError, EOFError) as error:  # the forkserver or the worker was killed meanwhile
+            self.display.say(slot, f"no process could be started: {error}")
+            self.start_again(slot, task)
+
+    def start_again(self, slot: int, task: _Task) -> None:
+        """A process ended before it began its run, which is thus not to blame."""
+        self.display.drop(slot)
+        self.left.appendleft(task)
+        self.false_starts += 1
+        if self.false_starts > FALSE_STARTS:
+            raise AlgnnError("worker processes cannot be started: see above for the reason")
+
+    def hear(self, attempt: _Attempt) -> None:
+        self.overhear(attempt)
+        messages = attempt.worker.messages
+        try:
+            while messages.poll():
+                self.react(attempt, *messages.recv())
+        except (EOFError, ConnectionError):
+            self.end(attempt)
+
+    def overhear(self, attempt: _Attempt) -> None:
+        for line in attempt.worker.lines():
+            self.display.say(attempt.slot, line)
+
+    def react(self, attempt: _Attempt, what: str, *details: Any) -> None:
+        if what == "ready":
+            attempt.ready, self.false_starts = True, 0
+        elif what == "session":
+            self.display.session(attempt.slot, *details)
+        elif what == "done":
+            path, seconds = details
+            self.finish(attempt, runs.read(path), seconds)
+        else:
+            self.give_up(attempt, *details)
+
+    def end(self, attempt: _Attempt) -> None:
+        """A process has ended: settle its run, unless it has said itself what became of it."""
+        self.overhear(attempt)
+        self.attempts.remove(attempt)
+        code = attempt.worker.close()
+        if attempt.settled:
+            return
+        record = runs.done(attempt.task.run, self.setup["folder"])
+        if record is not None:  # the last thing that it did
+            self.finish(attempt, record, sum(record.outcome.learn_seconds))
+        elif not attempt.ready:
+            self.start_again(attempt.slot, attempt.task)
+        elif code is not None and code < 0:
+            self.give_up(attempt, f"killed by signal {-code}")
+        else:
+            self.give_up(attempt, f"its process ended with exit code {code}")
+
+    def finish(self, attempt: _Attempt, record: Record, seconds: float) -> None:
+        self.tally.done.append(record)
+        self.display.finish(attempt.slot, record, seconds)
+        attempt.settled = True
+
+    def give_up(self, attempt: _Attempt, reason: str, traceback: str = "") -> None:
+        failure = Failure(**vars(attempt.task.run), reason=reason, traceback=traceback)
+        runs.write_failure(failure, self.setup["folder"])
+        self.tally.failed.append(failure)
+        self.display.fail(attempt.slot, failure)
+        attempt.settled = True
+
+
+def _free_memory() -> int:
+    """Bytes that can be had without swapping, as far as the system tells."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 2**62
