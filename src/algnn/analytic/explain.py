@@ -135,7 +135,8 @@ def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
             encoder, (views / lengths).reshape(1, -1), weights[encoder.breadth :]
         )
     worth = worth.view(views.shape) / lengths
-    return worth if reduction is None else worth @ reduction.mT
+    by_input: Tensor = worth if reduction is None else worth @ reduction.mT
+    return by_input
 
 
 def _through_units(encoder: HopEncoder, views: Tensor, weights: Tensor) -> Tensor:
@@ -143,7 +144,9 @@ def _through_units(encoder: HopEncoder, views: Tensor, weights: Tensor) -> Tenso
     units = encoder.units(views)
     length = units.norm().clamp_min(TINY)
     # without a bias, a unit that is on is its own weights times its input
-    slopes: Tensor = encoder.unit_weights(views.device) @ ((units.squeeze(0) > 0) * weights / length)
+    slopes: Tensor = encoder.unit_weights(views.device) @ (
+        (units.squeeze(0) > 0) * weights / length
+    )
     return slopes
 
 

@@ -126,6 +126,13 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     return csr(new_starts, matrix.col_indices()[entries], matrix.values()[entries], shape)
 
 
+def to_csr(dense: Tensor) -> Tensor:
+    """A dense matrix as a sparse one."""
+    row, column = dense.nonzero(as_tuple=True)
+    counts = torch.bincount(row, minlength=dense.size(0))
+    return csr(_row_starts(counts), column, dense[row, column], (dense.size(0), dense.size(1)))
+
+
 def without_diagonal(matrix: Tensor) -> Tensor:
     """A square sparse CSR matrix without its diagonal: of Â, each node's neighbours alone."""
     counts = matrix.crow_indices().diff()

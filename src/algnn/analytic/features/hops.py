@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, unit_rows
 from algnn.errors import InputError
-from algnn.graph.propagate import blocks, csr, spmm, take_rows, without_diagonal
+from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr, without_diagonal
 
 # The views of an encoder: "k" is Â^k X, "open k" is A°^k X with A° = Â without its self-loops, and
 # "pagerank" a walk that returns. The others than "all" are those of files of version 0.1.
@@ -69,7 +69,8 @@ class HopEncoder:
     >>> import torch
     >>> from algnn.graph.propagate import normalised_adjacency
     >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
-    >>> HopEncoder("own and two hops", inputs=2).prepare(pair, torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    >>> x = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    >>> HopEncoder("own and two hops", inputs=2).prepare(pair, x)
     tensor([[0.6000, 0.8000, 0.6000, 0.8000],
             [0.0000, 0.0000, 0.6000, 0.8000]])
     """
@@ -203,8 +204,7 @@ class HopEncoder:
     ) -> Tensor:
         """Some rows of X in sparse CSR, rooted where asked for, each of length one."""
         some = take_rows(x, _ids(rows, x)) if x.layout == torch.sparse_csr else x[rows]
-        if some.layout != torch.sparse_csr:
-            some = some.to_sparse_csr()
+        some = some if some.layout == torch.sparse_csr else to_csr(some)
         values = self._rooted(some.values().to(dtype))
         shape = (some.size(0), some.size(1))
         return unit_rows(csr(some.crow_indices(), some.col_indices(), values, shape))

@@ -25,12 +25,25 @@ def principal_basis(X: Tensor, seed: int) -> Tensor:
     rank = min(RANK, rows, width)
     Q = random_weights(width, min(rank + OVERSAMPLING, width), seed).to(X)
     for _ in range(ITERATIONS):
-        Q = torch.linalg.qr(operator.T @ (operator @ Q))[0]
+        Q = _orthonormal(operator.T @ (operator @ Q)).to(X.dtype)
     image = (operator @ Q).to(torch.float64)
     values, vectors = torch.linalg.eigh(image.mT @ image)
     V = Q.to(torch.float64) @ vectors[:, values.argsort(descending=True)[:rank]]
     peaks = V.gather(0, V.abs().argmax(0, keepdim=True))
-    return (V * torch.where(peaks < 0, -1.0, 1.0)).to(torch.float32)
+    basis: Tensor = (V * torch.where(peaks < 0, -1.0, 1.0)).to(torch.float32)
+    return basis
+
+
+def _orthonormal(Y: Tensor) -> Tensor:
+    """An orthonormal basis of the columns, by Cholesky QR, twice: the second time for accuracy."""
+    Y = Y.to(torch.float64)
+    for _ in range(2):
+        gram = Y.mT @ Y
+        # columns that depend on others become rounding, and stay harmless
+        gram.diagonal().add_(1e-13 * gram.trace().clamp_min(1e-300))
+        L, _ = torch.linalg.cholesky_ex(gram)
+        Y = torch.linalg.solve_triangular(L, Y.mT, upper=False).mT
+    return Y
 
 
 def unit_rows(X: Tensor) -> Tensor:

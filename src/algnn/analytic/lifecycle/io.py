@@ -71,8 +71,8 @@ def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, An
         tensors = {} if features.basis is None else {"encoder.basis": features.basis}
         return tensors, {"bank": {name: getattr(features, name) for name in names}}
     encoder, expansion = features.encoder, features.expansion
-    names = ("kind", "inputs", "width", "seed")
-    facts = {"expansion": {name: getattr(expansion, name) for name in names}}
+    shape = ("kind", "inputs", "width", "seed")
+    facts = {"expansion": {name: getattr(expansion, name) for name in shape}}
     return {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}, facts
 
 
