@@ -24,8 +24,8 @@ import algnn
 from algnn.analytic.selection import MANY, second_halves
 from algnn.analytic.privacy.model import PrivateALGNN, noise_scale
 from algnn.bench.environment import machine, now, versions
-from algnn.bench.metrics import summarise
 from algnn.bench.protocol import run
+from algnn.bench.runs import summarise
 from algnn.files import replacing
 from algnn.graph.propagate import normalised_adjacency
 
