@@ -112,7 +112,9 @@ def test_the_figures_in_the_text_are_those_of_the_records():
     ]
     assert 1 / 4 <= min(later) <= max(later) <= 1 / 3  # "a quarter to a third"
     for name in ("digits", "cora", "citeseer"):
-        clocks = {(r.method, r.seed): r.outcome.learn_seconds for r in alone(name, "cpu").itertuples()}
+        clocks = {
+            (r.method, r.seed): r.outcome.learn_seconds for r in alone(name, "cpu").itertuples()
+        }
         for seed in (42, 43, 44):
             theirs, more = clocks["bare", seed], clocks["algnn-paper", seed][0]
             sessions = (more - theirs[0]) / np.mean(theirs[1:])

@@ -112,6 +112,14 @@ def wait_for_progress(folder: Path, before: Files, dice: random.Random, least: i
 # -- killing forks --------------------------------------------------------------------------------
 
 
+def killed(some: list[int]) -> bool:
+    """Whether the first of some processes could be killed: it may have ended by itself."""
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        os.kill(some[0], signal.SIGKILL)
+        return True
+    return False
+
+
 def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
     before = finished(folder)
     parent = os.fork()
@@ -129,8 +137,7 @@ def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
 
     wait_for_progress(folder, before, dice)
     if way == "worker":
-        wait_until(workers, "no workers")
-        os.kill(dice.choice(workers()), signal.SIGKILL)
+        wait_until(lambda: killed(dice.sample(found := workers(), len(found))), "no workers")
         wait_for_progress(folder, before, dice)
     os.kill(parent, signal.SIGINT if way == "interrupt" else signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1])

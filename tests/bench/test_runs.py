@@ -528,7 +528,7 @@ def test_packed_records_say_the_same(tmp_path: Path) -> None:
     before, failures = runs.read_runs(tmp_path), runs.read_failures(tmp_path)
     packed = [tmp_path / name / runs.PACK for name in ("cpu", "gpu")]
     assert runs.pack(tmp_path) == [(packed[0], 4), (packed[1], 3)]
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == packed
+    assert sorted(path for path in tmp_path.rglob("[!.]*") if path.is_file()) == packed
     assert not (tmp_path / "cpu" / "digits").exists()
     same_rows(before, runs.read_runs(tmp_path))
     pd.testing.assert_frame_equal(failures, runs.read_failures(tmp_path))
