@@ -6,11 +6,11 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import pandas as pd
 
-from algnn.bench.metrics import Summary, summarise
-from algnn.bench.records import write_atomically
+from algnn.bench.runs import Summary, summarise, write_atomically
 from algnn.errors import InputError
-from algnn.report.evidence import Result, Study, in_order, read
+from algnn.report.data import Study, in_order, read
 
 PAGE = Path(__file__).parent.parent / "docs" / "ablation.md"
 DEFAULT = "algnn"
@@ -120,7 +120,7 @@ def document(study: Study, folder: str, variants: Variants) -> str:
         "## Forgetting, and accuracy over nodes\n",
         "AF / micro accuracy in percent, means over the seeds. AP counts every session the same,"
         " micro every node.\n",
-        found.table(lambda runs: f"{_mean(r.af for r in runs):.1f} / {_micro(runs):.1f}"),
+        found.table(lambda runs: f"{_mean(runs.af):.1f} / {_mean(runs.micro):.1f}"),
         "## Time\n",
         _times(found),
         *(["## Tried and not kept\n", TRIED] if TRIED.strip() else []),
@@ -142,31 +142,31 @@ class Found:
         self.graphs = in_order(study.datasets(step=STEP), GRAPHS)
         # runs of two machines are not averaged: each graph has that with the most of them
         self.cells = {
-            (name, graph): study.cell(study.place_of(graph, STEP), graph, STEP, name)
+            (name, graph): study.cell(study.main_hardware(graph, STEP), graph, STEP, name)
             for name in self.what
             for graph in self.graphs
         }
-        self.rows = [name for name in self.what if any(self.of(name, g) for g in self.graphs)]
+        self.rows = [name for name in self.what if any(len(self.of(name, g)) for g in self.graphs)]
         if DEFAULT not in self.rows:
             raise InputError(
                 f"the records hold no run of {DEFAULT}, which all others are held against: run"
                 " algnn bench with the methods that `python benchmarks/ablation.py methods` prints"
             )
 
-    def of(self, name: str, graph: str) -> list[Result]:
+    def of(self, name: str, graph: str) -> pd.DataFrame:
         """Runs that differ in their seed only."""
         return self.cells[name, graph]
 
     @property
-    def runs(self) -> list[Result]:
+    def runs(self) -> pd.DataFrame:
         """All of them."""
-        return [run for runs in self.cells.values() for run in runs]
+        return pd.concat(self.cells.values())
 
-    def table(self, text: Callable[[list[Result]], str], first: bool = False) -> str:
+    def table(self, text: Callable[[pd.DataFrame], str], first: bool = False) -> str:
         """A row per variant, a column per graph; the first says what each is, and which is best."""
         rows = []
         for name in self.rows:
-            cells = [text(runs) if (runs := self.of(name, g)) else "–" for g in self.graphs]
+            cells = [text(runs) if len(runs := self.of(name, g)) else "–" for g in self.graphs]
             if first:
                 cells = [
                     f"**{cell}**" if self._is_best(name, graph) else cell
@@ -177,24 +177,22 @@ class Found:
 
     def _is_best(self, name: str, graph: str) -> bool:
         shown = {
-            row: round(_mean(r.ap for r in runs), 1)
-            for row in self.rows
-            if (runs := self.of(row, graph))
+            row: round(_mean(runs.ap), 1) for row in self.rows if len(runs := self.of(row, graph))
         }
         return name in shown and shown[name] == max(shown.values())
 
     def difference(self, name: str, graph: str) -> Summary | None:
         """AP less the default's, over the seeds that both have."""
-        default = {run.seed: run.ap for run in self.of(DEFAULT, graph)}
-        pairs = [r.ap - default[r.seed] for r in self.of(name, graph) if r.seed in default]
-        return summarise(pairs) if pairs else None
+        ap = [self.of(row, graph).set_index("seed").ap for row in (name, DEFAULT)]
+        pairs = (ap[0] - ap[1]).dropna()
+        return summarise(pairs) if len(pairs) else None
 
     def _is_same(self, name: str, graph: str) -> bool:
         """Whether every run counted what the default's with the same seed did."""
-        default = {run.seed: run.record.outcome.correct for run in self.of(DEFAULT, graph)}
+        default = {run.seed: run.outcome.correct for run in self.of(DEFAULT, graph).itertuples()}
         return all(
-            run.seed not in default or np.array_equal(run.record.outcome.correct, default[run.seed])
-            for run in self.of(name, graph)
+            run.seed not in default or np.array_equal(run.outcome.correct, default[run.seed])
+            for run in self.of(name, graph).itertuples()
         )
 
     def differences(self) -> str:
@@ -236,11 +234,11 @@ class Found:
 def provenance(found: Found, folder: str) -> str:
     """The commands, seeds, machines and versions, told from the records."""
     runs = found.runs
-    seeds = sorted({run.seed for run in runs})
-    jobs = sorted({int(run.record.machine.get("jobs") or 1) for run in runs})
+    seeds = sorted(set(runs.seed))
+    jobs = sorted({int(machine.get("jobs") or 1) for machine in runs.machine})
     lines = ["    export PYTHONPATH=benchmarks\n"]
-    for device in sorted({run.record.device for run in runs}):
-        there = {run.dataset for run in runs if run.record.device == device}
+    for device in sorted(set(runs.device)):
+        there = set(runs.dataset[runs.device == device])
         graphs = ",".join(in_order(there, GRAPHS))
         lines.append(
             f"    algnn bench --datasets {graphs} --steps {STEP} \\\n"
@@ -249,10 +247,10 @@ def provenance(found: Found, folder: str) -> str:
             f"        --records {shlex.quote(folder)}\n"
         )
     lines.append(f"    python benchmarks/ablation.py {shlex.quote(folder)}\n")
-    torch = sorted({str(run.record.versions.get("torch")) for run in runs})
-    code = sorted({run.code.partition("+")[0] for run in runs})
+    torch = sorted({str(versions.get("torch")) for versions in runs.versions})
+    code = sorted({code.partition("+")[0] for code in runs.code})
     lines.append(
-        f"\n{len(runs)} runs on {_listed(sorted({run.place for run in runs}))}; torch"
+        f"\n{len(runs)} runs on {_listed(sorted(set(runs.hardware)))}; torch"
         f" {_listed(torch)}; code {_listed(code)}; {_listed(list(map(str, jobs)))} at a time.\n"
     )
     if len(code) > 1:
@@ -269,43 +267,39 @@ def _shortfall(found: Found, seeds: Sequence[int]) -> str:
         for graph in found.graphs
         if len(found.of(name, graph)) < len(seeds)
     ]
-    failed = sorted({f"{_short(f.method)} on {f.dataset}: {f.reason}" for f in found.failures})
+    failures = found.failures.itertuples()
+    failed = sorted({f"{_short(f.method)} on {f.dataset}: {f.reason}" for f in failures})
     named = [*short[:NAMED], f"{len(short) - NAMED} more"] if len(short) > NAMED else short
     text = f"\nNot complete: {_listed(named)}.\n" if short else ""
     return text + (f"\nFailed: {'; '.join(failed)}.\n" if failed else "")
 
 
 def _times(found: Found) -> str:
-    if not all(run.alone for run in found.runs):
+    if not found.runs.alone.all():
         return "Runs shared the machine, so their clocks say nothing here: see `docs/results.md`.\n"
     return (
         "Seconds in `fit` and `partial_fit`, all sessions of a stream together, the median over the"
         " seeds; one run at a time. With views that are not chosen there is still one comparison.\n"
-        "\n" + found.table(lambda runs: f"{median(run.learn for run in runs):.2f}")
+        "\n" + found.table(lambda runs: f"{median(runs.learn_seconds):.2f}")
     )
 
 
 def _spread(found: Found) -> str:
-    counts = sorted({len(runs) for runs in found.cells.values() if runs})
+    counts = sorted({len(runs) for runs in found.cells.values() if len(runs)})
     if counts == [1]:
         return "of one seed"
     seeds = " to ".join(dict.fromkeys(map(str, (counts[0], counts[-1]))))
     return f"mean ± 95% interval over {seeds} seeds"
 
 
-def _ap(runs: list[Result]) -> str:
-    return _with_interval(summarise(run.ap for run in runs))
+def _ap(runs: pd.DataFrame) -> str:
+    return _with_interval(summarise(runs.ap))
 
 
-def _micro(runs: list[Result]) -> float:
-    return _mean(run.record.outcome.micro for run in runs)
-
-
-def _sampling(runs: list[Result]) -> float:
+def _sampling(runs: pd.DataFrame) -> float:
     """Half of AP's 95% interval over draws of as many test nodes, mean over runs."""
     halves = []
-    for run in runs:
-        outcome = run.record.outcome
+    for outcome in runs.outcome:
         right, count = outcome.correct[-1], outcome.total
         where = {int(c): i for i, c in enumerate(sorted(c for s in outcome.sessions for c in s))}
         places = [[where[int(c)] for c in session] for session in outcome.sessions]
@@ -321,7 +315,7 @@ def _mean(values: Iterable[float]) -> float:
 
 def _alone(values: Sequence[float]) -> Summary:
     """A mean over graphs, which are no sample of anything: without an interval."""
-    return Summary(_mean(values), None, None)
+    return Summary(_mean(values), None, len(values))
 
 
 def _with_interval(summary: Summary) -> str:
@@ -329,7 +323,7 @@ def _with_interval(summary: Summary) -> str:
 
 
 def _signed(summary: Summary) -> str:
-    text = _with_interval(Summary(abs(summary.mean), summary.std, summary.ci95))
+    text = _with_interval(summary._replace(mean=abs(summary.mean)))
     sign = "" if round(abs(summary.mean), 1) == 0 else "−" if summary.mean < 0 else "+"
     return sign + text
 

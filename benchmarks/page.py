@@ -1,7 +1,7 @@
 """The report's page as a browser shows it, for the README: `python benchmarks/page.py`.
 
-Needs Chromium. It writes docs/page.png, the top of the page by day, and docs/page-figures.png, its
-first figures by night, from the records in docs/records.
+Needs Chromium. It writes docs/page.png, the top of the page in light colours, and
+docs/page-figures.png, its first figures in dark ones, from the records in docs/records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HIDDEN = "main section:not(#figures), header, .headlines, .notes { display: none
 
 
 def photograph(page: Path, picture: Path, *, dark: bool) -> None:
-    """What a browser shows of a page."""
+    """A screenshot of the top of a page."""
     browser = next(filter(None, map(shutil.which, NAMES)), None)
     if browser is None:
         raise SystemExit("this needs Chromium: install it first")

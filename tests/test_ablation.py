@@ -12,8 +12,9 @@ import pytest
 
 import algnn
 from algnn.analytic.features.gcn import Widened
+from algnn.bench.runs import frame
 from algnn.errors import InputError
-from algnn.report.evidence import example, gather, read
+from algnn.report.data import gather, read
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "docs/ablation/records"
@@ -113,7 +114,7 @@ def test_ridge_has_the_balanced_heads_answers_where_classes_have_one_size(digits
 # -- the document ---------------------------------------------------------------------------------
 
 
-def some_records(changed=8):
+def some_records(example, changed=8):
     """The default, and a variant that gets some nodes of the last class wrong."""
     outcome = example().outcome
     correct = outcome.correct.copy()
@@ -126,6 +127,10 @@ def some_records(changed=8):
     ]
 
 
+def study_of(example, changed=8):
+    return gather(frame(some_records(example, changed)))
+
+
 def test_the_document_is_what_its_records_say():
     if not RECORDS.is_dir():
         pytest.skip("docs/ablation/records is not there: no records of the variants yet")
@@ -134,8 +139,8 @@ def test_the_document_is_what_its_records_say():
     assert page.document(read([RECORDS]), folder, NAMED) == text, "run `make docs`"
 
 
-def test_it_shows_the_best_and_the_differences():
-    text = page.document(gather(some_records()), "records", NAMED)
+def test_it_shows_the_best_and_the_differences(make_record):
+    text = page.document(study_of(make_record), "records", NAMED)
     # AP 65 and 80: the last class has 5 and 8 of its 10 nodes
     assert "| `ALGNN()`, the default | 65.0 ± 0.0 |" in text
     assert "| **80.0 ± 0.0** |" in text
@@ -145,25 +150,25 @@ def test_it_shows_the_best_and_the_differences():
     # of three classes in two sessions 16 of 20 and 5 of 10 nodes are right
     moves = 100 * 1.96 * (0.8 * 0.2 / 20 + 0.5 * 0.5 / 10) ** 0.5 / 2
     assert f"| the default's AP, other test nodes | ± {moves:.1f} |" in text
-    same = page.document(gather(some_records(changed=5)), "records", NAMED)
+    same = page.document(study_of(make_record, changed=5), "records", NAMED)
     assert "The very same on digits." in same
-    worse = page.document(gather(some_records(changed=3)), "records", NAMED)
+    worse = page.document(study_of(make_record, changed=3), "records", NAMED)
     assert "| `NoRoots` | −10.0 ± 0.0 | −10.0 |" in worse
     assert "The default is ahead on digits by 10.0." in worse
 
 
-def test_clocks_of_runs_side_by_side_are_not_shown():
-    shared = [replace(r, machine={**r.machine, "jobs": 4}) for r in some_records()]
-    assert "| `NoRoots` | 0.60 |" in page.document(gather(some_records()), "records", NAMED)
-    text = page.document(gather(shared), "records", NAMED)
+def test_clocks_of_runs_side_by_side_are_not_shown(make_record):
+    shared = [replace(r, machine={**r.machine, "jobs": 4}) for r in some_records(make_record)]
+    assert "| `NoRoots` | 0.60 |" in page.document(study_of(make_record), "records", NAMED)
+    text = page.document(gather(frame(shared)), "records", NAMED)
     assert "0.60" not in text
     assert "--jobs 4" in text
 
 
-def test_records_without_the_default_are_refused(tmp_path):
-    alone = [record for record in some_records() if record.method != "algnn"]
+def test_records_without_the_default_are_refused(make_record, tmp_path):
+    alone = [record for record in some_records(make_record) if record.method != "algnn"]
     with pytest.raises(InputError, match="no run of algnn"):
-        page.document(gather(alone), "records", NAMED)
+        page.document(gather(frame(alone)), "records", NAMED)
     with pytest.raises(InputError, match="not a folder"):
         page.write(str(tmp_path / "none"), NAMED, tmp_path / "page.md")
     assert not (tmp_path / "page.md").exists()

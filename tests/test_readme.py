@@ -11,7 +11,7 @@ import pytest
 from algnn.bench.paper import paper_figures
 from algnn.bench.runs import read_runs, summarise
 from algnn.bench.tables import refresh
-from algnn.report.evidence import baselines
+from algnn.report.data import baselines
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

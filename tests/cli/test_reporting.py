@@ -9,12 +9,11 @@ import pytest
 from algnn.bench.record import Failure
 from algnn.bench.runs import write, write_failure
 from algnn.cli import main
-from algnn.report.evidence import example
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write(example(), tmp_path / "records")
+def folder(make_record, tmp_path: Path) -> Path:
+    write(make_record(), tmp_path / "records")
     return tmp_path / "records"
 
 
@@ -26,8 +25,8 @@ def test_a_report_from_a_shell(folder, tmp_path):
     assert (tmp_path / "page" / "index.html").read_text("utf-8").startswith("<!doctype html>")
 
 
-def test_several_folders(folder, tmp_path, capsys):
-    write(example(seed=43), tmp_path / "more")
+def test_several_folders(make_record, folder, tmp_path, capsys):
+    write(make_record(seed=43), tmp_path / "more")
     write_failure(
         Failure("digits", {}, "gem", {}, 2, 1, "full", "label", 42, "cpu", reason="x"),
         tmp_path / "more",

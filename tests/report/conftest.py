@@ -14,23 +14,12 @@ import pytest
 from algnn import methods
 from algnn.bench.metrics import reliability
 from algnn.bench.protocol import Outcome
-from algnn.bench.records import Failure, Record, write, write_failure
-from algnn.report.evidence import Study, example, gather, read
+from algnn.bench.record import Failure, Record
+from algnn.bench.runs import frame, write, write_failure
+from algnn.report.data import Study, gather, read
 
 GPU = {"architecture": "x86_64", "processor": "Xeon", "cores": 16, "gpu": "A GPU", "jobs": 1}
 NASTY = "my.module:<script>alert(1)</script>&\"'|`*_[x](y)\\ ${n}γ中🙂"
-
-
-def small_outcome(last: int = 8, seconds: float = 1.0, kept: int = 4000) -> Outcome:
-    """Three classes in two sessions: AP is the mean of 10·last and 50, AF is 90 − 10·last."""
-    return Outcome(
-        ((0, 1), (2,)),
-        np.array([[9, 9, 0], [last, last, 5]]),
-        np.array([10, 10, 10]),
-        (seconds / 2, seconds / 2),
-        (0.01, 0.01),
-        (800, kept),
-    )
 
 
 def long_outcome(classes: int, step: int, level: float, seconds: float, seed: int) -> Outcome:
@@ -55,19 +44,45 @@ def long_outcome(classes: int, step: int, level: float, seconds: float, seed: in
     return replace(outcome, calibration_errors=errors, novelty_aurocs=told, reliability=bins)
 
 
-def write_study(folder: Path) -> Path:
+@pytest.fixture
+def make(make_record: Callable[..., Record]) -> Callable[..., Record]:
+    """A record of three classes: AP is the mean of 10·last and 50, AF is 90 − 10·last."""
+
+    def record(last: int = 8, seconds: float = 1.0, kept: int = 4000, **changes: Any) -> Record:
+        outcome = replace(
+            make_record().outcome,
+            correct=np.array([[9, 9, 0], [last, last, 5]]),
+            learn_seconds=(seconds / 2, seconds / 2),
+            retained_bytes=(800, kept),
+        )
+        return make_record(**{"outcome": outcome, **changes})
+
+    return record
+
+
+@pytest.fixture
+def study_of(make: Callable[..., Record]) -> Callable[..., Study]:
+    """A study of records given as the arguments of `make`."""
+    return lambda *given: gather(frame([make(**one) for one in given]))
+
+
+@pytest.fixture(scope="session")
+def rich_folder(
+    make_record: Callable[..., Record], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Two graphs, all methods and a user's with a terrible name, steps, sweeps and a failure."""
+    folder = tmp_path_factory.mktemp("records")
     names = [*methods.METHODS, NASTY]
 
     def put(graph: str, classes: int, name: str, seed: int, **changes: Any) -> None:
-        step = changes.get("step", 1)
         level = 0.2 + 0.75 * names.index(name) / len(names)
-        outcome = long_outcome(classes, step, level, 0.2 + 0.1 * names.index(name), seed)
+        seconds = 0.2 + 0.1 * names.index(name)
+        outcome = long_outcome(classes, changes.get("step", 1), level, seconds, seed)
         if graph == "cora" and name == "gem":  # as the first records are
             outcome = replace(outcome, calibration_errors=(), novelty_aurocs=(), reliability=None)
         fields = {"dataset": graph, "method": name, "seed": seed, "outcome": outcome}
         machine = {"device": "cuda", "machine": GPU, "base": -(-classes // 2)}
-        write(example(**{**fields, **machine, **changes}), folder)
+        write(make_record(**{**fields, **machine, **changes}), folder)
 
     for seed in (42, 43):
         for name in names:
@@ -79,32 +94,9 @@ def write_study(folder: Path) -> Path:
             usual = methods.settings("algnn-paper", "cora")
             put("cora", 7, "algnn-paper", seed, settings={**usual, "width": width})
         put("cora", 7, "gem", seed, settings={**methods.settings("gem", "cora"), "budget": 12})
-    write_failure(
-        Failure("cora", {}, NASTY, {}, 4, 1, "full", "label", 44, "cuda", reason="<b>out</b> | of"),
-        folder,
-    )
+    facts = ("cora", {}, NASTY, {}, 4, 1, "full", "label", 44, "cuda")
+    write_failure(Failure(*facts, reason="<b>out</b> | of"), folder)
     return folder
-
-
-@pytest.fixture
-def make() -> Callable[..., Record]:
-    """A record of three classes; `last`, `seconds` and `kept` shape its outcome."""
-
-    def record(last: int = 8, seconds: float = 1.0, kept: int = 4000, **changes: Any) -> Record:
-        return example(**{"outcome": small_outcome(last, seconds, kept), **changes})
-
-    return record
-
-
-@pytest.fixture
-def make_study(make: Callable[..., Record]) -> Callable[..., Study]:
-    """A study of records given as dicts."""
-    return lambda *given, failures=(): gather([make(**one) for one in given], failures)
-
-
-@pytest.fixture(scope="session")
-def rich_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_study(tmp_path_factory.mktemp("records"))
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +107,7 @@ def rich_study(rich_folder: Path) -> Study:
 @pytest.fixture(scope="session")
 def rich_report(rich_study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a whole report."""
-    from algnn.report.files import write as write_report
+    from algnn.report.export import write as write_report
 
     return write_report(rich_study, tmp_path_factory.mktemp("report")).parent
 

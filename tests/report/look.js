@@ -84,8 +84,8 @@ seen.names = [...table.tBodies[0].rows].map((row) => row.cells[0].textContent.tr
 seen.sorts.push(head.getAttribute("aria-sort"));
 seen.reachable = head.querySelector("button").tabIndex === 0;
 
-// what a method looks like, its colour left aside
-seen.marks = [...document.querySelectorAll("symbol")].map((s) => s.innerHTML.replace(/var\(--hue-\w+\)/g, "hue"));
+// what a method looks like, its colour and the ids left aside
+seen.marks = [...document.querySelectorAll("symbol")].map((s) => s.innerHTML.replace(/var\(--hue-\w+\)/g, "hue").replace(/m\d+-\d+/g, "id"));
 seen.copies = document.querySelectorAll(".command button").length;
 const verdict = parent.document.createElement("pre");
 verdict.id = "verdict";

@@ -1,4 +1,4 @@
-"""The page as a browser shows it, on a desk and on a phone, by day and by night."""
+"""The page as a browser shows it, on a desktop and on a phone, light and dark."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from algnn.report.evidence import Study
+from algnn.report.data import Study
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-WIDTHS = (1440, 390)  # a desk, a phone
+WIDTHS = (1440, 390)  # a desktop, a phone
 LOOK = (Path(__file__).parent / "look.js").read_text("utf-8")
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from itertools import combinations, pairwise
 
 import matplotlib
@@ -7,28 +9,35 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from algnn.bench.runs import frame
 from algnn.methods import METHODS
 from algnn.report import charts
-from algnn.report.drawing import FONT, NARROW, WIDE, Chart, drawing, render, short, spread
-from algnn.report.evidence import example, gather
-from algnn.report.styles import styles
+from algnn.report.data import gather
+from algnn.report.figures import Chart, render
+from algnn.report.labels import round_ticks, short, spread
+from algnn.report.style import FONT, NARROW, WIDE, drawing, styles
 
 NAMES = [*METHODS, "mypackage.mymodule:MyVeryOwnLearnerOfGraphs"]
 
 
-def runs_of(long_run, names, classes, seeds=(42, 43), step=1, alike=False):
+@pytest.fixture
+def runs_of(make_record, long_run):
     """Runs of each method; `alike` ones all end at the same place."""
-    records = [
-        example(
-            dataset="g", method=name, seed=seed, base=-(-classes // 2), step=step,
-            outcome=long_run(classes, step, 0.8 if alike else 0.1 + 0.05 * i,
-                             1.0 if alike else 0.1 * 1.4**i, seed),
-        )
-        for i, name in enumerate(names)
-        for seed in seeds
-    ]  # fmt: skip
-    study = gather(records)
-    return {name: study.cell(study.places[0], "g", step, name) for name in names}
+
+    def made(names, classes, seeds=(42, 43), step=1, alike=False):
+        records = [
+            make_record(
+                dataset="g", method=name, seed=seed, base=-(-classes // 2), step=step,
+                outcome=long_run(classes, step, 0.8 if alike else 0.1 + 0.05 * i,
+                                 1.0 if alike else 0.1 * 1.4**i, seed),
+            )
+            for i, name in enumerate(names)
+            for seed in seeds
+        ]  # fmt: skip
+        study = gather(frame(records))
+        return {name: study.cell(study.hardware[0], "g", step, name) for name in names}
+
+    return made
 
 
 def boxes(figure):
@@ -67,108 +76,99 @@ def check_texts(figure, least):
 
 
 @pytest.mark.parametrize(("classes", "alike"), [(1, False), (6, True), (11, False), (70, False)])
-def test_no_text_is_cut_or_overlaps(long_run, classes, alike):
+def test_no_text_is_cut_or_overlaps(runs_of, classes, alike):
     with drawing():
-        cells = runs_of(long_run, NAMES, classes, alike=alike)
-        looks = styles(NAMES)
-        check_texts(charts.stages(cells, looks), len(NAMES) + 5)
-        check_texts(charts.growth(cells, looks, "seconds"), len(NAMES) + 3)
-        check_texts(charts.growth(cells, looks, "bytes"), len(NAMES) + 3)
-        check_texts(charts.times(cells, looks), 2 * len(NAMES))
-        check_texts(charts.tradeoff(cells, looks), 7 if alike else len(NAMES))
-        check_texts(charts.reliability(cells, looks), len(NAMES) + 5)
-        if classes > 1:
-            check_texts(charts.novelty(cells, looks), len(NAMES) + 5)
-        count = len(cells["gem"][0].stages)
-        for columns, width in zip(charts.matrix_columns(count), (NARROW, WIDE), strict=True):
-            check_texts(charts.matrices(cells, columns, width), len(NAMES) + 5)
+        cells, looks = runs_of(NAMES, classes, alike=alike), styles(NAMES)
+        for draw, more in (
+            (charts.stages, 5),
+            (charts.seconds, 3),
+            (charts.kept, 3),
+            (charts.times, len(NAMES)),
+            (charts.tradeoff, 7 - len(NAMES) if alike else 0),
+            (charts.reliability, 5),
+            (charts.matrices, 5),
+            (partial(charts.matrices, width=WIDE), 5),
+            *([(charts.novelty, 5)] if classes > 1 else []),
+        ):
+            check_texts(draw(cells, looks), len(NAMES) + more)
 
 
-def test_no_text_overlaps_in_bars_by_step(long_run):
+def test_no_text_overlaps_in_bars_by_step(runs_of):
     with drawing():
-        cells = {step: runs_of(long_run, NAMES, 70, step=step) for step in (1, 5, 10)}
+        cells = {step: runs_of(NAMES, 70, step=step) for step in (1, 5, 10)}
         by_method = {name: {step: cells[step][name] for step in cells} for name in NAMES}
         check_texts(charts.steps(by_method, styles(NAMES)), 4 * len(NAMES))
 
 
 @pytest.mark.parametrize("values", [(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0), (1.0,),
                                     (128, 256, 512, 1024, 2048, 4096, 8192)])  # fmt: skip
-def test_no_text_overlaps_in_sensitivity(long_run, values):
+def test_no_text_overlaps_in_sensitivity(runs_of, values):
     with drawing():
-        runs = runs_of(long_run, ["gem"], 6)["gem"]
+        runs = runs_of(["gem"], 6)["gem"]
         graphs = ("cora", "citeseer", "a-graph-with-a-long-name.npz")
         points = {graph: dict.fromkeys(values, runs) for graph in graphs}
         check_texts(charts.sensitivity(points, {"cora": values[0]}, "γ"), 8)
 
 
-def test_what_the_lines_show(long_run):
-    cells = runs_of(long_run, ["gem", "ewc"], 6, seeds=(1, 2, 3))
+def test_what_the_lines_show(runs_of):
+    cells = runs_of(["gem", "ewc"], 6, seeds=(1, 2, 3))
     axes = charts.stages(cells, styles(NAMES)).axes[0]
     for line, runs in zip(axes.lines, cells.values(), strict=True):
-        np.testing.assert_allclose(line.get_ydata(), np.mean([r.stages for r in runs], axis=0))
+        np.testing.assert_allclose(line.get_ydata(), np.mean(list(runs.stages), axis=0))
     # the band is Student's: t = 4.302653 for three seeds
-    last = np.array([run.ap for run in cells["gem"]])
+    last = cells["gem"].ap.to_numpy()
     half = 4.302653 * last.std(ddof=1) / 3**0.5
     edges = axes.collections[0].get_paths()[0].vertices
     at_end = edges[edges[:, 0] == edges[:, 0].max(), 1]
     np.testing.assert_allclose(
         [at_end.min(), at_end.max()], [last.mean() - half, last.mean() + half]
     )
-    axes = charts.growth(cells, styles(NAMES), "seconds").axes[0]
-    total = np.mean([run.learn for run in cells["gem"]])
-    assert axes.lines[0].get_ydata()[-1] == pytest.approx(total)
+    axes = charts.seconds(cells, styles(NAMES)).axes[0]
+    assert axes.lines[0].get_ydata()[-1] == pytest.approx(cells["gem"].learn_seconds.mean())
+    axes = charts.kept(cells, styles(NAMES)).axes[0]
+    assert axes.lines[0].get_ydata()[-1] == cells["gem"].retained_bytes.mean()
 
 
-def test_what_the_lines_of_trust_show(long_run):
-    cells = runs_of(long_run, ["gem", "ewc"], 6, seeds=(1, 2, 3))
-    chance, *lines = charts.novelty(cells, styles(NAMES)).axes[0].lines
+def test_what_the_lines_of_novelty_and_calibration_show(runs_of):
+    cells = runs_of(["gem", "ewc"], 6, seeds=(1, 2, 3))
+    *lines, chance = charts.novelty(cells, styles(NAMES)).axes[0].lines
     assert set(chance.get_ydata()) == {0.5}
     for line, runs in zip(lines, cells.values(), strict=True):
-        told = [run.record.outcome.novelty_aurocs for run in runs]
+        told = [outcome.novelty_aurocs for outcome in runs.outcome]
         np.testing.assert_allclose(line.get_ydata(), np.mean(told, axis=0))
-    perfect, *lines = charts.reliability(cells, styles(NAMES)).axes[0].lines
+    *lines, perfect = charts.reliability(cells, styles(NAMES)).axes[0].lines
     assert perfect.get_xydata().tolist() == [[0, 0], [1, 1]]
     for line, runs in zip(lines, cells.values(), strict=True):
-        bins = sum(run.record.outcome.reliability for run in runs)
-        # nothing is surer than a third of three classes, and bins of a few nodes are left out
+        bins = sum(outcome.reliability for outcome in runs.outcome)
+        # no confidence is below a third for three classes, and bins of a few nodes are left out
         bins = bins[bins[:, 0] >= 60]
         assert 5 < len(bins) <= 10
         np.testing.assert_allclose(line.get_xdata(), bins[:, 1] / bins[:, 0])
         np.testing.assert_allclose(line.get_ydata(), bins[:, 2] / bins[:, 0])
 
 
-def test_what_the_matrices_show(long_run):
-    cells = runs_of(long_run, ["gem", "ewc"], 6)
-    figure = charts.matrices(cells, 3, NARROW)
-    _, first, second = figure.axes[0].images
-    for image, runs in ((first, cells["gem"]), (second, cells["ewc"])):
-        mean = np.mean([run.matrix for run in runs], axis=0)
+def test_what_matrices_bars_and_points_show(runs_of):
+    cells = runs_of(["gem", "ewc"], 6)
+    _, *images = charts.matrices(cells, {}).axes[0].images
+    for image, runs in zip(images, cells.values(), strict=True):
+        mean = np.mean([outcome.matrix for outcome in runs.outcome], axis=0)
         np.testing.assert_allclose(image.get_array().filled(np.nan), mean)
-
-
-def test_what_bars_and_points_show(long_run):
-    cells = runs_of(long_run, ["gem", "ewc"], 6)
     figure = charts.times(cells, styles(NAMES))
-    seconds = [np.mean([run.learn for run in runs]) for runs in cells.values()]
+    seconds = [runs.learn_seconds.mean() for runs in cells.values()]
     assert [bar.get_width() for bar in figure.axes[0].patches[::2]] == pytest.approx(seconds)
     axes = charts.tradeoff(cells, styles(NAMES)).axes[0]
     points = [line for line in axes.lines if line.get_marker() != "None"]
     assert [line.get_xdata()[0] for line in points] == pytest.approx(seconds)
-    assert [line.get_ydata()[0] for line in points] == pytest.approx(
-        [np.mean([run.ap for run in runs]) for runs in cells.values()]
-    )
+    aps = [runs.ap.mean() for runs in cells.values()]
+    assert [line.get_ydata()[0] for line in points] == pytest.approx(aps)
 
 
-def test_one_session_and_no_time_at_all(long_run):
-    cells = runs_of(long_run, ["gem"], 1, seeds=(1,))
-    record = cells["gem"][0].record
-    object.__setattr__(record.outcome, "learn_seconds", (0.0,))
-    object.__setattr__(record.outcome, "retained_bytes", (0,))
+def test_one_session_and_no_time_at_all(make_record, long_run):
+    outcome = replace(long_run(1, 1, 0.5, 1.0, 1), learn_seconds=(0.0,), retained_bytes=(0,))
+    cells = {"gem": frame([make_record(method="gem", outcome=outcome)])}
     with drawing():
-        for draw in (charts.stages, charts.times, charts.tradeoff):
+        for draw in (charts.stages, charts.times, charts.tradeoff, charts.seconds, charts.kept):
             check_texts(draw(cells, styles(NAMES)), 2)
-        for what in ("seconds", "bytes"):
-            check_texts(charts.growth(cells, styles(NAMES), what), 2)
 
 
 def test_text_is_legible_on_a_phone():
@@ -176,10 +176,10 @@ def test_text_is_legible_on_a_phone():
     assert FONT * 358 / NARROW >= 11
 
 
-def test_drawing_leaves_matplotlib_as_it_was(long_run):
+def test_drawing_leaves_matplotlib_as_it_was(runs_of):
     before = (matplotlib.get_backend(), dict(matplotlib.rcParams))
-    cells = runs_of(long_run, ["gem"], 6)
-    chart = Chart("k", "1", "T", "C", "A", lambda: charts.stages(cells, styles(NAMES)))
+    cells = runs_of(["gem"], 6)
+    chart = Chart("k", "T", "C", "A", lambda: charts.stages(cells, styles(NAMES)))
     first, second = render(chart), render(chart)
     assert first == second
     assert (matplotlib.get_backend(), dict(matplotlib.rcParams)) == before
@@ -198,3 +198,11 @@ def test_labels_are_moved_apart(wanted):
     assert min(places) >= 0
     assert max(places) <= 100
     assert all(b - a >= 10 - 1e-9 for a, b in pairwise(places))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(0.3, 9, [0.5, 1, 2, 5]), (0.2, 300, [1, 10, 100]), (1, 1e9, [1, 1e2, 1e4, 1e6, 1e8])],
+)
+def test_ticks_are_few_and_round(low, high, ticks):
+    assert round_ticks(low, high) == ticks

@@ -26,8 +26,8 @@ def report(
 ) -> None:
     """Make one page of all runs, and the same as Markdown, LaTeX and CSV."""
     from algnn.bench.plan import make_folder
-    from algnn.report.evidence import read
-    from algnn.report.files import write, write_markdown
+    from algnn.report.data import read
+    from algnn.report.export import write, write_markdown
 
     if markdown is not None and markdown.suffix != ".md":
         raise InputError(f"--markdown {markdown} is no name for a Markdown file: end it in .md")
@@ -36,6 +36,6 @@ def report(
     path = write(study, out) if markdown is None else write_markdown(study, markdown)
     console = Console(highlight=False)
     count = len(study.runs)
-    failed = f", {len(study.failures):,} failed" if study.failures else ""
+    failed = f", {len(study.failures):,} failed" if len(study.failures) else ""
     console.print(f"{count:,} run{'s' * (count != 1)}{failed}", markup=False)
     console.print(f"report: {path}", markup=False, soft_wrap=True)

@@ -35,8 +35,8 @@ def demo(
     from algnn.bench.plan import cross
     from algnn.graph.datasets import available
     from algnn.methods import METHODS
-    from algnn.report.evidence import read
-    from algnn.report.files import write
+    from algnn.report.data import read
+    from algnn.report.export import write
 
     names = [n for n in METHODS if n not in SLOW] if methods is None else methods.split(",")
     graphs = [name for name in GRAPHS if available(name)]

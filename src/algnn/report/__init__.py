@@ -1,5 +1,5 @@
-"""What runs say: one page, and the same as Markdown, LaTeX and CSV.
+"""The report on runs: one page, and the same as Markdown, LaTeX and CSV.
 
-`evidence` sorts out the records, `tables` and `charts` hold what is shown of them, `outline` says
-in which order; `texts` and `page` write it, and `files` puts it on disk.
+`data` decides which runs are compared with which; `tables` and `figures` show them, `build` puts
+these in order, `export` and `page` write the result.
 """

@@ -12,182 +12,77 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
-from matplotlib.markers import MarkerStyle
-from matplotlib.path import Path as Outline
 
-from algnn.bench.metrics import Summary
+from algnn.bench.runs import Summary
 from algnn.methods import METHODS
-from algnn.report.drawing import Chart, Drawn, marker
-from algnn.report.outline import Report
-from algnn.report.sheet import NOTHING, Table, Value
-from algnn.report.styles import HUES, INKS, Style
-from algnn.report.texts import NUMBERS, printable
-
-# outlines as SVG has them, and how many points each takes
-LETTERS = {Outline.MOVETO: ("M", 1), Outline.LINETO: ("L", 1), Outline.CURVE3: ("Q", 2),
-           Outline.CURVE4: ("C", 3), Outline.CLOSEPOLY: ("Z", 0)}  # fmt: skip
+from algnn.report.build import Report
+from algnn.report.charts import canvas
+from algnn.report.figures import Chart, Drawn, inline, svg
+from algnn.report.style import HUES, INKS, Style, drawing
+from algnn.report.table import NOTHING, NUMBERS, Row, Table, Value
 
 
 def page(report: Report, drawn: Mapping[str, Drawn]) -> str:
-    """A report as HTML.
-
-    Parameters
-    ----------
-    report : Report
-    drawn : dict
-        Its figures, by their key.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from algnn.report.drawing import render
-    >>> from algnn.report.evidence import example, gather
-    >>> from algnn.report.outline import outline
-    >>> report = outline(gather([example()]))
-    >>> text = page(report, {chart.key: render(chart) for chart in report.charts()})
-    >>> text[:15], "http" in text
-    ('<!doctype html>', False)
-    """
-    environment = Environment(
-        loader=FunctionLoader(_source),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    """A report as HTML; `drawn` holds its figures by their key."""
+    tidy: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(loader=FunctionLoader(_source), autoescape=True, **tidy)
     environment.filters.update(prose=prose, cells=cells, plain=printable, batches=_batches)
     marks = {name: f"m{i}" for i, name in enumerate(report.styles)}
     return environment.get_template("page.html").render(
         report=report,
-        drawn={key: [Markup(svg) for svg in found.inline] for key, found in drawn.items()},
-        hues=HUES,
-        inks=INKS,
-        marks=marks,
-        symbols={marks[name]: symbol(style) for name, style in report.styles.items()},
-        methods=METHODS,
-        numbers=NUMBERS,
+        drawn={key: [Markup(element) for element in found.inline] for key, found in drawn.items()},
+        symbols={marks[name]: symbol(style, marks[name]) for name, style in report.styles.items()},
+        **{"marks": marks, "hues": HUES, "inks": INKS, "methods": METHODS, "numbers": NUMBERS},
         style=Markup(_source("page.css")),
         script=Markup(_source("page.js")),
     )
 
 
+def printable(text: str) -> str:
+    """A text without characters that no document can hold."""
+    return "".join(c if c.isprintable() or c.isspace() else "�" for c in text)
+
+
 def prose(text: str) -> Markup:
-    """Our own sentences as HTML: code between backticks, stress between stars, subscripts.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    Markup
-
-    Examples
-    --------
-    >>> print(prose("`fit` keeps P_b, *once* & <for all>"))
-    <code>fit</code> keeps P<sub>b</sub>, <em>once</em> &amp; &lt;for all&gt;
-    """
+    """The report's own sentences: code between backticks, stress between stars, subscripts."""
     safe = escape(printable(text))
     safe = re.sub(r"`([^`]*)`", r"<code>\1</code>", safe)
     safe = re.sub(r"\*([a-z]+)\*", r"<em>\1</em>", safe)
     return Markup(re.sub(r"\b([A-Z])_([A-Za-z])\b", r"\1<sub>\2</sub>", safe))
 
 
-def cells(table: Table, row: Any) -> list[dict[str, Any]]:
-    """A row's cells, as the page shows and sorts them.
-
-    Parameters
-    ----------
-    table : Table
-    row : Row
-
-    Returns
-    -------
-    list of dict
-        ``text`` and ``half`` (the interval), ``kind``, ``best``, and ``key`` to sort by.
-
-    Examples
-    --------
-    >>> from algnn.report.evidence import example, gather
-    >>> from algnn.report.tables import overview
-    >>> table = overview(gather([example()]), "A CPU, 4 cores", "1")
-    >>> cells(table, table.rows[0])[1]["key"]
-    '65'
-    """
+def cells(table: Table, row: Row) -> list[dict[str, Any]]:
+    """A row's cells: text, half an interval, kind, whether it is best, and a key to sort by."""
     found = []
     for i, (column, value) in enumerate(zip(table.columns, row.values, strict=True)):
-        text, _, half = column.write(value).partition(" ± ") if column.kind in NUMBERS else (
-            column.write(value), "", ""
-        )  # fmt: skip
-        shown = printable(text)
-        found.append(
-            {
-                "text": _formula(shown) if column.kind == "formula" else shown,
-                "half": half,
-                "kind": "number" if column.kind in NUMBERS else column.kind,
-                "best": i in row.best,
-                "empty": text == NOTHING,
-                "key": _key(value),
-            }
-        )
+        numeric = column.kind in NUMBERS
+        text = printable(column.write(value))
+        shown, _, half = text.partition(" ± ") if numeric else (text, "", "")
+        if column.kind == "formula":
+            shown = Markup(re.sub(r"_([A-Za-z])", r"<sub>\1</sub>", escape(shown)))
+        kind = "number" if numeric else column.kind
+        cell = {"text": shown, "half": half, "kind": kind, "best": i in row.best}
+        found.append({**cell, "empty": text == NOTHING, "key": _key(value)})
     return found
 
 
-def symbol(style: Style) -> Markup:
-    """A method's line and marker, 26 by 12 pixels.
-
-    Parameters
-    ----------
-    style : Style
-
-    Returns
-    -------
-    Markup
-        What stands inside an SVG element.
-
-    Examples
-    --------
-    >>> from algnn.report.styles import STYLES
-    >>> 'stroke-dasharray="6 2.5"' in symbol(STYLES["gem"])
-    True
-    """
-    look = marker(style)
-    shape = MarkerStyle(style.marker)
-    outline = shape.get_path().transformed(shape.get_transform())
-    size = look["markersize"] * 1.25
-    colour = f"var(--hue-{style.hue})"
-    dashes = f' stroke-dasharray="{" ".join(f"{d:g}" for d in style.dashes)}"' * bool(style.dashes)
-    return Markup(
-        f'<path d="M0 6H26" stroke="{colour}" stroke-width="{style.width:g}"{dashes}></path>'
-        f'<path d="{_outline(outline, size)}" stroke="{colour}"'
-        f' stroke-width="{look["markeredgewidth"]:g}"'
-        f' fill="{colour if style.filled else "var(--page)"}"></path>'
-    )
-
-
-def _outline(path: Any, size: float) -> str:
-    parts = []
-    for points, code in path.iter_segments():
-        letter, count = LETTERS[code]
-        pairs = [(13 + size * points[2 * i], 6 - size * points[2 * i + 1]) for i in range(count)]
-        parts.append(letter + " ".join(f"{x:.1f} {y:.1f}" for x, y in pairs))
-    return "".join(parts)
-
-
-def _formula(text: str) -> Markup:
-    return Markup(re.sub(r"_([A-Za-z])", r"<sub>\1</sub>", escape(text)))
+def symbol(style: Style, prefix: str) -> Markup:
+    """A method's line and marker, 26 by 12 pixels; ids begin with the prefix."""
+    with drawing():
+        figure, axes = canvas(26, 12, 0, 0, 0, 0)
+        axes.set_axis_off()
+        axes.set_xlim(0, 26)
+        axes.set_ylim(0, 12)
+        look = {**style.strokes, "markersize": 1.25 * style.marks["markersize"]}
+        axes.plot([0, 13, 26], [6, 6, 6], markevery=[1], **look)
+        return Markup(inline(svg(figure), prefix))
 
 
 def _key(value: Value) -> str:
-    """What a cell is sorted by; empty goes last."""
-    if isinstance(value, Summary):
-        return f"{value.mean:.10g}"
+    """What a cell is sorted by; empty cells go last."""
     if isinstance(value, str) or value is None:
         return value or ""
-    return f"{value:.10g}"
+    return f"{value.mean if isinstance(value, Summary) else value:.10g}"
 
 
 def _batches(items: Iterable[Any]) -> list[tuple[bool, list[Any]]]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from algnn.methods import METHODS
-from algnn.report.styles import HUES, INKS, SERIES, SPARE, STYLES, styles
+from algnn.report.style import HUES, INKS, SERIES, SPARE, STYLES, styles
 
 
 def contrast(one: str, other: str) -> float:

@@ -1,0 +1,243 @@
+"""The report: what it says and shows, in which order; how it is written is left to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count as counter
+from statistics import mean
+from typing import Any, TypeVar
+
+from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
+from algnn.bench.runs import summarise
+from algnn.report import figures, tables
+from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, UNKNOWN, Study, in_order
+from algnn.report.figures import Chart
+from algnn.report.style import STYLES, Style, styles
+from algnn.report.table import WORDS, Table, count, listed, number, three
+
+Item = Table | Chart
+Kind = TypeVar("Kind", Table, Chart)
+# a heading, empty for none, and what stands below it
+Part = tuple[str, tuple[Item, ...]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section: its heading, paragraphs, parts, and commands to be run."""
+
+    key: str
+    title: str
+    text: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report before it is written; `notes` are what a reader must know before reading on."""
+
+    study: Study
+    title: str
+    lead: str
+    headlines: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    sections: tuple[Section, ...]
+    facts: tuple[tuple[str, str], ...]
+    styles: dict[str, Style]
+
+    def all(self, kind: type[Kind]) -> list[Kind]:
+        """All tables or all figures, in order."""
+        found = (item for s in self.sections for _, items in s.parts for item in items)
+        return [item for item in found if isinstance(item, kind)]
+
+
+def build(study: Study, brief: bool = False) -> Report:
+    """The report of some runs; a brief one has all tables and the main figures only."""
+    looks = styles(study.runs.method)
+    made = {
+        "results": _by_hardware(study, _results),
+        "steps": tuple(_steps(study, looks)),
+        "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
+        "speed": _by_hardware(study, lambda s, h: [tables.fastest(s, h), tables.speeds(s, h)]),
+        "figures": tuple((g, figures.of_graph(study, g, looks)) for g in study.datasets(step=1)),
+        "sensitivity": tuple(_sensitivity(study)),
+        "others": _alone(tables.others(study)),
+        "failed": _alone(tables.failed(study)),
+    }
+    names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
+    apart = WORDS["sections"]["results"]["apart"].format(names=listed(names)) if names else ""
+    runs, days = study.runs, sorted(day[:10] for day in study.runs.started)
+    return Report(
+        study,
+        WORDS["head"]["title"].format(graphs=count(len(_graphs(study)), "graph")),
+        WORDS["head"]["lead"].format(
+            methods=count(runs.method.nunique(), "method"),
+            runs=count(len(runs), "run"),
+            span=" to ".join(dict.fromkeys([days[0], days[-1]])),
+            machines=listed(sorted(set(runs.hardware))),
+        ),
+        tuple(_headlines(study)),
+        tuple(_notes(study)),
+        (*_numbered(made, apart, brief), *_missing(study), _section("reading")),
+        tuple(_facts(study)),
+        looks,
+    )
+
+
+def _section(key: str, parts: tuple[Part, ...] = (), **values: str) -> Section:
+    words = WORDS["sections"][key]
+    return Section(key, words["title"], tuple(t.format(**values) for t in words["text"]), parts)
+
+
+def _numbered(made: Mapping[str, tuple[Part, ...]], apart: str, brief: bool) -> Iterator[Section]:
+    """Sections with numbers for their tables and figures, and no two files of one name."""
+    seen: set[tuple[type, str]] = set()
+    for i, (section, parts) in enumerate(made.items(), start=1):
+        numbers = {Table: counter(1), Chart: counter(1)}
+        several = sum(isinstance(item, Table) for _, items in parts for item in items) > 1
+        shown = []
+        for title, items in parts:
+            fresh: list[Item] = []
+            for item in items:
+                kind, key, more = type(item), item.key, counter(2)
+                while (kind, key) in seen:
+                    key = f"{item.key}-{next(more)}"
+                seen.add((kind, key))
+                label = f"{i}.{next(numbers[kind])}" if several or kind is Chart else str(i)
+                if isinstance(item, Table) or item.brief or not brief:
+                    fresh.append(replace(item, key=key, number=label))
+            shown.append((title, tuple(fresh)))
+        if parts:
+            more = WORDS["sections"]["figures"]["brief"] * brief
+            yield _section(section, tuple(shown), apart=apart, more=more)
+
+
+def _graphs(study: Study) -> list[str]:
+    return study.datasets() or sorted(set(study.runs.dataset))
+
+
+def _headlines(study: Study) -> Iterator[tuple[str, str]]:
+    runs, words = study.runs, WORDS["head"]
+    nouns = {"method": runs.method.nunique(), "graph": len(_graphs(study))}
+    counts = [count(n, noun) for noun, n in {**nouns, "seed": runs.seed.nunique()}.items()]
+    yield f"{len(runs):,}", f"{'run' if len(runs) == 1 else 'runs'}: {', '.join(counts)}"
+    hardware = study.hardware[0] if study.hardware else ""
+    if FOCUS not in study.methods(hardware, step=1):
+        return
+    ours = DEFAULT if DEFAULT in study.methods(hardware, step=1) else FOCUS
+    wins, gaps = [], []
+    for graph in study.datasets(hardware, 1):
+        names = study.methods(hardware, graph, 1)
+        ap = {name: summarise(study.cell(hardware, graph, 1, name).ap).mean for name in names}
+        rivals = [value for name, value in ap.items() if name not in ALL_LABELS]
+        if ours in ap and len(rivals) > 1:
+            wins.append(ap[ours] >= max(rivals))
+        paper = paper_figures(graph, FOCUS)
+        if paper and FOCUS in ap:
+            gaps.append(ap[FOCUS] - paper.ap[0])
+    if wins:
+        yield f"{sum(wins)} of {len(wins)}", words["first"].format(ours=ours, hardware=hardware)
+    if gaps:
+        gap = f"{mean(gaps):+.1f}".replace("-", "−")
+        yield gap, words["paper"].format(graphs=count(len(gaps), "graph"))
+    table = tables.fastest(study, hardware)
+    if table is not None:
+        ratios = sorted(number(row.values[2]) for row in table.rows)
+        ends = dict.fromkeys([three(ratios[0]), three(ratios[-1])])
+        yield f"{'–'.join(ends)}×", words["speed"].format(hardware=hardware)
+
+
+def _notes(study: Study) -> Iterator[str]:
+    runs, words = study.runs, WORDS["notes"]
+    machines = sorted(set(runs.hardware))
+    if not study.hardware:
+        yield words["empty"]
+    if len(machines) > 1:
+        yield words["machines"].format(count=len(machines), names=listed(machines))
+    if not runs.alone.all():
+        shared = count(sum(~runs.alone), "run")
+        yield words["shared"].format(shared=shared, runs=f"{len(runs):,}")
+    codes = runs.code.str.partition("+")[0].value_counts().sort_index()
+    if len(codes) > 1:
+        each = listed(f"{code} ({found:,})" for code, found in codes.items())
+        yield words["codes"].format(count=len(codes), codes=each)
+    if study.passed_over:
+        yield words["older"].format(older=count(study.passed_over, "older record"))
+    if len(study.failures):
+        yield words["failed"].format(failed=count(len(study.failures), "run"))
+
+
+def _facts(study: Study) -> Iterator[tuple[str, str]]:
+    runs = study.runs
+    older = f" (and {study.passed_over:,} older)" if study.passed_over else ""
+    yield "records", f"{len(runs):,}{older}"
+    yield "seeds", ", ".join(map(str, sorted(set(runs.seed))))
+    machines = runs.hardware.value_counts().sort_index()
+    yield "machines", "; ".join(f"{name} ({count(n, 'run')})" for name, n in machines.items())
+    yield "code", ", ".join(sorted(set(runs.code)))
+    names = {name for versions in runs.versions for name in versions} - {"code"}
+    for name in in_order(names, ["algnn", "python", "torch"]):
+        found = {str(versions.get(name, UNKNOWN)) for versions in runs.versions}
+        yield name, ", ".join(sorted(found))
+
+
+def _alone(table: Table | None) -> tuple[Part, ...]:
+    return (("", (table,)),) if table else ()
+
+
+def _by_hardware(study: Study, make: Callable[..., Any]) -> tuple[Part, ...]:
+    """Tables below the name of their hardware, which is left out where there is but one."""
+    several = len(study.hardware) > 1
+    found = {h: tuple(table for table in make(study, h) if table) for h in study.hardware}
+    return tuple((hardware * several, made) for hardware, made in found.items() if made)
+
+
+def _results(study: Study, hardware: str) -> Iterator[Table | None]:
+    graphs = study.datasets(hardware, 1)
+    if len(graphs) > 1:
+        yield tables.overview(study, hardware)
+    for graph in graphs:
+        yield tables.main(study, hardware, graph)
+    yield tables.trust(study, hardware)
+
+
+def _steps(study: Study, looks: Mapping[str, Style]) -> Iterator[Part]:
+    drawn: set[str] = set()
+    for hardware in study.hardware:
+        for graph in study.datasets(hardware):
+            if len(study.steps(graph, hardware)) > 1:
+                items: list[Any] = [tables.by_step(study, hardware, graph)]
+                # hardware with many runs comes first: one figure for a graph is enough
+                if graph not in drawn:
+                    items.append(figures.by_step(study, hardware, graph, looks))
+                drawn.add(graph)
+                yield graph, tuple(items)
+
+
+def _sensitivity(study: Study) -> Iterator[Part]:
+    for name, title in (("width", "Expansion width"), ("gamma", "γ")):
+        series = tables.sweep(study, name)
+        items: list[Any] = []
+        for method, hardware in dict.fromkeys((m, h) for _, m, h in series):
+            found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}
+            items.append(figures.of_sweep(study, name, method, hardware, found))
+        if series:
+            items.append(tables.sensitivity(study, name))
+            yield title, tuple(items)
+
+
+def _missing(study: Study) -> Iterator[Section]:
+    """The paper's rows for which there is no run."""
+    absent = [name for name in paper_datasets() if name not in study.datasets(step=1)]
+    if not absent:
+        return
+    words = WORDS["sections"]["missing"]
+    stand_ins = [f"`{name}-graph`" for name in absent if f"{name}-graph" in study.datasets()]
+    names = listed(stand_ins) if stand_ins else ""
+    why = words["offline" if stand_ins else "download"].format(names=names)
+    section = _section("missing", absent=listed(f"`{name}`" for name in absent), why=why)
+    methods = ",".join(in_order(paper_methods(), list(STYLES)))
+    seeds = ",".join(map(str, sorted(set(study.runs.seed))))
+    command = f"algnn bench --datasets {','.join(absent)} --methods {methods} --steps 1,5,10"
+    yield replace(section, commands=(f"{command} --seeds {seeds}",))

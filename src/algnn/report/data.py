@@ -1,0 +1,223 @@
+"""The runs of a report: which are compared with which.
+
+Runs on different hardware are never averaged or compared in time. A run belongs to the main tables
+if its settings are the method's own for the dataset and its stream is the paper's; for every other
+run, the report says what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from algnn.bench.paper import paper_methods
+from algnn.bench.runs import read_failures, read_runs
+from algnn.errors import InputError
+from algnn.graph.datasets import datasets
+from algnn.methods import METHODS, settings
+
+# these see all earlier labels again in each session: upper references, not rivals
+ALL_LABELS = tuple(name for name, m in METHODS.items() if "every node and label" in m.retains)
+FOCUS = "algnn-paper"
+DEFAULT = "algnn"
+UNKNOWN = "not recorded"
+# keys of a run's `changes` that are no setting of its learner
+STREAM = ("edges", "order", "base", "graph")
+# the command's word for a setting that `algnn sweep` changes
+SWEEPS = {"width": "expansion", "gamma": "gamma"}
+CELL = ["hardware", "dataset", "step", "method"]
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The tables of runs and of failures that a report is about, as `algnn.bench.runs` has them.
+
+    A run also has ``changes`` (what differs from the main tables), the same in words as
+    ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
+    it. Older records of a run that was repeated are passed over.
+    """
+
+    runs: pd.DataFrame
+    failures: pd.DataFrame
+    passed_over: int = 0
+
+    @cached_property
+    def _cells(self) -> dict[tuple[str, str, int, str], pd.DataFrame]:
+        return dict(iter(self.runs[self.runs.main].groupby(CELL)))
+
+    def cell(self, hardware: str, dataset: str, step: int, method: str) -> pd.DataFrame:
+        """Runs of the main tables that differ in their seed only; may be empty."""
+        return self._cells.get((hardware, dataset, step, method), self.runs.iloc[:0])
+
+    def select(self, **wanted: Any) -> pd.DataFrame:
+        """Runs of the main tables with these values of their columns; None takes any value."""
+        mask = self.runs.main
+        for column, value in wanted.items():
+            mask = mask if value is None else mask & (self.runs[column] == value)
+        return self.runs[mask]
+
+    def swept(self, name: str) -> pd.DataFrame:
+        """Runs at step 1 in which this setting alone differs."""
+        return self.runs[(self.runs.swept == name) & (self.runs.step == 1)]
+
+    @cached_property
+    def hardware(self) -> list[str]:
+        """Hardware of the main tables, that with the most runs first."""
+        return _by_count(self.select().hardware)
+
+    def number(self, hardware: str) -> int:
+        """The number by which file names refer to a piece of hardware."""
+        rest = sorted(set(self.runs.hardware) - set(self.hardware))
+        return [*self.hardware, *rest].index(hardware) + 1
+
+    def main_hardware(self, dataset: str, step: int) -> str:
+        """The hardware with the most runs on a dataset at a step: its figures are drawn."""
+        return _by_count(self.select(dataset=dataset, step=step).hardware)[0]
+
+    def datasets(
+        self, hardware: str | None = None, step: int | None = None, *, scored: bool = True
+    ) -> list[str]:
+        """Datasets of the main tables, in the library's order; not `scored`: synthetic ones too."""
+        found = self.select(hardware=hardware, step=step)
+        names = found.dataset[~found.synthetic] if scored else found.dataset
+        return in_order(set(names), [entry.name for entry in datasets()])
+
+    def methods(
+        self, hardware: str | None = None, dataset: str | None = None, step: int | None = None
+    ) -> list[str]:
+        """Methods of the main tables: the registry's, a user's own, then those with all labels."""
+        found = set(self.select(hardware=hardware, dataset=dataset, step=step).method)
+        known = in_order(found - set(ALL_LABELS), list(METHODS))
+        return [*known, *(name for name in ALL_LABELS if name in found)]
+
+    def steps(self, dataset: str, hardware: str | None = None) -> list[int]:
+        """Numbers of classes per session with runs in the main tables."""
+        return sorted(set(self.select(dataset=dataset, hardware=hardware).step))
+
+
+def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
+    """The study of all records below some folders."""
+    for folder in folders:
+        if not Path(folder).is_dir():
+            name = os.fspath(folder)
+            raise InputError(f"--records {name!r} is not a folder: give one of records")
+    runs = pd.concat([read_runs(folder) for folder in folders], ignore_index=True)
+    failures = pd.concat([read_failures(folder) for folder in folders], ignore_index=True)
+    if runs.empty:
+        names = ", ".join(os.fspath(folder) for folder in folders)
+        if len(failures):
+            raise InputError(
+                f"--records {names} holds only runs that failed, {len(failures)} of them, the first"
+                f" with {failures.reason[0]}: see to that, then `algnn bench --retry-failed`"
+            )
+        raise InputError(
+            f"--records {names} holds no record of a run: make some with `algnn bench`"
+        )
+    return gather(runs, failures)
+
+
+def gather(runs: pd.DataFrame, failures: pd.DataFrame | None = None) -> Study:
+    """The study of a table of runs; of one configuration, seed and hardware the newest counts."""
+    if runs.empty:
+        raise InputError("runs is empty: a report needs at least one run")
+    given = runs.assign(
+        code=runs.code.replace("", UNKNOWN),
+        sha256=runs.sha256.fillna(""),
+        synthetic=[str(p.get("source", "")).startswith("synthetic") for p in runs.provenance],
+        key=[_configuration(run) for run in runs.itertuples()],
+    )
+    same = ["key", "seed", "hardware"]
+    found = given.sort_values("started", kind="stable").drop_duplicates(same, keep="last")
+    graphs = _commonest(zip(found.dataset, found.sha256, strict=True))
+    # a user's learner has no settings of its own here but those that most of its runs have
+    texts = [json.dumps(one, sort_keys=True) for one in found.settings]
+    own = _commonest(zip(zip(found.method, found.dataset, strict=True), texts, strict=True))
+    changes = [_changes(run, graphs, own) for run in found.itertuples()]
+    found = found.assign(
+        changes=changes,
+        differs=[_in_words(one) for one in changes],
+        swept=[_swept(one) for one in changes],
+        main=[not one for one in changes],
+    )
+    found = found.sort_values(["dataset", "method", "step", "hardware", "seed", "differs"])
+    missing = pd.DataFrame() if failures is None else failures
+    return Study(found.reset_index(drop=True), missing, len(given) - len(found))
+
+
+def baselines() -> list[str]:
+    """The methods that the paper compares its own with, in the order of the registry."""
+    return in_order(set(paper_methods()) - {FOCUS}, list(METHODS))
+
+
+def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Known names in their order, then others in alphabetical order."""
+    rank = {name: i for i, name in enumerate(known)}
+    return sorted(names, key=lambda name: (rank.get(name, len(rank)), name))
+
+
+def _configuration(run: Any) -> str:
+    """All but the seed; 1 equals 1.0, and a setting that is off one that did not exist yet."""
+    given = {k: float(v) if type(v) is int else v for k, v in run.settings.items() if v}
+    parts = (run.dataset, run.method, given, run.base, run.step, run.edges, run.order, run.sha256)
+    return json.dumps(parts, sort_keys=True)
+
+
+def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dict[str, Any]:
+    """What keeps a run out of the main tables: settings first, then the stream."""
+    # a user's module is never imported here: a record is data, and must not make code run
+    known = run.method in METHODS
+    usual = json.loads(
+        json.dumps(settings(run.method, run.dataset)) if known else own[run.method, run.dataset]
+    )
+    # a setting that did not exist yet was off, and where it is off today nothing has changed
+    given = {name: value for name, value in usual.items() if not value} | run.settings
+    changes = {
+        name: given.get(name, UNKNOWN)
+        for name in sorted(usual.keys() | given.keys())
+        if name not in usual or name not in given or given[name] != usual[name]
+    }
+    half = -(-sum(map(len, run.outcome.sessions)) // 2)
+    stream = {"edges": "full", "order": "label", "base": half}
+    changes |= {k: getattr(run, k) for k, value in stream.items() if getattr(run, k) != value}
+    if run.sha256 != graphs[run.dataset]:
+        changes["graph"] = run.sha256 or UNKNOWN
+    return changes
+
+
+def _in_words(changes: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"another graph of this name, sha256 {value}" if name == "graph"
+        else f"{name} {UNKNOWN}" if value == UNKNOWN
+        else f"{name}={value:g}" if isinstance(value, float)
+        else f"{name}={value}"
+        for name, value in changes.items()
+    )  # fmt: skip
+
+
+def _swept(changes: Mapping[str, Any]) -> str:
+    """The one setting that differs, if it is one of `SWEEPS` and has a place on a log axis."""
+    if len(changes) != 1:
+        return ""
+    ((name, value),) = changes.items()
+    return name if name in SWEEPS and isinstance(value, int | float) and value > 0 else ""
+
+
+def _commonest(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """For each key the value that it has most often; of equals the first by its text."""
+    counts = Counter(pairs)
+    ranked = sorted(counts, key=lambda pair: (-counts[pair], str(pair[1])))
+    # the last of a key wins in a dict
+    return dict(reversed(ranked))
+
+
+def _by_count(names: Iterable[str]) -> list[str]:
+    counts = Counter(names)
+    return sorted(counts, key=lambda name: (-counts[name], name))

@@ -1,0 +1,212 @@
+"""A report as Markdown, LaTeX and CSV, and its files on disk; names of any kind stay text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from algnn.bench.runs import Summary, write_atomically
+from algnn.report.build import Report, Section, build
+from algnn.report.data import Study
+from algnn.report.figures import Chart, render
+from algnn.report.page import page, printable
+from algnn.report.table import NOTHING, NUMBERS, Row, Table
+
+# at the head of a Markdown document that stands for itself
+REMARK = "made from records by `algnn report --markdown`: change those, not this"
+PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
+TEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
+    "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}", "`": r"\`{}",
+    "±": r"$\pm$", "×": r"$\times$", "–": "--", "−": "$-$", "γ": r"$\gamma$", "²": "$^2$",
+    "“": "``", "”": "''", "…": r"\ldots{}", "·": r"$\cdot$", "\u0304": "",
+}  # fmt: skip
+RUN_COLUMNS = (
+    *("dataset", "method", "step", "seed", "main", "differs", "machine", "device", "jobs"),
+    *("base", "edges", "order", "sessions", "ap", "af", "macro", "micro", "base_accuracy"),
+    *("learn_seconds", "selection_seconds", "predict_seconds", "retained_bytes"),
+    *("ece", "novelty_auroc", "started", "code", "versions", "settings", "sha256"),
+)
+
+
+def write(study: Study, folder: str | os.PathLike[str]) -> Path:
+    """Write a report in all its forms, each file whole or not at all; returns the page.
+
+    The folder gets ``index.html``, ``report.md``, ``tables.tex``, ``csv/`` and ``figures/``.
+    """
+    root = Path(folder)
+    report = build(study)
+    drawn = {chart.key: render(chart) for chart in report.all(Chart)}
+    for key, found in drawn.items():
+        write_atomically(root / "figures" / f"{key}.svg", found.svg)
+        write_atomically(root / "figures" / f"{key}.png", found.png)
+    write_atomically(root / "csv" / "runs.csv", runs_csv(study).encode())
+    for table in report.all(Table):
+        write_atomically(root / "csv" / f"{table.key}.csv", table_csv(table).encode())
+    write_atomically(root / "report.md", markdown(report).encode())
+    write_atomically(root / "tables.tex", latex(report).encode())
+    # last: whoever finds it finds all the rest
+    write_atomically(root / "index.html", page(report, drawn).encode())
+    return root / "index.html"
+
+
+def write_markdown(study: Study, path: str | os.PathLike[str]) -> Path:
+    """Write a report as one Markdown document with its main figures in a folder of that name."""
+    target = Path(path)
+    report = build(study, brief=True)
+    for chart in report.all(Chart):
+        write_atomically(target.with_suffix("") / f"{chart.key}.png", render(chart).png)
+    write_atomically(target, markdown(report, target.stem, REMARK).encode())
+    return target
+
+
+def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:
+    """A report as Markdown; `pictures` is the folder of its figures, as the document sees it."""
+    lines = [f"<!-- {remark} -->\n"] if remark else []
+    lines += [f"# {_md(report.title)}", "", _md(report.lead), ""]
+    lines += [f"- **{_md(value)}** {_md(label)}" for value, label in report.headlines]
+    lines += ["", "\n>\n".join(f"> {_md(note)}" for note in report.notes)] * bool(report.notes)
+    for section in report.sections:
+        lines += ["", *_md_section(section, pictures)]
+    lines += ["", "## What it was made with", ""]
+    lines += [f"- {_md(name)}: {_md(value)}" for name, value in report.facts]
+    return "\n".join(lines) + "\n"
+
+
+def _md_section(section: Section, pictures: str) -> Iterator[str]:
+    yield f"## {_md(section.title)}"
+    for paragraph in section.text:
+        yield f"\n{_md_prose(paragraph)}"
+    yield from _md_commands(section.commands, "\n{}")
+    for title, items in section.parts:
+        if title:
+            yield f"\n### {_md(title)}"
+        for item in items:
+            kind = "Figure" if isinstance(item, Chart) else "Table"
+            yield f"\n**{kind} {item.number}. {_md(item.title)}.** {_md_prose(item.caption)}\n"
+            if isinstance(item, Chart):
+                yield f"![{_md(item.alt)}]({pictures}/{item.key}.png)"
+            else:
+                yield from _md_table(item)
+            folded = "\n<details><summary>How it was made</summary>\n\n{}\n\n</details>"
+            yield from _md_commands(item.commands, folded)
+
+
+def _md_table(table: Table) -> Iterator[str]:
+    marks = ["---:" if column.kind in NUMBERS else "---" for column in table.columns]
+    rows = (_md_cells(table, row) for row in table.rows)
+    for cells in ([_md(column.name) for column in table.columns], marks, *rows):
+        yield "| " + " | ".join(cells) + " |"
+
+
+def _md_cells(table: Table, row: Row) -> Iterator[str]:
+    for i, (column, text) in enumerate(zip(table.columns, table.texts(row), strict=True)):
+        code = column.kind in ("name", "formula") and PLAIN.fullmatch(text)
+        text = f"`{text}`" if code else _md(text)
+        yield f"**{text}**" if i in row.best else f"*{text}*" if i == 0 and row.apart else text
+
+
+def _md_commands(commands: Sequence[str], around: str) -> Iterator[str]:
+    if commands:
+        body = "\n".join(commands)
+        fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", body)), default=0))
+        yield around.replace("{}", f"{fence}sh\n{body}\n{fence}")
+
+
+def _md(text: str) -> str:
+    """Text without meaning in Markdown."""
+    flat = re.sub(r"\s+", " ", printable(text))
+    escaped = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = re.sub(r"([\\`*\[\]|~$])", r"\\\1", escaped)
+    # an underline within a word is no mark
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", escaped)
+
+
+def _md_prose(text: str) -> str:
+    """The report's own sentences, in which backticks and stars mark code and stress."""
+    parts = re.split(r"(`[^`]*`|\*[a-z]+\*)", text)
+    return "".join(part if i % 2 else _md(part) for i, part in enumerate(parts))
+
+
+def latex(report: Report) -> str:
+    r"""The tables of a report in ASCII, to ``\input`` where booktabs and graphicx are loaded."""
+    packages = "\\usepackage{booktabs,graphicx}"
+    head = f"% Tables of an algnn report, for \\input into a document with {packages}.\n"
+    return head + "".join(f"\n{_tex_table(table)}" for table in report.all(Table))
+
+
+def _tex_table(table: Table) -> str:
+    caption = re.sub(r"`([^`]*)`|\*([a-z]+)\*", r"\1\2", table.caption.replace("k̄", "k"))
+    sides = {**dict.fromkeys(NUMBERS, "r"), "text": "p{4cm}"}
+    lines = [
+        r"\begin{table*}[tp]",
+        r"\centering\footnotesize",
+        rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex(caption)}}}",
+        rf"\label{{tab:{re.sub(r'[^A-Za-z0-9.-]', '-', table.key)}}}",
+        # as wide as it is, but never wider than a line
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{''.join(sides.get(c.kind, 'l') for c in table.columns)}}}",
+        r"\toprule",
+        " & ".join(rf"\textbf{{{_tex(column.name)}}}" for column in table.columns) + r" \\",
+        r"\midrule",
+    ]
+    for i, row in enumerate(table.rows):
+        if row.apart and i and not table.rows[i - 1].apart:
+            lines.append(r"\midrule")
+        lines.append(" & ".join(_tex_cells(table, row)) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}", ""])
+
+
+def _tex_cells(table: Table, row: Row) -> Iterator[str]:
+    for i, (column, text) in enumerate(zip(table.columns, table.texts(row), strict=True)):
+        if column.kind == "formula" and text != NOTHING:
+            yield "$" + text.replace("O(", r"\mathcal{O}(", 1).replace("k̄", r"\bar{k}") + "$"
+        else:
+            yield rf"\textbf{{{_tex(text)}}}" if i in row.best else _tex(text)
+
+
+def _tex(text: str) -> str:
+    """Text that compiles; a letter that plain LaTeX cannot set is named by its number."""
+    return "".join(
+        TEX.get(c, c if c.isascii() else rf"\texttt{{U+{ord(c):04X}}}")
+        for c in " ".join(printable(text).split())
+    )
+
+
+def table_csv(table: Table) -> str:
+    """A table as CSV, its values as numbers; a mean is followed by half its 95% interval."""
+    columns: list[list[object]] = []
+    for i, column in enumerate(table.columns):
+        values = [row.values[i] for row in table.rows]
+        means = [v.mean if isinstance(v, Summary) else v for v in values]
+        columns.append([column.name, *means])
+        if any(isinstance(value, Summary) for value in values):
+            halves = [v.ci95 if isinstance(v, Summary) else None for v in values]
+            columns.append([f"{column.name} ±95%", *halves])
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
+    return file.getvalue()
+
+
+def runs_csv(study: Study) -> str:
+    """Every run in a line of CSV."""
+    runs = study.runs
+    as_json = {name: [json.dumps(value, sort_keys=True, ensure_ascii=False) for value in runs[name]]
+               for name in ("versions", "settings")}  # fmt: skip
+    found = runs.assign(
+        jobs=pd.Series([machine.get("jobs") for machine in runs.machine], dtype="Int64"),
+        machine=runs.hardware,
+        sessions=runs.stages.map(len),
+        retained_bytes=runs.retained_bytes.astype("int64"),
+        **as_json,
+    )
+    text: str = found[list(RUN_COLUMNS)].to_csv(index=False, lineterminator="\n")
+    return text

@@ -1,0 +1,144 @@
+"""A table before it becomes HTML, Markdown, LaTeX or CSV: typed values, and how each is written."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from algnn.bench.runs import Summary
+
+# every title, caption and hint
+WORDS: dict[str, Any] = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
+NOTHING = "–"
+NUMBERS = ("count", "points", "point", "share", "seconds", "bytes", "ratio", "setting")
+Value = Summary | float | int | str | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, the kind of its values, a hint, and whether high or low is best.
+
+    Values of kind ``name``, ``text`` and ``formula`` are words; ``points`` have two decimals,
+    ``point`` one, ``share`` three; ``seconds``, ``bytes`` and ``ratio`` three significant digits.
+    """
+
+    name: str
+    kind: str = "text"
+    hint: str = ""
+    best: str = ""
+
+    def write(self, value: Value) -> str:
+        """A value of this column as text."""
+        if value is None:
+            return NOTHING
+        if isinstance(value, str):
+            return value
+        amount, half = number(value), value.ci95 if isinstance(value, Summary) else None
+        if self.kind == "bytes":
+            return size(amount)
+        if self.kind in ("ratio", "setting"):
+            return f"{three(amount)}×" if self.kind == "ratio" else f"{amount:g}"
+        fixed = {"count": 0, "point": 1, "points": 2, "share": 3}
+        places = fixed.get(self.kind, decimals(amount))
+        text = f"{amount:,.{places}f}".replace("-", "−")
+        return text if half is None else f"{text} ± {half:,.{places}f}"
+
+
+COLUMNS = {name: Column(name, *parts) for name, parts in WORDS["columns"].items()}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its values, the columns in which no row is better, and whether it is set apart."""
+
+    values: tuple[Value, ...]
+    best: frozenset[int] = frozenset()
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its file's name, number, heading, columns and rows, and how its runs were made."""
+
+    key: str
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    commands: tuple[str, ...] = ()
+    number: str = ""
+
+    def texts(self, row: Row) -> list[str]:
+        """A row's values as text."""
+        return [c.write(v) for c, v in zip(self.columns, row.values, strict=True)]
+
+
+def ranked(
+    columns: Sequence[Column], rows: Iterable[Sequence[Value]], apart: Sequence[str] = ()
+) -> tuple[Row, ...]:
+    """Rows with the best of each column marked, among those whose name is not set apart."""
+    given = [(tuple(values), str(values[0]) in apart) for values in rows]
+
+    def shown(i: int, value: Value) -> str:
+        return columns[i].write(number(value) if isinstance(value, Summary) else value)
+
+    best: dict[int, str] = {}
+    for i, column in enumerate(columns):
+        found = [values[i] for values, aside in given if not aside and values[i] is not None]
+        if column.best and len(found) > 1:
+            pick = max if column.best == "high" else min
+            # as written: two rows that look the same are both best
+            best[i] = shown(i, pick(found, key=number))
+    return tuple(
+        Row(
+            values,
+            frozenset(i for i in best if shown(i, values[i]) == best[i] and not aside),
+            aside,
+        )
+        for values, aside in given
+    )
+
+
+def number(value: Any) -> float:
+    """What a value is compared by."""
+    return float(value.mean if isinstance(value, Summary) else value)
+
+
+def three(value: float) -> str:
+    """A number with three significant digits, without an exponent."""
+    return f"{value:,.{decimals(value)}f}"
+
+
+def decimals(value: float) -> int:
+    """How many decimals give a number three significant digits; four at most."""
+    for places, least in ((0, 99.95), (1, 9.995), (2, 0.9995), (3, 0.09995)):
+        if abs(value) >= least:
+            return places
+    return 4 if value else 2
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= 0.9995 * scale:
+            return f"{three(count / scale)} {unit}"
+    return f"{count:.0f} B"
+
+
+def slug(name: str) -> str:
+    """A name that can be part of a file's name."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Words separated by commas, with an *and* before the last."""
+    *most, last = map(str, values)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun in singular or plural."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

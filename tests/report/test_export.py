@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from algnn.bench.runs import frame
+from algnn.errors import AlgnnError
+from algnn.report.build import build
+from algnn.report.data import gather
+from algnn.report.export import (
+    RUN_COLUMNS,
+    latex,
+    markdown,
+    runs_csv,
+    table_csv,
+    write,
+    write_markdown,
+)
+from algnn.report.tables import overview
+
+HERE = "A CPU, 4 cores"
+
+
+@pytest.fixture
+def nasty_report(study_of, nasty):
+    graph = "a|b_c*d`e<i>.npz"
+    given = [(nasty, graph), ("gem", graph), (nasty, "cora"), ("bare", "cora")]
+    return build(study_of(*({"method": name, "dataset": graph} for name, graph in given)))
+
+
+@pytest.fixture
+def three_methods(study_of):
+    return build(study_of({"method": "gem"}, {"method": "ewc", "last": 9}, {"method": "joint"}))
+
+
+# -- Markdown -------------------------------------------------------------------------------------
+
+
+def test_a_table_in_markdown(three_methods):
+    text = markdown(three_methods)
+    start = text.index("| method | seeds")
+    assert text[start:].split("\n\n")[0] == (
+        "| method | seeds | AP | AF | learn (s) | base | macro | micro |\n"
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+        "| `ewc` | 1 | **70.00** | **0.00** | **1.00** | 90.0 | **76.7** | **76.7** |\n"
+        "| `gem` | 1 | 65.00 | 10.00 | **1.00** | 90.0 | 70.0 | 70.0 |\n"
+        "| *`joint`* | 1 | 65.00 | 10.00 | 1.00 | 90.0 | 70.0 | 70.0 |"
+    )
+
+
+def test_names_stay_text_in_markdown(nasty_report):
+    text = markdown(nasty_report)
+    prose = re.sub(r"```sh\n.*?```", "", text, flags=re.DOTALL)
+    folded = {"<details>", "<summary>", "</summary>", "</details>"}
+    assert set(re.findall(r"<[^>]*>", prose)) == folded
+    # no name makes a column more
+    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(widths) == 1
+    assert "](y)" not in prose.replace(r"\](y)", "")
+    # what follows a name is not taken into its fence
+    assert text.count("```sh\n") * 2 == text.count("```")
+
+
+def test_markdown_alone_shows_the_main_figures(study_of, tmp_path):
+    path = write_markdown(study_of({}), tmp_path / "docs" / "results.md")
+    text = path.read_text("utf-8")
+    assert text.startswith("<!-- made from records")
+    linked = re.findall(r"\]\((results/[^)]*\.png)\)", text)
+    assert linked == ["results/stages-digits.png", "results/tradeoff-digits.png"]
+    assert {f"results/{p.name}" for p in (path.parent / "results").iterdir()} == set(linked)
+
+
+# -- LaTeX ----------------------------------------------------------------------------------------
+
+
+def test_a_table_in_latex(three_methods):
+    text = latex(three_methods)
+    assert r"gem & 1 & 65.00 & 10.00 & \textbf{1.00} & 90.0 & 70.0 & 70.0 \\" in text
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == text.count(r"\begin{tabular}")
+
+
+def test_names_stay_text_in_latex(nasty_report):
+    text = latex(nasty_report)
+    assert text.isascii()
+    for line in text.splitlines():
+        if line.endswith(r"\\"):
+            bare = re.sub(r"\\[\\&%$#_{}]", "", line)
+            assert not re.search(r"[%#^~]", bare)
+            assert bare.count("{") == bare.count("}")
+    assert r"\texttt{U+4E2D}" in text
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
+def test_latex_compiles(nasty_report, rich_report, tmp_path):
+    (tmp_path / "nasty.tex").write_text(latex(nasty_report))
+    (tmp_path / "a.tex").write_text(
+        "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
+        f"\\input{{nasty}}\\input{{{rich_report / 'tables.tex'}}}\\end{{document}}\n"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-2000:]
+    # no table is wider than a line
+    assert not re.search(r"Overfull .hbox .*in paragraph", done.stdout)
+
+
+# -- CSV ------------------------------------------------------------------------------------------
+
+
+def test_names_come_back_from_csv(study_of, nasty):
+    study = study_of(*({"method": nasty, "last": a, "seed": a} for a in (7, 9)))
+    head, row = csv.reader(io.StringIO(table_csv(overview(study, HERE))))
+    assert head == ["method", "digits", "digits ±95%"]
+    assert row[0] == nasty
+    assert float(row[1]) == 65.0
+    assert float(row[2]) == pytest.approx(12.706205 * 5)
+    rows = list(csv.DictReader(io.StringIO(runs_csv(study))))
+    assert [found["method"] for found in rows] == [nasty] * 2
+
+
+def test_a_line_per_run(rich_report, rich_study):
+    rows = list(csv.DictReader((rich_report / "csv" / "runs.csv").open(encoding="utf-8")))
+    assert tuple(rows[0]) == RUN_COLUMNS
+    assert len(rows) == len(rich_study.runs)
+    for row, run in zip(rows, rich_study.runs.itertuples(), strict=True):
+        assert float(row["ap"]) == run.ap
+        assert float(row["learn_seconds"]) == run.learn_seconds
+        assert row["ece"] == ("" if run.outcome.ece is None else str(run.ece))
+        assert (row["main"], row["machine"], row["jobs"]) == (str(run.main), "A GPU", "1")
+    differs = {"", "budget=12", "width=128", "width=512", "width=4096"}
+    assert {row["differs"] for row in rows} == differs
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def fingerprints(folder):
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_what_a_report_leaves(rich_report):
+    found = set(fingerprints(rich_report))
+    assert {"index.html", "report.md", "tables.tex", "csv/runs.csv", "csv/main-1-cora.csv"} <= found
+    assert {"csv/speeds-1.csv", "csv/retained.csv", "csv/sensitivity-width.csv"} <= found
+    figures = {name for name in found if name.startswith("figures/")}
+    pictures = {name for name in figures if name.endswith(".png")}
+    assert {name.replace(".png", ".svg") for name in pictures} == figures - pictures
+    text = (rich_report / "report.md").read_text("utf-8")
+    linked = re.findall(r"\]\((figures/[^)]*\.png)\)", text)
+    assert len(linked) > 10
+    assert sorted(linked) == sorted(pictures)
+
+
+def test_the_same_records_give_the_same_bytes(make, tmp_path):
+    records = [make(method=name, seed=seed) for name in ("gem", "ewc") for seed in (1, 2)]
+    write(gather(frame(records)), tmp_path / "a")
+    write(gather(frame(records[::-1])), tmp_path / "b")
+    assert fingerprints(tmp_path / "a") == fingerprints(tmp_path / "b")
+
+
+def test_a_folder_that_cannot_be_written(study_of, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AlgnnError, match="cannot be written"):
+        write(study_of({}), tmp_path / "file")
