@@ -26,8 +26,8 @@ PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
 # parts of the package that no figure depends on: those that start runs, keep records or show them
 OUTSIDE = (
     *("__main__", "cli", "report", "plot", "serve", "cluster"),
-    *(f"bench/{name}" for name in ("scheduler", "worker", "progress", "record", "runs")),
-    *(f"bench/{name}" for name in ("terminal", "figures", "tables", "paper")),
+    *(f"bench/{name}" for name in ("scheduler", "processes", "worker", "progress")),
+    *(f"bench/{name}" for name in ("record", "runs", "tables", "paper")),
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

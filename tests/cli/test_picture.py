@@ -10,7 +10,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
-from algnn.bench.figures import _figure, picture
+from algnn.cli.picture import _figure, picture
 from algnn.bench.protocol import Outcome
 from algnn.errors import AlgnnError, InputError
 
