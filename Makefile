@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples
 
-.PHONY: setup demo test lint docs page clean
+.PHONY: setup demo test test-gpu lint docs page clean
 
 # One stamp for what a user needs, one for what a developer needs on top.
 .venv/.core: pyproject.toml constraints.txt
@@ -27,6 +27,12 @@ lint: .venv/.dev
 
 test: .venv/.dev lint
 	$(BIN)/python -m pytest
+
+# On a machine with a GPU learners take it, so the tests of all learners cover it there. With the
+# Python that has a torch for that GPU, and no virtual environment.
+test-gpu:
+	PYTHONPATH=src $(PYTHON) -c "import torch; assert torch.cuda.is_available(), 'no GPU here'"
+	PYTHONPATH=src $(PYTHON) -m pytest tests/analytic tests/test_learners.py
 
 # The documents whose tables and pictures come from docs/records.
 docs: .venv/.core

@@ -25,8 +25,8 @@ from algnn.analytic.privacy.accountant import noise_scale
 from algnn.analytic.privacy.model import PrivateALGNN
 from algnn.analytic.selection import MOST_HALVINGS, half_masks
 from algnn.bench.environment import machine, now, versions
-from algnn.bench.metrics import summarise
 from algnn.bench.protocol import run
+from algnn.bench.runs import summarise
 from algnn.files import replacing
 from algnn.graph.propagate import normalised_adjacency
 

@@ -1,15 +1,15 @@
 """The README promises figures and code; both are checked here."""
 
 import re
+from functools import cache
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pytest
 
-from algnn.bench import records
-from algnn.bench.metrics import summarise
 from algnn.bench.paper import paper_figures
+from algnn.bench.runs import read_runs, summarise
 from algnn.bench.tables import refresh
 from algnn.report.data import baselines
 
@@ -34,19 +34,17 @@ def shown(values, digits=2, interval=True):
     return f"{text} ± {summary.ci95:.{digits}f}" if interval else text
 
 
-def folder_of(dataset, method):
-    """Where the README says that a figure comes from."""
-    return ROOT / "docs" / "records" / "gpu" / dataset / method
+@cache
+def runs(folder):
+    return read_runs(ROOT / "docs" / folder)
 
 
-def records_of(dataset, method):
-    if not folder_of(dataset, method).exists():
-        return []
-    return [
-        record
-        for record in records.read_all(folder_of(dataset, method))
-        if (record.step, record.edges, record.order) == (1, "full", "label")
-    ]
+def runs_of(dataset, method=None, folder="records/gpu", **stream):
+    """Runs of the folder that the README names for a figure."""
+    wanted = {"dataset": dataset, "order": "label", "edges": "full", "step": 1, **stream}
+    wanted |= {} if method is None else {"method": method}
+    table = runs(folder)
+    return table[(table[list(wanted)] == list(wanted.values())).all(axis=1)]
 
 
 def test_the_table_is_there():
@@ -58,14 +56,14 @@ def test_the_table_is_there():
 def test_every_figure_comes_from_the_records(row):
     for place, method in ((1, "algnn"), (3, "algnn-paper"), (6, "joint")):
         if row[place] == "–":
-            assert not folder_of(row[0], method).exists()
+            assert runs_of(row[0], method).empty
             continue
-        found = records_of(row[0], method)
-        assert sorted(record.seed for record in found) == [42, 43, 44, 45, 46]
-        assert row[place] == shown([record.outcome.ap for record in found])
-        assert row[place + 1] == shown([record.outcome.af for record in found])
-    others = [records_of(row[0], name) for name in ("joint-appnp", "joint-sage")]
-    best = max((shown([r.outcome.ap for r in found]) for found in others if found), default="–")
+        found = runs_of(row[0], method)
+        assert sorted(found["seed"]) == [42, 43, 44, 45, 46]
+        assert row[place] == shown(found["ap"])
+        assert row[place + 1] == shown(found["af"])
+    others = [runs_of(row[0], name) for name in ("joint-appnp", "joint-sage")]
+    best = max((shown(found["ap"]) for found in others if len(found)), default="–")
     assert row[8] == best
     paper = paper_figures(row[0], "algnn-paper")
     assert row[5] == ("–" if paper is None else f"{paper.ap[0]:.2f} / {paper.af[0]:.2f}")
@@ -73,28 +71,25 @@ def test_every_figure_comes_from_the_records(row):
 
 def test_the_figures_in_the_text_are_those_of_the_records():
     def mean(dataset, method, what, step=1, digits=1):
-        folder = ROOT / "docs" / "records" / "gpu" / dataset / method
-        found = [r.outcome for r in records.read_all(folder) if r.step == step]
-        return f"{summarise(getattr(outcome, what) for outcome in found).mean:.{digits}f}"
+        return f"{summarise(runs_of(dataset, method, step=step)[what]).mean:.{digits}f}"
 
     def orders(dataset, what, method="algnn"):
-        folder = ROOT / "docs" / "orders" / dataset / method
-        found = [getattr(r.outcome, what) for r in records.read_all(folder)]
+        found = runs_of(dataset, method, "orders", order="random")[what]
         assert len(found) == 5
         return f"{min(found):.1f} to {max(found):.1f}"
 
     def alone(dataset, kind="gpu"):
-        """The records of a graph's runs that were alone."""
-        found = records.read_all(ROOT / "docs" / "records" / kind / dataset)
-        return [record for record in found if record.machine["jobs"] == 1 and record.step == 1]
+        """The runs on a graph that shared the machine with no other."""
+        found = runs_of(dataset, folder=f"records/{kind}")
+        return found[found["alone"]]
 
     def seconds_of(dataset, kind="gpu"):
         """Learn seconds by method and seed."""
-        seconds = {}
-        for record in alone(dataset, kind):
-            of_seeds = seconds.setdefault(record.method, {})
-            of_seeds[record.seed] = sum(record.outcome.learn_seconds)
-        return seconds
+        found = alone(dataset, kind).groupby("method")
+        return {
+            name: dict(zip(group["seed"], group["learn_seconds"], strict=True))
+            for name, group in found
+        }
 
     def times(dataset, kind="gpu"):
         """The fastest baseline over `algnn-paper` and `algnn`."""
@@ -111,13 +106,15 @@ def test_the_figures_in_the_text_are_those_of_the_records():
     ours, bare = (seconds_of("corafull-graph")[name] for name in ("algnn-paper", "bare"))
     single = sorted(bare[seed] / ours[seed] for seed in ours)
     later = [
-        sum(record.outcome.learn_seconds[1:]) / sum(record.outcome.learn_seconds)
-        for record in alone("corafull-graph")
-        if record.method == "algnn-paper"
+        sum(run.outcome.learn_seconds[1:]) / run.learn_seconds
+        for run in alone("corafull-graph").itertuples()
+        if run.method == "algnn-paper"
     ]
     assert 1 / 4 <= min(later) <= max(later) <= 1 / 3  # "a quarter to a third"
     for name in ("digits", "cora", "citeseer"):
-        clocks = {(r.method, r.seed): r.outcome.learn_seconds for r in alone(name, "cpu")}
+        clocks = {
+            (r.method, r.seed): r.outcome.learn_seconds for r in alone(name, "cpu").itertuples()
+        }
         for seed in (42, 43, 44):
             theirs, more = clocks["bare", seed], clocks["algnn-paper", seed][0]
             sessions = (more - theirs[0]) / np.mean(theirs[1:])
@@ -131,9 +128,9 @@ def test_the_figures_in_the_text_are_those_of_the_records():
         f"{mean('cora', 'algnn', 'ece', digits=3)} on cora and"
         f" {mean('computers', 'algnn', 'ece', digits=3)} on computers",
         f"but {mean(large, 'algnn', 'ece', digits=2)} on `arxiv-graph`",
-        f"AUROC {mean('cora', 'algnn', 'auroc', digits=2)} on cora,"
-        f" {mean('computers', 'algnn', 'auroc', digits=2)} on computers,"
-        f" {mean(large, 'algnn', 'auroc', digits=2)} on `arxiv-graph`",
+        f"AUROC {mean('cora', 'algnn', 'novelty_auroc', digits=2)} on cora,"
+        f" {mean('computers', 'algnn', 'novelty_auroc', digits=2)} on computers,"
+        f" {mean(large, 'algnn', 'novelty_auroc', digits=2)} on `arxiv-graph`",
         f"cora from {orders('cora', 'ap')}, on computers from {orders('computers', 'ap')}",
         f"cora and {orders('computers', 'macro')} on computers",
         f"moves too: {orders('cora', 'ap', 'joint')} and {orders('computers', 'ap', 'joint')}",

@@ -32,7 +32,7 @@ from algnn.bench.plan import cross
 from algnn.bench.record import same
 from algnn.bench.scheduler import Tally, carry_out
 
-KILLS, COMMANDS = 18, ("interrupt", "everyone")
+KILLS, COMMANDS = 9, ("interrupt", "everyone")
 WAYS = ("parent", "worker", "interrupt")
 SEEDS = range(48)
 METHODS = {"algnn": {"width": 32, "hidden": 8, "epochs": 3}, "bare": {"hidden": 8, "epochs": 3}}
@@ -112,11 +112,20 @@ def wait_for_progress(folder: Path, before: Files, dice: random.Random, least: i
 # -- killing forks --------------------------------------------------------------------------------
 
 
+def killed(some: list[int]) -> bool:
+    """Whether the first of some processes could be killed: it may have ended by itself."""
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        os.kill(some[0], signal.SIGKILL)
+        return True
+    return False
+
+
 def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
     before = finished(folder)
     parent = os.fork()
     if parent == 0:
-        forkserver._forkserver.ensure_running = lambda: None  # it is not this process's child
+        # the forkserver is not this process's child, and needs no looking after
+        forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
         try:
             benchmark(graph, folder)
         except KeyboardInterrupt:
@@ -128,8 +137,7 @@ def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
 
     wait_for_progress(folder, before, dice)
     if way == "worker":
-        wait_until(workers, "no workers")
-        os.kill(dice.choice(workers()), signal.SIGKILL)
+        wait_until(lambda: killed(dice.sample(found := workers(), len(found))), "no workers")
         wait_for_progress(folder, before, dice)
     os.kill(parent, signal.SIGINT if way == "interrupt" else signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1])
@@ -175,7 +183,7 @@ def kill_command(graph: str, folder: Path, way: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_twenty_kills(small_graph: Data, tmp_path: Path) -> None:
+def test_killed_at_any_moment(small_graph: Data, tmp_path: Path) -> None:
     graph, folder = str(tmp_path / "mine.npz"), tmp_path / "records"
     np.savez(graph, **{key: value.numpy() for key, value in small_graph.to_dict().items()})
     killer = [sys.executable, __file__, graph, str(folder), str(KILLS)]

@@ -15,8 +15,8 @@ FOLDER = Path(__file__).parents[2] / "docs" / "records" / "cpu"
 @pytest.mark.parametrize("method", ["algnn", "algnn-paper", "bare", "cat"])
 def test_a_committed_record_is_reproduced(method):
     """The same matrix to within one test node per cell."""
-    runs = read_runs(FOLDER)
-    (record,) = runs[(runs[["dataset", "method", "seed"]] == ["digits", method, 42]).all(axis=1)].itertuples()
+    runs = read_runs(FOLDER).query("dataset == 'digits' and method == @method and seed == 42")
+    (record,) = runs.itertuples()
     graph = load("digits")
     assert record.provenance["sha256"] == graph.provenance["sha256"]
     learner = methods.make(method, "digits", record.seed, "cpu", **record.settings)

@@ -5,6 +5,7 @@ import gzip
 import json
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from algnn.bench import record as entry
 from algnn.bench import runs
@@ -469,11 +471,20 @@ def test_a_row_of_the_table(tmp_path: Path) -> None:
     )  # fmt: skip
     assert one.configuration == other.configuration == digest(a_record())
     assert one.code == code_version()
-    empty = runs.read_runs(tmp_path / "digits" / "algnn" / "..")
-    assert list(empty.columns) == list(runs.COLUMNS)
+    (tmp_path / "empty").mkdir()
+    assert list(runs.read_runs(tmp_path / "empty").columns) == list(runs.COLUMNS)
 
 
-def test_mean_and_interval() -> None:
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=20))
+def test_mean_and_interval_are_the_textbook_ones(values: list[float]) -> None:
+    found, std = runs.summarise(values), statistics.stdev(values)
+    assert found.mean == pytest.approx(statistics.fmean(values), abs=1e-9)
+    assert found.std == pytest.approx(std, abs=1e-6)
+    expected = student.ppf(0.975, len(values) - 1) * std / len(values) ** 0.5
+    assert found.ci95 == pytest.approx(expected, abs=1e-6)
+
+
+def test_mean_and_interval_by_hand() -> None:
     # Student's t with two degrees of freedom: 4.3027
     found = runs.summarise([74.0, 76.0, 78.0, None, float("nan")])
     assert found == (76.0, pytest.approx(4.30265 * 2 / 3**0.5, rel=1e-5), 3)
@@ -511,12 +522,13 @@ def test_packed_records_say_the_same(tmp_path: Path) -> None:
     """Each folder of records has a packed file of its own, whose bytes depend on them alone."""
     for name in ("cpu", "gpu"):
         for seed in (3, 1, 2):
-            runs.write(a_record(seed=seed, outcome=measured(), started=f"{name}{seed}"), tmp_path / name)
+            record = a_record(seed=seed, outcome=measured(), started=f"{name}{seed}")
+            runs.write(record, tmp_path / name)
     runs.write_failure(a_failure(), tmp_path / "cpu")
     before, failures = runs.read_runs(tmp_path), runs.read_failures(tmp_path)
     packed = [tmp_path / name / runs.PACK for name in ("cpu", "gpu")]
     assert runs.pack(tmp_path) == [(packed[0], 4), (packed[1], 3)]
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == packed
+    assert sorted(path for path in tmp_path.rglob("[!.]*") if path.is_file()) == packed
     assert not (tmp_path / "cpu" / "digits").exists()
     same_rows(before, runs.read_runs(tmp_path))
     pd.testing.assert_frame_equal(failures, runs.read_failures(tmp_path))

@@ -234,6 +234,21 @@ def test_sweeps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["done"] == 4
 
 
+def test_packed_records_are_gone_on_from(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["bench", "--datasets", "mine.npz", "--methods", "bare", *SMALL, "--json"]
+    assert main([*arguments, "--seeds", "1,2"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert main(["records", "pack", "records"]) == 0
+    assert capsys.readouterr().out == "2 files packed into records/records.jsonl.gz\n"
+    assert main(["records", "pack", "records"]) == 0
+    assert capsys.readouterr().out == "nothing to pack below records\n"
+    assert main([*arguments, "--seeds", "1,2"]) == 0
+    after = json.loads(capsys.readouterr().out)
+    assert (after["done"], after["reused"], after["results"]) == (0, 2, before["results"])
+    assert main(["records", "pack", "nowhere"]) == 2
+    assert "is not a folder of records" in capsys.readouterr().err
+
+
 def test_the_usual_values(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seeds = ["--seeds", "1"]
     assert main(["sweep", "gamma", "mine.npz", *SMALL, "--set", "width=16", *seeds]) == 0

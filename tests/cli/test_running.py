@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from algnn import ALGNN, ClassStream, __version__, load
 from algnn.bench import runs
 from algnn.bench.protocol import run
+from algnn.bench.record import rows
 from algnn.cli import main
 from algnn.graph.datasets import available
 from algnn.methods import make
@@ -87,7 +88,7 @@ def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
     # the same as by hand, and as in the records
     learner = make("algnn-paper", "digits", 43, "cpu", width=32, hidden=8, epochs=3)
     by_hand = run(learner, ClassStream(load("digits")))
-    assert found["runs"][1]["matrix"] == records.rows(by_hand)
+    assert found["runs"][1]["matrix"] == rows(by_hand)
     assert found["retained_bytes"] == learner.retained_bytes()
     kept = runs.read_records(tmp_path / "records")
     assert [record.seed for record in kept] == [42, 43]

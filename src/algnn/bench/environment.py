@@ -26,8 +26,8 @@ PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
 # parts of the package that no figure depends on: those that start runs, keep records or show them
 OUTSIDE = (
     *("__main__", "cli", "report", "plot", "serve", "cluster"),
-    *(f"bench/{name}" for name in ("scheduler", "worker", "progress", "record", "runs")),
-    *(f"bench/{name}" for name in ("terminal", "figures", "tables", "paper")),
+    *(f"bench/{name}" for name in ("scheduler", "processes", "worker", "progress")),
+    *(f"bench/{name}" for name in ("record", "runs", "tables", "paper")),
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -91,22 +91,13 @@ def _content(path: Path) -> str:
 
 
 def _tree(source: str) -> str:
-    """The syntax tree of a source without docstrings, the same in every version of Python."""
+    """The syntax tree of a source without docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
-    return repr(_plain(tree))
-
-
-def _plain(node: Any) -> Any:
-    """A node as nested lists; empty fields and strings are left out: newer versions add some."""
-    if isinstance(node, ast.JoinedStr):
-        node.values = [v for v in node.values if not isinstance(v, ast.Constant) or v.value]
-    if isinstance(node, ast.AST):
-        fields = ((name, _plain(value)) for name, value in ast.iter_fields(node))
-        return [type(node).__name__, *(f for f in fields if f[1] is not None and f[1] != [])]
-    return [_plain(part) for part in node] if isinstance(node, list) else node
+    # Python 3.12 adds an empty field to functions and an empty string to some f-strings
+    return ast.dump(tree).replace(", type_params=[]", "").replace(", Constant(value='')", "")
 
 
 def _foreign_modules(learner: type) -> list[str]:

@@ -199,12 +199,11 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
         _bins(found.get("reliability")),
     )
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
-    for name in ("learn_seconds", "predict_seconds", "retained_bytes"):
-        if len(getattr(outcome, name)) != count:
-            raise TypeError(f"{name} has not one entry for each of {count} sessions")
-    for name, wanted in (("calibration_errors", count), ("novelty_aurocs", count - 1)):
-        if len(getattr(outcome, name)) not in (0, wanted):
-            raise TypeError(f"{name} has neither no entry nor {wanted}")
+    lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), {count})
+    lengths |= {"calibration_errors": {0, count}, "novelty_aurocs": {0, count - 1}}
+    for name, wanted in lengths.items():
+        if len(getattr(outcome, name)) not in wanted:
+            raise TypeError(f"{name} does not fit {count} sessions")
     if bool(outcome.calibration_errors) != (outcome.reliability is not None):
         raise TypeError("calibration_errors and reliability are not both there")
     return outcome

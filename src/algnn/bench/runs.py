@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -93,17 +93,17 @@ def frame(records: Iterable[Record]) -> pd.DataFrame:
 
 def read_failures(folder: Folder) -> pd.DataFrame:
     """One row for each run below a folder that failed and has not been done since."""
-    records, failures = _read(folder)
-    kept = [f for key, f in sorted(failures.items()) if not _done_since(f, records.get(key))]
     rows = [
-        {**vars(f), "sha256": f.provenance.get("sha256"), "configuration": digest(f)} for f in kept
+        {**vars(one), "sha256": one.provenance.get("sha256"), "configuration": digest(one)}
+        for one in _read(folder).values()
+        if isinstance(one, Failure)
     ]
     return pd.DataFrame(rows, columns=list(FAILURE_COLUMNS))
 
 
 def read_records(folder: Folder) -> list[Record]:
     """The records below a folder, by path."""
-    return [record for _, record in sorted(_read(folder)[0].items())]
+    return [one for one in _read(folder).values() if isinstance(one, Record)]
 
 
 def _row(record: Record) -> dict[str, object]:
@@ -194,12 +194,9 @@ def summary(frame: pd.DataFrame, by: Sequence[str], of: Sequence[str]) -> pd.Dat
         keys.append(key)
         known = [group[name].dropna() for name in of]
         rows.append([v for s in known for v in (summarise(s) if len(s) else (np.nan, np.nan, 0))])
-    index = pd.MultiIndex.from_tuples(keys, names=list(by)) if keys else None
-    if index is not None and len(by) == 1:
-        index = index.get_level_values(0)
-    return pd.DataFrame(rows, index, columns).astype(
-        {column: int if column[1] == "count" else float for column in columns}
-    )
+    index = pd.MultiIndex.from_tuples(keys, names=by) if keys else pd.Index([])
+    table = pd.DataFrame(rows, index.get_level_values(0) if len(by) == 1 else index, columns)
+    return table.astype({name: int if name[1] == "count" else float for name in columns})
 
 
 def _student(count: int) -> float:
@@ -212,16 +209,16 @@ def _student(count: int) -> float:
 def write(record: Record, folder: Folder) -> Path:
     """Write a record below a folder, over an older one of that run; its failure is removed."""
     path = Path(folder) / file_name(record)
-    write_atomically(path, _text(record))
+    write_atomically(path, json.dumps(as_json(record), indent=1, allow_nan=False).encode())
     with contextlib.suppress(OSError):  # `read_failures` passes it over then
-        _failed(path).unlink()
+        path.with_name(_failed(path.name)).unlink()
     return path
 
 
 def write_failure(failure: Failure, folder: Folder) -> Path:
     """Write a failure below a folder, beside the place of the run's record."""
-    path = _failed(Path(folder) / file_name(failure))
-    write_atomically(path, _text(failure))
+    path = Path(folder) / _failed(file_name(failure))
+    write_atomically(path, json.dumps(as_json(failure), indent=1, allow_nan=False).encode())
     return path
 
 
@@ -240,21 +237,21 @@ def read(path: Folder) -> Any:
 
 def done(run: Run, folder: Folder) -> Record | None:
     """The run's record; None where there is none, an older version's or an unreadable one."""
-    name = file_name(run)
-    found = [_packed(Path(folder) / PACK).get((name, True))]
-    with contextlib.suppress(AlgnnError):  # what a dying disk left behind is no reason to stop
-        found.append(read(Path(folder) / name))
-    return next((r for r in found if isinstance(r, Record) and same(r, run)), None)
+    found: Record | None = _stored(run, Path(folder), file_name(run))
+    return found
 
 
 def failed(run: Run, folder: Folder) -> Failure | None:
-    """The run's failure; None where there is none, or another version's."""
-    name = file_name(run)
-    path = _failed(Path(folder) / name)
-    found = [_packed(Path(folder) / PACK).get((name, False))]
-    if path.exists():
-        found.append(read(path))
-    return next((f for f in found if isinstance(f, Failure) and same(f, run)), None)
+    """The run's failure; None likewise."""
+    found: Failure | None = _stored(run, Path(folder), _failed(file_name(run)))
+    return found
+
+
+def _stored(run: Run, folder: Path, name: str) -> Any:
+    found = [_packed(folder / PACK).get(name)]
+    with contextlib.suppress(AlgnnError):  # what a dying disk left behind is no reason to stop
+        found.append(read(folder / name))
+    return next((one for one in found if one is not None and same(one, run)), None)
 
 
 def pack(folder: Folder) -> list[tuple[Path, int]]:
@@ -264,27 +261,20 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
     unchanged bytes. Returns each packed file that was written, and how many files went into it.
     """
     root = _folder(folder)
-    loose: dict[Path, list[tuple[Path, bytes]]] = {}
+    loose: dict[Path, list[tuple[Path, int]]] = {}
     for path in _files(root):
-        loose.setdefault(_home(path, root), []).append((path, path.read_bytes()))
-    packed = []
+        loose.setdefault(_home(path, root), []).append((path, path.stat().st_mtime_ns))
     for home, files in loose.items():
-        records, failures = _read(home)
-        kept: dict[tuple[str, str, bool], Record | Failure] = {
-            (*key, True): record for key, record in records.items() if key[0] == str(home)
-        }
-        for key, failure in failures.items():
-            if key[0] == str(home) and not _done_since(failure, records.get(key)):
-                kept[*key, False] = failure
-        write_atomically(home / PACK, _zipped(kept[key] for key in sorted(kept)))
-        for path, text in files:
-            with contextlib.suppress(OSError):
-                if path.read_bytes() == text:  # a run may have been done again meanwhile
+        with locked(home):
+            kept = [one for (where, _), one in _read(home).items() if where == home]
+            write_atomically(home / PACK, _zipped(kept))
+            for path, written in files:
+                if path.stat().st_mtime_ns == written:  # and not written again meanwhile
                     path.unlink()
-                for parent in list(path.parents)[: len(path.relative_to(home).parts) - 1]:
-                    parent.rmdir()  # refused where something is left
-        packed.append((home / PACK, len(files)))
-    return packed
+                with contextlib.suppress(OSError):  # where something else is left
+                    for parent in list(path.parents)[: len(path.relative_to(home).parts) - 1]:
+                        parent.rmdir()
+    return [(home / PACK, len(files)) for home, files in loose.items()]
 
 
 @contextlib.contextmanager
@@ -312,65 +302,67 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise AlgnnError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _read(folder: Folder) -> tuple[dict[tuple[str, str], Record], dict[tuple[str, str], Failure]]:
-    """The newest record and the newest failure of each run, by folder of records and file name."""
+def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:
+    """The newest record or failure of each run, by folder of records and file name."""
     root = _folder(folder)
-    records: dict[tuple[str, str], Record] = {}
-    failures: dict[tuple[str, str], Failure] = {}
-    for home, found in _everything(root):
-        key = str(home), file_name(found)
-        if isinstance(found, Failure):
-            if key not in failures or found.ended >= failures[key].ended:
-                failures[key] = found
-        elif key not in records or found.started >= records[key].started:
-            records[key] = found
-    return records, failures
+    found: dict[tuple[Path, str], Record | Failure] = {}
+    for home, one in _everything(root):
+        key = home, _name(one)
+        if key not in found or _date(one) >= _date(found[key]):
+            found[key] = one
+    return {key: found[key] for key in sorted(found) if not _done_since(key, found)}
+
+
+def _done_since(key: tuple[Path, str], found: dict[tuple[Path, str], Record | Failure]) -> bool:
+    """Whether a failure's run is done: its writer may have been killed before removing it."""
+    record = found.get((key[0], file_name(found[key])))
+    if isinstance(found[key], Record) or record is None:
+        return False
+    return same(record, found[key]) or _date(record) >= _date(found[key])
 
 
 def _everything(root: Path) -> Iterator[tuple[Path, Record | Failure]]:
     """Packed runs first, so that of equally old ones the single file counts."""
     for path in sorted(root.rglob(PACK)):
-        for found in _packed(path).values():
-            yield path.parent, found
+        for one in _packed(path).values():
+            yield path.parent, one
     for path in _files(root):
         yield _home(path, root), read(path)
 
 
-def _packed(path: Path) -> dict[tuple[str, bool], Record | Failure]:
-    """The contents of a packed file by the record's file name and whether it is a record."""
-    try:
-        stat = path.stat()
-    except OSError:
+def _packed(path: Path) -> dict[str, Record | Failure]:
+    """The contents of a packed file by the names of the files that went into it."""
+    if not path.exists():
         return {}
-    return _unzipped(path, stat.st_mtime_ns, stat.st_size)
+    return _unzipped(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
-def _unzipped(path: Path, _mtime: int, _size: int) -> dict[tuple[str, bool], Record | Failure]:
+def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
     try:
         lines = gzip.decompress(path.read_bytes()).splitlines()
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise AlgnnError(f"{path} is not a whole file of packed records: {error}") from error
-    parsed = [from_json(line, f"{path} line {i}") for i, line in enumerate(lines, 1)]
-    return {(file_name(found), isinstance(found, Record)): found for found in parsed}
+    found = (from_json(line, f"{path} line {i}") for i, line in enumerate(lines, 1))
+    return {_name(one): one for one in found}
 
 
 def _zipped(found: Iterable[Record | Failure]) -> bytes:
     lines = (json.dumps(as_json(one), separators=(",", ":"), allow_nan=False) for one in found)
-    buffer = io.BytesIO()
-    # neither a name nor a time: the bytes depend on the records alone
-    with gzip.GzipFile("", "wb", 9, buffer, mtime=0) as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
-    return buffer.getvalue()
+    # without a time the bytes depend on the records alone
+    return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
-def _done_since(failure: Failure, record: Record | None) -> bool:
-    # a writer may be killed between writing a record and removing the failure
-    return record is not None and (same(record, failure) or record.started >= failure.ended)
+def _name(one: Record | Failure) -> str:
+    return file_name(one) if isinstance(one, Record) else _failed(file_name(one))
 
 
-def _text(found: Record | Failure) -> bytes:
-    return json.dumps(as_json(found), indent=1, allow_nan=False).encode()
+def _failed(name: str) -> str:
+    return name.removesuffix(".json") + FAILED
+
+
+def _date(one: Record | Failure) -> str:
+    return one.started if isinstance(one, Record) else one.ended
 
 
 def _folder(folder: Folder) -> Path:
@@ -386,8 +378,3 @@ def _files(root: Path) -> list[Path]:
 def _home(path: Path, root: Path) -> Path:
     """The folder of records of a file two folders below it, as `file_name` has it."""
     return path.parents[2] if len(path.relative_to(root).parts) > 3 else root
-
-
-def _failed(path: Path) -> Path:
-    """The place of a run's failure, beside that of its record."""
-    return path.with_name(path.name.removesuffix(".json") + FAILED)

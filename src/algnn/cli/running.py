@@ -63,7 +63,7 @@ def run(
         data=data,
     )
     if plot is not None:
-        from algnn.bench.figures import check_path
+        from algnn.cli.picture import check_path
 
         make_folder(check_path(plot).parent)
     done = frame(carry_out(plan, records))
@@ -81,7 +81,7 @@ def run(
 
 def draw(runs: pd.DataFrame, path: Path) -> Path:
     """Draw a picture of runs, one per seed, with the paper's figure where there is one."""
-    from algnn.bench.figures import picture
+    from algnn.cli.picture import picture
     from algnn.cli.terminal import beside, title
 
     paper = beside(runs)

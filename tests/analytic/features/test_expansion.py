@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from algnn.analytic.features.expansion import Expansion, random_weights
+from algnn.errors import InputError
 from algnn.graph.propagate import normalised_adjacency
 
 GOLDEN = [1060345535, 3207482061, 1062090121, 3194781929, 3197365458, 3188920684]
@@ -62,3 +63,9 @@ def test_the_features_of_a_node_do_not_depend_on_its_batch():
 
 def test_seeds_differ():
     assert not torch.equal(random_weights(4, 4, 1), random_weights(4, 4, 2))
+
+
+@pytest.mark.parametrize("wrong", [{"inputs": 0}, {"width": 2.0}, {"seed": -1}, {"seed": 2**63}])
+def test_what_cannot_be_drawn_is_refused_at_once(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        Expansion(**{"kind": "plain", "inputs": 4, "width": 16, "seed": 0, **wrong})

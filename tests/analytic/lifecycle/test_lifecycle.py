@@ -446,6 +446,8 @@ def test_a_node_apart_goes_without_a_word(make_graph):
     bare = model.forget_node(graph, 60)
     assert torch.equal(model.weights_, before)
     assert float(bare.x[60].abs().sum()) == 0 < float(graph.x[60].sum())
+    # without a record, the caller is trusted to have named all that were learned
+    assert torch.equal(model.drop_record().forget_node(graph, 60).x, bare.x)
     fewer = without_node(graph, 0)
     assert fewer.num_nodes == 61
     assert fewer.edge_weight.numel() == fewer.edge_index.size(1) < graph.edge_index.size(1)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algnn.checks import check_number
 from algnn.graph.propagate import spmm
 
 EXPANSIONS = ("gcn", "plain")
@@ -46,6 +47,12 @@ class Expansion:
     inputs: int
     width: int
     seed: int
+
+    def __post_init__(self) -> None:
+        # a damaged checkpoint may name any, and weights are made only when they are needed
+        check_number("inputs", self.inputs, 1, whole=True)
+        check_number("width", self.width, 1, whole=True)
+        check_number("seed", self.seed, 0, 2**63, whole=True)
 
     def prepare(self, adjacency: Tensor, hidden: Tensor) -> Tensor:
         """What must be done once for the whole graph: H [N, inputs], or Â H."""

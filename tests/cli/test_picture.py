@@ -10,8 +10,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
-from algnn.bench.figures import _figure, picture
 from algnn.bench.protocol import Outcome
+from algnn.cli.picture import _figure, picture
 from algnn.errors import AlgnnError, InputError
 
 
@@ -102,8 +102,7 @@ def test_runs_of_different_orders_have_no_classes_at_the_ticks() -> None:
 def test_the_file(tmp_path: Path) -> None:
     backend = matplotlib.get_backend()
     outcome = an_outcome(4)
-    record = Record("g", {}, "m", {}, 2, 1, "full", "label", 1, outcome, "cpu")
-    path = picture([outcome, record], tmp_path / "new" / "run.png", "what $costs_{this} [b]")
+    path = picture([outcome, outcome], tmp_path / "new" / "run.png", "what $costs_{this} [b]")
     image = imread(path)
     assert image.shape[0] > 500
     assert image.shape[1] > 1000
