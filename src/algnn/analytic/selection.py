@@ -22,7 +22,7 @@ from torch import Tensor
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
 
-# γ is one of these: half decades, relative to the trace of B
+# γ is one of these: half decades, relative to the trace of the matrix that is solved
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
 # The places in GAMMAS from which the search starts: all over the grid, or around its middle where
 # sums are large and nodes many, since there is then one maximum only.
@@ -40,7 +40,7 @@ NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True)
 class Choice:
-    """A γ of `GAMMAS`, and how well the halves agree at it (at most 1, to nine digits)."""
+    """A γ as its head takes it, and how well halves agree at it (at most 1, to nine digits)."""
 
     gamma: float
     agreement: float
@@ -65,35 +65,42 @@ def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
     return masks
 
 
-def choose_gamma(everything: Statistics, half_sums: Statistics) -> Choice:
-    """The γ of the balanced head whose weights from either half agree best with the other half.
+def choose_gamma(everything: Statistics, half_sums: Statistics, head: str = "balanced") -> Choice:
+    """The γ of a head whose weights from either half agree best with the other half.
 
     `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
     best of a few is the start of a search uphill. Of several equally good ones the largest is
-    taken.
+    taken. The search goes over γ relative to the trace, for the balanced head, where classes count,
+    and for the ridge head, where nodes count; the latter takes γ times the trace of G.
     """
     nodes, width = int(everything.n.sum()), everything.G.size(0)
     # with few nodes for so many coordinates there may be more than one maximum
     smooth = width > SMOOTH_WIDTH and nodes >= 2 * width
-    halves = _Halves(everything, half_sums, both=nodes <= ONE_DIRECTION_NODES)
+    both = nodes <= ONE_DIRECTION_NODES
+    halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
     start = MIDDLE_START if smooth else COARSE_START
     tried = {place: halves.agreement(GAMMAS[place]) for place in start}
     while True:
         best = max(tried, key=lambda place: (tried[place], place))
         beside = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
         if not beside:
-            return Choice(GAMMAS[best], tried[best])
+            trace = float(everything.G.trace()) if head == "ridge" else 1.0
+            # features that are all zero have a trace of zero, and weights all the same
+            return Choice(GAMMAS[best] * (trace or 1.0), tried[best])
         tried |= {place: halves.agreement(GAMMAS[place]) for place in beside}
 
 
 class _Halves:
-    """The balanced systems of both halves, for k ways of halving, as one batch.
+    """The systems of both halves, for k ways of halving, as one batch.
 
     `everything` are sums of all nodes, `half_sums` [k] those of the second half. Each half is
-    solved, and held against the other; with both=False only the first half is.
+    solved, and held against the other; with both=False only the first half is. A system is
+    B and class means where every class counts the same (balanced), or else G and Q.
     """
 
-    def __init__(self, everything: Statistics, half_sums: Statistics, *, both: bool) -> None:
+    def __init__(
+        self, everything: Statistics, half_sums: Statistics, *, both: bool, balanced: bool = True
+    ) -> None:
         self.sides, pairs = 2 if both else 1, half_sums.G.size(0)
         # first halves, then second halves
         G, Q, n = (
@@ -107,12 +114,14 @@ class _Halves:
         counts = n.to(torch.float64)
         there = (counts > 0).to(torch.float64)
         nodes, classes = counts.sum(1), there.sum(1)
-        per_class = nodes / classes.clamp_min(1)
-        invert = onto(there / counts.clamp_min(NEGLIGIBLE), G.device)[:, None]
-        weigh = onto(per_class[:, None] - counts, G.device)[:, None]
-        # B = (C / N) (G + Σ_c (N / C − n_c) μ_c μ_cᵀ); its factor changes no direction
-        means = Q * invert
-        matrices = G.baddbmm_(means * weigh, means.mT)
+        matrices, means, weight = G, Q, nodes
+        if balanced:
+            # B = (C / N) (G + Σ_c (N / C − n_c) μ_c μ_cᵀ); its factor changes no direction
+            per_class = nodes / classes.clamp_min(1)
+            means = Q * onto(there / counts.clamp_min(NEGLIGIBLE), G.device)[:, None]
+            weigh = onto(per_class[:, None] - counts, G.device)[:, None]
+            matrices = G.baddbmm_(means * weigh, means.mT)
+            weight = classes / per_class.clamp_min(NEGLIGIBLE)
         traces = matrices.diagonal(dim1=1, dim2=2).sum(1)
         # Weights are centred over the classes that their half knows, since of the others it says
         # nothing; what they are solved from may be centred as well.
@@ -126,8 +135,8 @@ class _Halves:
 
         self.spread, self.truth, self.scale = other(matrices), other(means), other(traces)
         # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
-        perfect = other(classes) * (1 - 1 / classes[fitted].clamp_min(2))
-        self.perfect = onto(perfect / other(per_class).clamp_min(NEGLIGIBLE), G.device)
+        perfect = other(weight) * (1 - 1 / classes[fitted].clamp_min(2))
+        self.perfect = onto(perfect, G.device)
         # where one half has no nodes, neither says anything, nor counts
         told = (nodes[:pairs] > 0) & (nodes[pairs:] > 0)
         self.directions = self.sides * max(1, int(told.sum()))

@@ -15,7 +15,7 @@ from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.features.hops import FLOAT, HopEncoder
 from algnn.analytic.state import Features, State
 from algnn.checks import check_trained, onto
-from algnn.graph.memo import Memo
+from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import Operator, blocks, receptive_field
 from algnn.learner import Learner
 
@@ -50,7 +50,7 @@ class Encoding(Learner):
 
     def _hop_encoder(self, graph: Data) -> HopEncoder:
         """The label-free encoder of a graph."""
-        return HopEncoder.of(self._inputs(graph), self.width, self.seed)
+        return HopEncoder.of(self._inputs(graph, sparse=True), self.width, self.seed)
 
     def _features(self, graph: Data, nodes: Tensor, state: State) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
@@ -61,11 +61,13 @@ class Encoding(Learner):
 
     def _prepared(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Tensor, Tensor]:
         """What features are made of, and the rows of it in which these nodes are."""
-        x = self._inputs(graph)
-        prepared = self._prepared_memo(features).get(
-            (graph.x, graph.edge_index), lambda: features.prepare(self._adjacency(graph), x)
-        )
-        return prepared, onto(nodes, x.device)
+
+        def build() -> Tensor:
+            x = self._inputs(graph, sparse=isinstance(features, HopEncoder))
+            return features.prepare(self._adjacency(graph), x)
+
+        prepared = self._prepared_memo(features).get(inputs_of(graph), build)
+        return prepared, onto(nodes, prepared.device)
 
     def _prepared_memo(self, features: Features) -> Memo[Tensor]:
         """The cache of the last graph under these features, which are frozen, and no others."""
@@ -83,7 +85,7 @@ class Encoding(Learner):
         def build() -> Tensor:
             return Operator(self._adjacency(graph)).T.matrix.to(FLOAT)
 
-        return self._last_transposed.get((graph.edge_index, graph.x), build)
+        return self._last_transposed.get(inputs_of(graph), build)
 
     @cached_property
     def _last_transposed(self) -> Memo[Tensor]:

@@ -8,7 +8,7 @@ singular directions, and random ReLU units of the views make a linear head non-l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -33,7 +33,8 @@ VIEW_SETS: dict[str, tuple[str, ...]] = {
 }
 PAGERANK_RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
 PAGERANK_STEPS = 10
-SAMPLED_ROWS = 512  # that show what kind of values X holds, or a few more
+SAMPLED_ROWS = 512  # that show what kind of values X holds
+DENSE_SHARE = 0.1  # of entries that are not zero, above which products are faster without CSR
 PROJECTION_PARTS = 4  # entries of the random projection for each input
 FLOAT = torch.float64
 
@@ -91,19 +92,17 @@ class HopEncoder:
     def of(cls, x: Tensor, width: int, seed: int) -> HopEncoder:
         """The encoder of a graph with features X, dense or sparse CSR: no label decides on it.
 
-        Its units fill up what the views leave of `width`, and are at least half as many columns
-        as a view has.
+        Its units fill up what the views leave of `width`.
         """
         count, inputs = x.shape
-        some = _rows(x, slice(0, count, max(1, count // SAMPLED_ROWS)))
+        some = take_rows(x, _spread(count, SAMPLED_ROWS, x.device)).to_dense()
         root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
-        plain = cls("all", inputs, root=root, seed=seed)
-        basis = None
+        bare, basis = cls("all", inputs, root=root, seed=seed), None
         if inputs > RANK:
-            step = -(-count // MOST_ROWS)
-            basis = principal_basis(plain._sparse_entries(x, slice(0, count, step)), seed)
-        breadth = len(plain.views) * (inputs if basis is None else basis.size(1))
-        return cls("all", inputs, 0, root, max(width - breadth, 0), seed, basis)
+            rows = _spread(count, MOST_ROWS, x.device)
+            basis = principal_basis(bare._unit_entries(x, rows, torch.float32), seed)
+        views = replace(bare, basis=basis)
+        return replace(views, expanded=max(width - views.breadth, 0))
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -129,12 +128,7 @@ class HopEncoder:
         """The views [N, breadth] of every node in float32, from Â and X [N, inputs]."""
         exact, count, width = adjacency.to(FLOAT), x.size(0), self.view_width
         open_ = without_diagonal(exact)
-        source = x.to_dense() if x.layout != torch.strided and self.basis is None else x
-        if self.is_reduced:
-            kind = FLOAT if self.projected else torch.float32
-            source = torch.empty(count, width, dtype=kind, device=x.device)
-            for rows in blocks(count, 2 * 8 * self.inputs, x.device):
-                source[rows] = self._reduced(x, rows).to(kind)
+        source = self._reduced(x) if self.is_reduced else x.to_dense()
         parts = torch.empty(count, self.breadth, device=x.device)
         for columns in blocks(width, 3 * 8 * count, x.device):
             X = source[:, columns].to(FLOAT)
@@ -152,11 +146,11 @@ class HopEncoder:
         exact = transposed.to(FLOAT)
         return polynomial(view, exact, without_diagonal(exact), indicator)
 
-    def entries(self, x: Tensor, rows: Tensor | slice) -> Tensor:
+    def entries(self, x: Tensor, rows: Tensor) -> Tensor:
         """Some rows of X as they are reduced or, where they are not, as the views take them."""
         if self.basis is not None:
-            return self._sparse_entries(x, rows, FLOAT).to_dense()
-        return self._rooted(_rows(x, rows).to(FLOAT))
+            return self._unit_entries(x, rows, FLOAT).to_dense()
+        return self._rooted(take_rows(x, rows).to_dense().to(FLOAT))
 
     @property
     def is_reduced(self) -> bool:
@@ -167,17 +161,22 @@ class HopEncoder:
         """The matrix [inputs, view_width] by which X is reduced, in float64."""
         if self.basis is not None:
             return self.basis.to(device, FLOAT)
-        return self.projection(device).to_dense().mT
+        return _projection(self.inputs, self.projected, self.seed).to(device).to_dense().mT
 
-    def _reduced(self, x: Tensor, rows: slice) -> Tensor:
-        """Some rows of X in `view_width` columns."""
-        if self.basis is not None:
-            return spmm(self._sparse_entries(x, rows, FLOAT), self.reduction(x.device))
-        return spmm(self.projection(x.device), self.entries(x, rows).mT.contiguous()).mT
-
-    def projection(self, device: torch.device) -> Tensor:
-        """The sparse matrix [projected, inputs] of a random projection of X."""
-        return _projection(self.inputs, self.projected, self.seed).to(device)
+    def _reduced(self, x: Tensor) -> Tensor:
+        """X in `view_width` columns, of float32 where a basis has rounded them anyway."""
+        count, matrix = x.size(0), self.reduction(x.device).contiguous()
+        kind = FLOAT if self.projected else torch.float32
+        found = torch.empty(count, self.view_width, dtype=kind, device=x.device)
+        for rows in blocks(count, 2 * 8 * self.inputs, x.device):
+            ids = torch.arange(rows.start, rows.stop, device=x.device)
+            if self.basis is not None:
+                entries = self._unit_entries(x, ids, FLOAT)
+            else:
+                entries = to_csr(self.entries(x, ids))
+            sparse = entries.layout == torch.sparse_csr
+            found[rows] = (spmm(entries, matrix) if sparse else entries @ matrix).to(kind)
+        return found
 
     def __call__(self, prepared: Tensor) -> Tensor:
         """Z [n, width] of some rows of what `prepare` gave, in float64."""
@@ -199,12 +198,13 @@ class HopEncoder:
         apart = self.view_width if self.name == "all" else 0
         return _unit_weights(device, self.breadth, self.expanded, self.seed, apart)
 
-    def _sparse_entries(
-        self, x: Tensor, rows: Tensor | slice, dtype: torch.dtype = torch.float32
-    ) -> Tensor:
-        """Some rows of X in sparse CSR, rooted where asked for, each of length one."""
-        some = take_rows(x, _ids(rows, x)) if x.layout == torch.sparse_csr else x[rows]
-        some = some if some.layout == torch.sparse_csr else to_csr(some)
+    def _unit_entries(self, x: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """Some rows of X, rooted where asked for, each of length one: in CSR if most are zero."""
+        some = take_rows(x, rows)
+        if some.layout == torch.strided:
+            if int(some.count_nonzero()) > DENSE_SHARE * some.numel():
+                return normalize(self._rooted(some.to(dtype)))
+            some = to_csr(some)
         values = self._rooted(some.values().to(dtype))
         shape = (some.size(0), some.size(1))
         return unit_rows(csr(some.crow_indices(), some.col_indices(), values, shape))
@@ -235,15 +235,9 @@ def polynomial(view: str, adjacency: Tensor, open_: Tensor, x: Tensor) -> Tensor
     return current
 
 
-def _rows(x: Tensor, rows: Tensor | slice) -> Tensor:
-    """Some rows of X, dense or sparse CSR, as a dense tensor."""
-    return x[rows] if x.layout == torch.strided else take_rows(x, _ids(rows, x)).to_dense()
-
-
-def _ids(rows: Tensor | slice, x: Tensor) -> Tensor:
-    if isinstance(rows, Tensor):
-        return rows
-    return torch.arange(*rows.indices(x.size(0)), device=x.device)
+def _spread(count: int, most: int, device: torch.device) -> Tensor:
+    """At most so many rows, evenly spaced over all."""
+    return torch.arange(0, count, -(-count // most), device=device)
 
 
 @lru_cache(maxsize=4)

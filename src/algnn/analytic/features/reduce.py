@@ -15,13 +15,14 @@ MOST_ROWS = 2**15  # rows, evenly spaced over the graph, that the basis is found
 
 
 def principal_basis(X: Tensor, seed: int) -> Tensor:
-    """The first right singular vectors of X [n, d], sparse CSR, as a basis V [d, r] in float32.
+    """The first right singular vectors of X [n, d], dense or CSR, as a basis V [d, r] in float32.
 
     Randomised subspace iteration (Halko, Martinsson and Tropp, 2011): Q ← orth(XᵀX Q) from a seeded
     start, then the eigenvectors of QᵀXᵀXQ. Each column has its largest entry positive, so that the
     basis is the same on every machine, to rounding.
     """
-    operator, (rows, width) = Operator(X), X.shape
+    operator = Operator(X) if X.layout == torch.sparse_csr else X
+    rows, width = X.shape
     rank = min(RANK, rows, width)
     Q = random_weights(width, min(rank + OVERSAMPLING, width), seed).to(X)
     for _ in range(ITERATIONS):

@@ -47,14 +47,14 @@ def state(known: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors["span.basis"] = known.span.basis
     if known.membership is not None:
         tensors["record.hashes"] = torch.from_numpy(known.membership.ordered)
-    encoder, facts = _features_state(known.features)
+    encoder, facts = encoder_state(known.features)
     facts |= {"head": known.head, "gamma": known.gamma, "log": known.log.to_json()}
     return tensors | encoder, facts
 
 
 def fingerprint(features: Features) -> str:
     """SHA-256 of everything that determines how nodes are encoded, equal on every device."""
-    tensors, facts = _features_state(features)
+    tensors, facts = encoder_state(features)
     total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
@@ -63,7 +63,7 @@ def fingerprint(features: Features) -> str:
     return total.hexdigest()
 
 
-def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def encoder_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of the encoder alone."""
     if isinstance(features, HopEncoder):
         # under the name that this encoder had when the format was made

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from algnn.analytic.features.gcn import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
-from algnn.graph.propagate import normalised_adjacency
+from algnn.graph.propagate import normalised_adjacency, to_csr
 
 # longer than the receptive field of any encoder; one that sees its end is taken to see everything
 PATH = 64
@@ -58,6 +58,12 @@ def without_node(graph: Data, node: int) -> Data:
         if isinstance(value, Tensor):
             along = graph.__cat_dim__(name, value)
             bare[name] = value.index_select(along, kept.nonzero().squeeze(1).to(value.device))
-    bare.x = graph.x.detach().clone()
-    bare.x[node] = 0
+    x = graph.x.detach().clone()
+    if x.layout == torch.strided:
+        x[node] = 0
+    else:
+        x = to_csr(x)
+        starts = x.crow_indices()
+        x.values()[starts[node] : starts[node + 1]] = 0
+    bare.x = x
     return bare
