@@ -115,13 +115,12 @@ def _check_finite(x: Tensor) -> None:
 def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
     """The values of a sparse tensor, and the row of each, once its indices are sound."""
     try:
-        with torch.sparse.check_sparse_tensor_invariants():
-            if x.layout == torch.sparse_coo:
-                places, values = x._indices(), x._values()
-                torch.sparse_coo_tensor(places, values, x.shape)
-                return values, places[0]
-            starts, columns, values = x.crow_indices(), x.col_indices(), x.values()
-            torch.sparse_csr_tensor(starts, columns, values, x.shape)
+        if x.layout == torch.sparse_coo:
+            places, values = x._indices(), x._values()
+            torch.sparse_coo_tensor(places, values, x.shape, check_invariants=True)
+            return values, places[0]
+        starts, columns, values = x.crow_indices(), x.col_indices(), x.values()
+        torch.sparse_csr_tensor(starts, columns, values, x.shape, check_invariants=True)
     except RuntimeError as error:
         raise InputError(
             f"graph.x is a sparse tensor with indices that cannot be ({error}): make it with"

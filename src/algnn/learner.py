@@ -407,8 +407,8 @@ class Learner(BaseEstimator, ABC):
 
     def _check_graph(self, graph: Data, width: int | None) -> None:
         """`check_graph`, once for as long as the graph stays the same."""
-        tensors = inputs_of(graph) if isinstance(graph, Data) else (None,)
-        if all(isinstance(t, Tensor) for t in tensors):
+        tensors = inputs_of(graph) if isinstance(graph, Data) else ()
+        if tensors and all(isinstance(t, Tensor) for t in tensors):
             self._sound_graph.get(tensors, lambda: check_graph(graph))
         else:
             check_graph(graph)

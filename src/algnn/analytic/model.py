@@ -292,9 +292,7 @@ class ALGNN(Lifecycle):
         x = self._inputs(graph, sparse=True)
         by_feature, neighbours, by_neighbour = (
             part.cpu().numpy()
-            for part in contributions(
-                encoder, self._transposed(graph), x, int(node), W[:, column]
-            )
+            for part in contributions(encoder, self._transposed(graph), x, int(node), W[:, column])
         )
         bias = float(b[column])
         score = float(by_feature.sum()) + bias

@@ -7,7 +7,7 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -108,7 +108,12 @@ def save_npz(graph: Data, path: str | os.PathLike[str]) -> None:
     if graph.get("class_names"):
         arrays["class_names"] = np.array(graph.class_names, dtype=np.str_)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+        write_arrays(file, arrays)
+
+
+def write_arrays(file: IO[bytes], arrays: Arrays) -> None:
+    """Write arrays as an ``.npz``, compressed."""
+    np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def input_arrays(graph: Data, *, features: bool = True) -> Arrays:
@@ -270,28 +275,29 @@ def _sparse_features(arrays: Arrays, nodes: int) -> Tensor:
     rows, columns = _sparse_shape(shape)
     if rows != nodes:
         raise DatasetError(f"x_shape gives {rows} rows: there are {nodes} nodes")
-    for key, array, kinds in (("x_data", data, "iufb"), *((k, arrays[k], "iu") for k in SPARSE[1:3])):
+    for key, kinds in zip(SPARSE, ("iufb", "iu", "iu"), strict=False):
+        array = arrays[key]
         if array.ndim != 1 or array.dtype.kind not in kinds:
             raise DatasetError(f"{key} ({array.dtype}, shape {array.shape}) must be numbers [n]")
-    matrix = csr_array((0, 0), dtype=np.float32)
+    parts = (_float32("x_data", data).numpy(), indices.astype(np.int64), indptr.astype(np.int64))
     try:
-        values = _float32("x_data", data).numpy()
-        parts = (values, indices.astype(np.int64), indptr.astype(np.int64))
         matrix = csr_array(parts, shape=(rows, columns))
         matrix.check_format(full_check=True)
-        matrix.sort_indices()
     except ValueError as error:
-        raise DatasetError(f"x_indices or x_indptr do not fit x_shape ({one_line(error)})") from error
+        words = one_line(error)
+        raise DatasetError(f"x_indices or x_indptr do not fit x_shape ({words})") from error
+    matrix.sort_indices()
     if not matrix.has_canonical_format:
         raise DatasetError("x_indices names a column twice in one row: name each once")
-    parts = (matrix.indptr, matrix.indices, matrix.data)
-    starts, places, entries = (torch.from_numpy(part) for part in parts)
-    return csr(starts.long(), places.long(), entries, (rows, columns))
+    starts, places = (torch.from_numpy(part).long() for part in (matrix.indptr, matrix.indices))
+    return csr(starts, places, torch.from_numpy(matrix.data), (rows, columns))
 
 
 def _sparse_shape(shape: npt.NDArray[Any]) -> tuple[int, int]:
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or not (shape > 0).all():
-        raise DatasetError(f"x_shape ({shape.dtype}, shape {shape.shape}) must be two sizes, N and d")
+        raise DatasetError(
+            f"x_shape ({shape.dtype}, shape {shape.shape}) must be two sizes, N and d"
+        )
     return int(shape[0]), int(shape[1])
 
 

@@ -225,14 +225,16 @@ class HopEncoder:
 def polynomial(view: str, adjacency: Tensor, open_: Tensor, x: Tensor) -> Tensor:
     """A view's polynomial of Â, or of Â without its diagonal, applied to X [N, k]."""
     current = x
-    if view == "pagerank":
-        for _ in range(PAGERANK_STEPS):
-            current = spmm(adjacency, current, beside=x, share=PAGERANK_RETURN)
-        return current
     matrix = open_ if view.startswith("open") else adjacency
-    for _ in range(int(view.removeprefix("open"))):
-        current = spmm(matrix, current)
+    beside, share = (x, PAGERANK_RETURN) if view == "pagerank" else (None, 0.0)
+    for _ in range(steps(view)):
+        current = spmm(matrix, current, beside, share)
     return current
+
+
+def steps(view: str) -> int:
+    """How many hops away a view looks: the degree of its polynomial."""
+    return PAGERANK_STEPS if view == "pagerank" else int(view.removeprefix("open"))
 
 
 def _spread(count: int, most: int, device: torch.device) -> Tensor:
