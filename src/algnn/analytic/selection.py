@@ -24,10 +24,10 @@ from algnn.checks import onto
 
 # γ is one of these: half decades, relative to the trace of the matrix that is solved
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
-# The places in GAMMAS from which the search starts: all over the grid, or around its middle where
-# sums are large and nodes many, since there is then one maximum only.
+# The places in GAMMAS from which the search starts: all over the grid, or at its middle where sums
+# are wide, since each try is costly there, and so many nodes have one maximum only.
 COARSE_START = (1, 4, 7, 10, 13)
-MIDDLE_START = (4, 5, 6, 7)
+MIDDLE_START = (7,)
 SMOOTH_WIDTH = 512
 # The ways of halving that are kept while sums have at most so many coordinates: they are cheap.
 MOST_HALVINGS = 8
@@ -73,12 +73,10 @@ def choose_gamma(everything: Statistics, half_sums: Statistics, head: str = "bal
     taken. The search goes over γ relative to the trace, for the balanced head, where classes count,
     and for the ridge head, where nodes count; the latter takes γ times the trace of G.
     """
-    nodes, width = int(everything.n.sum()), everything.G.size(0)
-    # with few nodes for so many coordinates there may be more than one maximum
-    smooth = width > SMOOTH_WIDTH and nodes >= 2 * width
+    nodes = int(everything.n.sum())
     both = nodes <= ONE_DIRECTION_NODES
     halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
-    start = MIDDLE_START if smooth else COARSE_START
+    start = MIDDLE_START if everything.G.size(0) > SMOOTH_WIDTH else COARSE_START
     tried = {place: halves.agreement(GAMMAS[place]) for place in start}
     while True:
         best = max(tried, key=lambda place: (tried[place], place))

@@ -95,7 +95,8 @@ class HopEncoder:
         Its units fill up what the views leave of `width`.
         """
         count, inputs = x.shape
-        some = take_rows(x, _spread(count, SAMPLED_ROWS, x.device)).to_dense()
+        some = take_rows(x, _spread(count, SAMPLED_ROWS, x.device))
+        some = some if some.layout == torch.strided else some.values()
         root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
         bare, basis = cls("all", inputs, root=root, seed=seed), None
         if inputs > RANK:

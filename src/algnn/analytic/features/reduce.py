@@ -11,6 +11,7 @@ from algnn.graph.propagate import Operator, csr
 RANK = 512  # columns that wider features are reduced to
 OVERSAMPLING = 32  # further directions that the iteration carries along, for accuracy
 ITERATIONS = 3
+LACKING = 1e-10  # of the largest eigenvalue: below this, float32 knows no direction
 MOST_ROWS = 2**15  # rows, evenly spaced over the graph, that the basis is found from
 
 
@@ -18,18 +19,24 @@ def principal_basis(X: Tensor, seed: int) -> Tensor:
     """The first right singular vectors of X [n, d], dense or CSR, as a basis V [d, r] in float32.
 
     Randomised subspace iteration (Halko, Martinsson and Tropp, 2011): Q ← orth(XᵀX Q) from a seeded
-    start, then the eigenvectors of QᵀXᵀXQ. Each column has its largest entry positive, so that the
-    basis is the same on every machine, to rounding.
+    start, then the eigenvectors of QᵀXᵀXQ; with fewer rows than columns the same for Xᵀ, since
+    orthonormal columns are what takes time. Each column has its largest entry positive, so that the
+    basis is the same on every machine, to rounding. Directions that X lacks are columns of zeros.
     """
     operator = Operator(X) if X.layout == torch.sparse_csr else X
     rows, width = X.shape
-    rank = min(RANK, rows, width)
-    Q = random_weights(width, min(rank + OVERSAMPLING, width), seed).to(X)
+    tall = operator if rows >= width else operator.T
+    rank, fewer = min(RANK, rows, width), min(rows, width)
+    Q = random_weights(fewer, min(rank + OVERSAMPLING, fewer), seed).to(X)
     for _ in range(ITERATIONS):
-        Q = _orthonormal(operator.T @ (operator @ Q)).to(X.dtype)
-    image = (operator @ Q).to(torch.float64)
-    values, vectors = torch.linalg.eigh(image.mT @ image)
-    V = Q.to(torch.float64) @ vectors[:, values.argsort(descending=True)[:rank]]
+        Q = _orthonormal(tall.T @ (tall @ Q)).to(X.dtype)
+    image = (tall @ Q).to(torch.float64)
+    values, vectors = (t.flip(-1)[..., :rank] for t in torch.linalg.eigh(image.mT @ image))
+    if rows >= width:
+        V = Q.to(torch.float64) @ vectors
+    else:
+        there = values > LACKING * values[0]
+        V = image @ (vectors * torch.where(there, values.clamp_min(1e-300).rsqrt(), 0.0))
     peaks = V.gather(0, V.abs().argmax(0, keepdim=True))
     basis: Tensor = (V * torch.where(peaks < 0, -1.0, 1.0)).to(torch.float32)
     return basis

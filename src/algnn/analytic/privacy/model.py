@@ -18,10 +18,10 @@ from algnn.analytic.classes import union
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle.io import (
-    encoder_state,
     FLOAT,
     WIDEST_INPUTS,
     check_values,
+    encoder_state,
     restored_classes,
     restored_features,
     restored_sums,
