@@ -10,8 +10,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
-from algnn.cli.picture import _figure, picture
 from algnn.bench.protocol import Outcome
+from algnn.cli.picture import _figure, picture
 from algnn.errors import AlgnnError, InputError
 
 
