@@ -38,7 +38,7 @@ test-gpu:
 docs: .venv/.core
 	rm -rf docs/results
 	$(BIN)/algnn report --records docs/records --markdown docs/results.md
-	$(BIN)/python -m algnn.bench.tables docs/baselines.md docs/records
+	$(BIN)/python benchmarks/baselines.py docs/baselines.md docs/records
 	$(BIN)/python benchmarks/ablation.py docs/ablation/records
 	$(BIN)/python benchmarks/life.py document
 

@@ -199,9 +199,9 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
         _bins(found.get("reliability")),
     )
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
-    lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), {count})
-    lengths |= {"calibration_errors": {0, count}, "novelty_aurocs": {0, count - 1}}
-    for name, wanted in lengths.items():
+    lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
+    optional = {"calibration_errors": (0, count), "novelty_aurocs": (0, count - 1)}
+    for name, wanted in (lengths | optional).items():
         if len(getattr(outcome, name)) not in wanted:
             raise TypeError(f"{name} does not fit {count} sessions")
     if bool(outcome.calibration_errors) != (outcome.reliability is not None):
