@@ -59,25 +59,11 @@ class Failure(Run):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record(_Facts):
-    """A finished run.
+    """A finished run: its outcome, when it started, the packages and the machine.
 
-    Attributes
-    ----------
-    dataset, provenance
-        The graph's name; its source, size and ``sha256``.
-    method, settings
-        The method's name, and every parameter of its learner but seed and device.
-    base, step, edges, order, seed
-        The stream, as `algnn.ClassStream` takes it (an explicit order joined by commas), and the
-        learner's seed.
-    device : str
-        ``"cpu"`` or ``"cuda"``.
-    outcome : Outcome
-        Counts, clocks and bytes.
-    started : str
-        Time in UTC.
-    versions, machine : dict
-        Of the packages and the code; of the hardware, and how many runs shared it.
+    `settings` are all parameters of the learner but seed and device, `provenance` is that of the
+    graph with its ``sha256``, `machine` says how many runs shared it; an explicit order of classes
+    is joined by commas.
     """
 
     outcome: Outcome
