@@ -28,7 +28,7 @@ from algnn.analytic.uncertainty.calibration import held_out, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
 from algnn.checks import Nodes, check_base, check_number, check_trained, resolve_device
 from algnn.errors import InputError
-from algnn.graph.memo import Memo
+from algnn.graph.memo import Memo, inputs_of
 
 
 class ALGNN(Lifecycle):
@@ -44,16 +44,18 @@ class ALGNN(Lifecycle):
         Label-free views of each node's neighbourhood, or the paper's: a GCN trained on the base
         session, whose features a fixed random expansion widens.
     head : {"balanced", "ridge", "ncm", "slda"}
-        How the sums become weights: least squares in which every class counts the same, the paper's
-        ridge regression, or one of two references, the nearest class mean and streaming linear
-        discriminant analysis.
+        What is counted. ``"balanced"``: every class counts the same, however many nodes it has,
+        which is right where the mean accuracy over classes matters. ``"ridge"``: every node counts
+        the same, which is right where the share of nodes that are right matters; it is the paper's
+        head. `set_head` changes it at any time, from the same sums. ``"ncm"`` and ``"slda"`` are
+        two references, the nearest class mean and streaming linear discriminant analysis.
     gamma : float
         γ, the ridge penalty; 0 to choose it after each session from the sums, which the balanced
-        head can do.
+        and the ridge head can do.
     hidden : int
         Width h of the GCN.
     width : int
-        Width d of the expanded features; what is retained grows with its square.
+        Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
     epochs, lr, dropout, weight_decay
@@ -101,7 +103,7 @@ class ALGNN(Lifecycle):
         head: str = "balanced",
         gamma: float = 0.0,
         hidden: int = 256,
-        width: int = 2048,
+        width: int = 3072,
         expansion: str = "gcn",
         epochs: int = 50,
         lr: float = 1e-3,
@@ -287,11 +289,10 @@ class ALGNN(Lifecycle):
         scores = self._checked_scores(graph, [node])
         column = int(scores.argmax()) if label is None else column_of(label, self.classes_)
         W, b = self._known.affine
+        x = self._inputs(graph, sparse=True)
         by_feature, neighbours, by_neighbour = (
             part.cpu().numpy()
-            for part in contributions(
-                encoder, self._transposed(graph), self._inputs(graph), int(node), W[:, column]
-            )
+            for part in contributions(encoder, self._transposed(graph), x, int(node), W[:, column])
         )
         bias = float(b[column])
         score = float(by_feature.sum()) + bias
@@ -313,10 +314,10 @@ class ALGNN(Lifecycle):
             raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
         if self.head not in tuple(HEADS):
             raise InputError(f"head={self.head!r} is unknown: use one of {', '.join(HEADS)}")
-        if self.gamma == 0 and self.head not in ("balanced", "ncm"):
+        if self.gamma == 0 and self.head == "slda":
             raise InputError(
-                f"gamma=0 leaves γ to be chosen, which head={self.head!r} cannot do: give a"
-                " positive gamma, or use head='balanced'"
+                "gamma=0 leaves γ to be chosen, which head='slda' cannot do: give a positive gamma,"
+                " or use head='balanced' or 'ridge'"
             )
 
     # -- learning: labels → features → statistics → γ → weights -------------------------------
@@ -338,7 +339,7 @@ class ALGNN(Lifecycle):
     def _base_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> Features:
         """The features that the base session decides on."""
         if self.encoder == "hops":
-            return self._hop_encoder(graph, nodes, labels)
+            return self._hop_encoder(graph)
         # the largest piece of memory first: if there is not enough, fail before training
         Statistics.empty(self.width, resolve_device(self.device))
         return self._trained_encoder(graph, nodes, labels)
@@ -368,9 +369,10 @@ class ALGNN(Lifecycle):
             if not state.ways:
                 raise InputError(
                     "gamma=0 needs the sums of two halves, which are kept only where gamma was 0"
-                    " and the head balanced from the first session on: give a positive gamma"
+                    " and the head balanced or ridge from the first session on: give a positive"
+                    " gamma"
                 )
-            chosen = choose_gamma(state.statistics, state.half_sums)
+            chosen = choose_gamma(state.statistics, state.half_sums, state.head)
             state = replace(state, gamma=chosen.gamma, solved=None)
         # solve now: it is part of learning, and may fail
         state = state.with_weights()
@@ -379,7 +381,7 @@ class ALGNN(Lifecycle):
 
     @property
     def _chooses(self) -> bool:
-        return self.gamma == 0 and self.head == "balanced"
+        return self.gamma == 0 and self.head in ("balanced", "ridge")
 
     # -- answering ----------------------------------------------------------------------------
 
@@ -422,7 +424,7 @@ class ALGNN(Lifecycle):
         found = self._last_novelty_model
         if found is None or found[0] is not state:
             self._last_novelty_model = found = state, Memo()
-        return found[1].get((graph.x, graph.edge_index), build)
+        return found[1].get(inputs_of(graph), build)
 
     _last_novelty_model: tuple[State, Memo[tuple[Span, NoveltyModel]]] | None = None
 
