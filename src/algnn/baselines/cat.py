@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch_geometric.data import Data
 
 from algnn.baselines.memory import keep_best, rank_in_class
-from algnn.baselines.training import GradientLearner, Known, Task, Tensors, clock
+from algnn.baselines.training import GradientLearner, Known, Task, Tensors, class_weights, clock
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_number
 from algnn.gcn import glorot
@@ -50,7 +50,7 @@ class CaT(GradientLearner):
 
     Parameters
     ----------
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
     budget : int
         Synthetic nodes in all, over the whole stream.
@@ -114,8 +114,7 @@ class CaT(GradientLearner):
         start = clock(task.x)
         x, codes = self._condensed(task)
         self._seconds = clock(x) - start
-        counts = torch.bincount(codes, minlength=task.arrival.size)
-        return SyntheticMemory(x, codes, edge_free(x), counts.clamp(min=1).reciprocal())
+        return SyntheticMemory(x, codes, edge_free(x), class_weights(codes, task.arrival.size))
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         logits = task.gcn(prepared.field, task.masks)

@@ -34,7 +34,7 @@ class EWC(GradientLearner):
     ----------
     strength : float
         λ.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     References

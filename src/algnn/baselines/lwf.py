@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, kl_div, log_softmax
+from torch.nn.functional import kl_div, log_softmax
 
 from algnn.baselines.training import GradientLearner, Task
 from algnn.checks import check_number
@@ -35,7 +35,7 @@ class LwF(GradientLearner):
         λ.
     temperature : float
         T, above 0: the higher, the more the teacher's small probabilities count.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     References
@@ -75,7 +75,7 @@ class LwF(GradientLearner):
             return task.loss()
         logits = task.gcn(task.field, task.masks)
         kept = distillation(logits[:, : task.old], prepared, self.temperature)
-        return cross_entropy(logits, task.codes) + self.strength * kept
+        return task.mean_loss(logits, task.codes) + self.strength * kept
 
 
 def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -32,7 +32,7 @@ class MAS(GradientLearner):
     ----------
     strength : float
         λ.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     References
