@@ -30,23 +30,11 @@ DATASETS = ("digits", "cora", "citeseer", "computers")
 
 @dataclass(frozen=True)
 class Plan:
-    """One method on one dataset, with several seeds.
+    """One method on one dataset, one run for each seed.
 
-    Attributes
-    ----------
-    dataset : str
-        A dataset's name, or the path of an ``.npz``.
-    method : str
-        A name of the registry, or the ``module:Class`` of a learner of your own.
-    seeds : sequence of int
-        One run for each.
-    changes : dict
-        Settings that differ from the method's for this dataset.
-    base, step, edges, order
-        As in `ClassStream`.
-    device : str
-    data : Path or None
-        The data root, where it is not the usual one.
+    `dataset` is a name or the path of an ``.npz``, `method` a name of the registry or the
+    ``module:Class`` of a learner of your own, `changes` are settings that differ from the method's;
+    the stream is as in `ClassStream`, and `data` a data root other than the usual one.
     """
 
     dataset: str
