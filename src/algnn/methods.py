@@ -112,6 +112,8 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
      "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020", CGNN),
     ("cat", "condensation", "training on condensed synthetic nodes only",
      "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
+    ("cat-long", "condensation", "cat with the encoders and epochs of its authors' code",
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
     ("pignn", "isolation", "old units frozen, a new block of units per session",
      "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
     ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",

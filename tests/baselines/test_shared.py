@@ -155,7 +155,10 @@ BAD = {
     TWP: {"loss_strength": [-1.0], "topology_strength": [-1.0], "beta": [-1.0]},
     GEM: {"budget": [-1, 2.5], "margin": [-0.1]},
     ERGNN: {
-        "budget": [-1, 2.5], "distance": [-0.1], "weighting": ["ours"], "space": ["time"],
+        "budget": [-1, 2.5],
+        "distance": [-0.1],
+        "weighting": ["ours"],
+        "space": ["time"],
     },  # fmt: skip
     CGNN: {"budget": [-1, 2.5], "strength": [-0.1]},
     PIGNN: {"block": [0], "retrain": [-0.1], "budget": [2.5]},

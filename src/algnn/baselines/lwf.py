@@ -27,6 +27,10 @@ class LwF(GradientLearner):
     this term at the scale of those of L_t. The teacher's logits are computed once a session,
     without dropout and without a gradient.
 
+    With one new class a session it comes out as `Bare` does, and that is no defect: the term
+    compares the old columns with each other and never with the new one, which L_t, all of whose
+    nodes are of the new class, raises above them unopposed.
+
     It keeps its weights and nothing else: they are the next session's teacher.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -54,10 +54,13 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
         " first, then one at a time" * bool(later)
     )
     several = runs.method.duplicated().any()
-    more = {"mean": several, "paper": beside, "shared": not runs.alone.all()}
+    # who never learns has nothing to forget
+    aps = runs.groupby("method").ap.mean()
+    low = [name for name in names if aps[name] < aps.get("bare", 0)]
+    more = {"mean": several, "paper": beside, "shared": not runs.alone.all(), "low": low}
     notes = [TEXT[key] for key, holds in more.items() if holds]
     where = {"hardware": hardware, "dataset": dataset, "sessions": sessions}
-    return _table(study, "main", columns, rows, runs, notes, **where)
+    return _table(study, "main", columns, rows, runs, notes, barred={"AF": low}, **where)
 
 
 def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
@@ -254,6 +257,7 @@ def _table(
     runs: pd.DataFrame | None = None,
     notes: Sequence[str] = (),
     apart: Sequence[str] | None = ALL_LABELS,
+    barred: Mapping[str, Collection[str]] | None = None,
     **values: Any,
 ) -> Table | None:
     """The table with its title and caption, best values and commands; None without rows.
@@ -263,7 +267,7 @@ def _table(
     found = [COLUMNS[column] if isinstance(column, str) else column for column in columns]
     if apart is None:
         found = [replace(column, best="") for column in found]
-    made = ranked(found, rows, apart or ())
+    made = ranked(found, rows, apart or (), barred)
     if not made:
         return None
     if any(column.best for column in found) and sum(not row.apart for row in made) > 1:
