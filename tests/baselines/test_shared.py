@@ -159,7 +159,7 @@ BAD = {
         "distance": [-0.1],
         "weighting": ["ours"],
         "space": ["time"],
-    },  # fmt: skip
+    },
     CGNN: {"budget": [-1, 2.5], "strength": [-0.1]},
     PIGNN: {"block": [0], "retrain": [-0.1], "budget": [2.5]},
     CaT: {"budget": [0], "condense_steps": [-1], "condense_lr": [-0.1]},

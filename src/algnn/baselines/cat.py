@@ -43,8 +43,9 @@ class CaT(GradientLearner):
         min_X̃ E_{W_1, W_2} Σ_c r_c ‖ mean_{v ∈ V_c} e_v/‖e_v‖ − mean_{i ∈ X̃_c} ẽ_i/‖ẽ_i‖ ‖²,
         e = Â ReLU(Â X W_1) W_2,   ẽ = ReLU(X̃ W_1) W_2,   r_c = |V_c| / |V|,
 
-    without dropout on either side; embeddings are scaled to length 1, as in the authors' code. The GCN is then trained in the memory M, the synthetic nodes of
-    all sessions, and on nothing else, each class with the same weight whatever it keeps:
+    without dropout on either side; embeddings are scaled to length 1, as in the authors' code. The
+    GCN is then trained in the memory M, the synthetic nodes of all sessions, and on nothing else,
+    each class with the same weight whatever it keeps:
 
         L = 1/C Σ_c mean_{i ∈ M_c} CE_i,
 

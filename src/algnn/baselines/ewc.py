@@ -26,7 +26,8 @@ class EWC(GradientLearner):
     where ℓ_v is the cross-entropy of node v of session s at its label, without dropout: the
     diagonal of the empirical Fisher information, a mean of squares and not the square of a mean.
     The latter, which public code often keeps, is smaller by Jensen's inequality: this F was 60 to
-    274 times as large as BeGin's. Columns of the head that came after session s have no part in its term.
+    274 times as large as BeGin's. Columns of the head that came after session s have no part in
+    its term.
 
     It keeps ΣF_s and the mean of the θ*_s weighted by F_s, which give the same gradients as all the
     F_s and θ*_s (see `QuadraticPenalty`).
