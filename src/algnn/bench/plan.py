@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -211,10 +210,11 @@ def _learner(plan: Plan, seed: int) -> Learner:
 
 
 def _stream(plan: Plan, graph: Data, seed: int) -> ClassStream:
-    placed = graph
+    # tensors of its own for each run: what one learner may do to them is no other's concern
+    placed = graph.clone("x", "edge_index")
     if registry.find(plan.method).kind != "own":
         # a part of loading, which no clock shall count; a user's learner may not expect it there
-        placed = copy.copy(graph).to(resolve_device(plan.device), "x", "edge_index")
+        placed = placed.to(resolve_device(plan.device), "x", "edge_index")
     return ClassStream(placed, plan.base, plan.step, plan.order, plan.edges, seed)
 
 
