@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from algnn.graph.stream import ClassStream, Session
     from algnn.learner import Learner
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ALGNN",

@@ -37,7 +37,7 @@ WIDE, NARROW = 200, 12
 
 
 def learner(kind, **changes):
-    return algnn.ALGNN(**{**LEARNERS[kind], "device": "cpu", **changes})
+    return algnn.ALGNN(**{"width": 256, **LEARNERS[kind], "device": "cpu", **changes})
 
 
 def assert_same(found, expected, graph, bound=1e-9):

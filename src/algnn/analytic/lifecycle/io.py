@@ -155,6 +155,8 @@ def restored_features(
         if "encoder.basis" in tensors:
             basis = tensors["encoder.basis"]
             check_tensor("encoder.basis", basis, (bank.inputs, basis.size(-1)), torch.float32)
+            if not basis.numel() or bank.projected:
+                raise CheckpointError("encoder.basis has no columns, or a projection beside it")
             bank = replace(bank, basis=basis.to(device))
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not isinstance(bank.root, bool):
             raise CheckpointError("bank is none that this version makes")
