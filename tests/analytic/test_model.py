@@ -493,7 +493,7 @@ def test_learns_and_answers_in_inference_mode(small_graph):
 
 
 @pytest.mark.parametrize(
-        ("head", "gamma"),
+    ("head", "gamma"),
     [("ridge", 0.1), ("ridge", 0.0), ("slda", 0.1), ("ncm", 0.0), ("balanced", 0.02)],
 )
 def test_another_head_needs_no_data(small_graph, head, gamma):

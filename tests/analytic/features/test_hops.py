@@ -7,7 +7,6 @@ import torch
 from torch_geometric.data import Data
 
 import algnn
-from algnn.analytic.features import reduce
 from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.hops import VIEW_SETS, HopEncoder, polynomial, steps
 from algnn.analytic.features.reduce import RANK
@@ -205,10 +204,15 @@ def test_a_learner_takes_sparse_features(small_graph, tmp_path, layout):
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_features_too_wide_to_be_dense(monkeypatch):
+class FewDirections(algnn.ALGNN):
+    """Reduces to fewer columns, to be quick."""
+
+    def _hop_encoder(self, graph):
+        return HopEncoder.of(self._inputs(graph, sparse=True), self.width, self.seed, rank=24)
+
+
+def test_features_too_wide_to_be_dense():
     """5,000 nodes with 100,000 columns: 4 GB in float64, and a few entries in each row."""
-    monkeypatch.setattr(reduce, "RANK", 24)  # to be quick
-    monkeypatch.setattr(reduce, "OVERSAMPLING", 8)
     rng = np.random.default_rng(0)
     nodes, columns, each = 5_000, 100_000, 8
     y = np.arange(nodes) % 3
@@ -223,7 +227,7 @@ def test_features_too_wide_to_be_dense(monkeypatch):
     edges = torch.from_numpy(rng.integers(nodes, size=(2, nodes)))
     graph, y = Data(x=x, edge_index=edges), torch.from_numpy(y)
     nodes = torch.arange(300)
-    model = algnn.ALGNN(width=256, device="cpu").fit(graph, nodes, y[nodes])
+    model = FewDirections(width=256, device="cpu").fit(graph, nodes, y[nodes])
     assert model._learned.features.basis.shape == (columns, 24)
     asked = torch.arange(300, 900)
     assert model.score(graph, asked, y[asked]) > 0.8

@@ -89,19 +89,23 @@ class HopEncoder:
             raise InputError(f"views={self.name!r} is unknown: use one of {', '.join(VIEW_SETS)}")
 
     @classmethod
-    def of(cls, x: Tensor, width: int, seed: int) -> HopEncoder:
+    def of(
+        cls, x: Tensor, width: int, seed: int, *, rank: int = RANK, root: bool | None = None
+    ) -> HopEncoder:
         """The encoder of a graph with features X, dense or sparse CSR: no label decides on it.
 
-        Its units fill up what the views leave of `width`.
+        Its units fill up what the views leave of `width`. X with more than `rank` columns is
+        reduced; unless `root` is given, roots are taken of values like counts.
         """
         count, inputs = x.shape
-        some = take_rows(x, _spread(count, SAMPLED_ROWS, x.device))
-        some = some if some.layout == torch.strided else some.values()
-        root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
+        if root is None:
+            some = take_rows(x, _spread(count, SAMPLED_ROWS, x.device))
+            some = some if some.layout == torch.strided else some.values()
+            root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
         bare, basis = cls("all", inputs, root=root, seed=seed), None
-        if inputs > RANK:
+        if inputs > rank:
             rows = _spread(count, MOST_ROWS, x.device)
-            basis = principal_basis(bare._unit_entries(x, rows, torch.float32), seed)
+            basis = principal_basis(bare._unit_entries(x, rows, torch.float32), seed, rank)
         views = replace(bare, basis=basis)
         return replace(views, expanded=max(width - views.breadth, 0))
 

@@ -15,8 +15,8 @@ LACKING = 1e-10  # of the largest eigenvalue: below this, float32 knows no direc
 MOST_ROWS = 2**15  # rows, evenly spaced over the graph, that the basis is found from
 
 
-def principal_basis(X: Tensor, seed: int) -> Tensor:
-    """The first right singular vectors of X [n, d], dense or CSR, as a basis V [d, r] in float32.
+def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
+    """The first right singular vectors of X [n, d], dense or CSR: a basis V [d, rank] in float32.
 
     Randomised subspace iteration (Halko, Martinsson and Tropp, 2011): Q ← orth(XᵀX Q) from a seeded
     start, then the eigenvectors of QᵀXᵀXQ; with fewer rows than columns the same for Xᵀ, since
@@ -26,7 +26,8 @@ def principal_basis(X: Tensor, seed: int) -> Tensor:
     operator = Operator(X) if X.layout == torch.sparse_csr else X
     rows, width = X.shape
     tall = operator if rows >= width else operator.T
-    rank, fewer = min(RANK, rows, width), min(rows, width)
+    fewer = min(rows, width)
+    rank = min(rank, fewer)
     Q = random_weights(fewer, min(rank + OVERSAMPLING, fewer), seed).to(X)
     for _ in range(ITERATIONS):
         Q = _orthonormal(tall.T @ (tall @ Q)).to(X.dtype)
