@@ -80,7 +80,8 @@ class State:
         # where γ is chosen, it changes with each session, and a factor with it
         if self.head != "ridge" or self.ways or self.span.basis is not None:
             return False
-        if self.decays or not self.taught:
+        # and a GPU factorises about as quickly as it updates a factor
+        if self.decays or not self.taught or not self.statistics.G.is_cpu:
             return False
         expected = int(self.statistics.n.sum()) // self.statistics.classes.size
         return MOST_ROWS_DIVISOR * expected <= self.span.width
