@@ -47,8 +47,9 @@ HEAD = """\
 `ALGNN()` has the same views of a neighbourhood on every graph, with random units beside them,
 reduces wide features by an SVD, takes roots of counts, chooses γ from halves, and lets every class
 count the same ([default.md](default.md)). Each row below is the default with *one* of these taken
-away or made otherwise, a class of a few lines in `benchmarks/ablation.py`, over the same streams ({step} class a
-session) with the same seeds. A choice earns its place where the row without it is worse.
+away or made otherwise, a class of a few lines in `benchmarks/ablation.py`, over the same streams
+({step} class a session) with the same seeds. A choice earns its place where the row without it is
+worse.
 """
 
 HOW = """\

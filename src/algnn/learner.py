@@ -112,9 +112,10 @@ class Learner(BaseEstimator, ABC):
         ----------
         graph : Data
             `x` [N, d], dense or sparse (CSR or COO; methods that train a network take a dense copy
-            of it), `edge_index` [2, E], and, if edges have weights, `edge_weight` [E]; labels and
-            `edge_attr` are not looked at. Of a directed edge, the target gathers from the source,
-            and degrees count incoming edges; an undirected graph has each edge in both directions.
+            of it), `edge_index` [2, E], and, if edges have weights, `edge_weight` [E] (of which
+            GraphSAGE makes no use); labels and `edge_attr` are not looked at. Of a directed edge,
+            the target gathers from the source, and degrees count incoming edges; an undirected
+            graph has each edge in both directions.
             A graph is encoded again when torch has seen it change; a change that torch cannot see
             (through ``.data``, or a NumPy array that shares the memory) is missed: pass a new
             tensor then.

@@ -21,7 +21,7 @@ from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
 
 from algnn.errors import DatasetError, InputError
 from algnn.graph.download import Root, Source, fetch, locate, process
-from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
+from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz, weights_of
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
 from algnn.graph.structural import HOPS, WIDTH, description, structural_features
@@ -171,7 +171,7 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
     x, edge_index = graph.x, graph.edge_index
     if x is None:
         x = structural_features(edge_index, graph.num_nodes)
-    return Data(x=x, edge_index=edge_index, **_weights(graph))
+    return Data(x=x, edge_index=edge_index, **weights_of(graph))
 
 
 def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
@@ -246,7 +246,7 @@ def _finish(
     masks = {key: graph[key] for key in MASKS if graph.get(key) is not None}
     if not masks:
         masks, split = _random_split(y, seed), f"{RANDOM_SPLIT}, seed {seed}"
-    result = Data(x=x, edge_index=edge_index, y=y, **_weights(graph), **masks)
+    result = Data(x=x, edge_index=edge_index, y=y, **weights_of(graph), **masks)
     if directed is None:
         directed = not is_undirected(edge_index, num_nodes=nodes)
     loops = int((edge_index[0] == edge_index[1]).sum())
@@ -264,10 +264,6 @@ def _finish(
     if graph.get("class_names"):
         result.class_names = graph.class_names
     return result
-
-
-def _weights(graph: Data) -> dict[str, Tensor]:
-    return {} if graph.get("edge_weight") is None else {"edge_weight": graph.edge_weight}
 
 
 def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
@@ -290,10 +286,10 @@ def _digest(graph: Data, features: str) -> str:
             continue
         tensor = graph[key].t() if key == "edge_index" else graph[key]
         digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        dense = tensor.layout == torch.strided
-        for part in (
-            [tensor] if dense else [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-        ):
+        parts = [tensor]
+        if tensor.layout == torch.sparse_csr:
+            parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+        for part in parts:
             for block in blocks(part.size(0), part[:1].nbytes):
                 digest.update(part[block].contiguous().numpy())
     return digest.hexdigest()[:16]

@@ -116,6 +116,11 @@ def write_arrays(file: IO[bytes], arrays: Arrays) -> None:
     np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
+def weights_of(graph: Data) -> dict[str, Tensor]:
+    """The weights of a graph's edges by their name, if it has any."""
+    return {} if graph.get("edge_weight") is None else {"edge_weight": graph.edge_weight}
+
+
 def input_arrays(graph: Data, *, features: bool = True) -> Arrays:
     """The features and edges of a graph as the arrays of a file."""
     keys = [key for key in ("edge_index", "edge_weight") if graph.get(key) is not None]

@@ -12,6 +12,7 @@ from torch_geometric.utils import subgraph
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import InputError
+from algnn.graph.npz import weights_of
 from algnn.graph.propagate import take_rows, to_csr
 
 SPLITS = ("train", "val", "test")
@@ -135,18 +136,19 @@ class ClassStream:
             A new object that shares the tensors of the whole graph where ``edges="full"``; a graph
             of the nodes that exist by then where ``edges="seen"``.
         """
-        weight = self._graph.get("edge_weight")
+        graph = self._graph
         if self.edges == "full":
-            kept = {} if weight is None else {"edge_weight": weight}
-            return Data(x=self._graph.x, edge_index=self._graph.edge_index, **kept)
+            return Data(x=graph.x, edge_index=graph.edge_index, **weights_of(graph))
         exists = self._arrival[: int((self._session_of <= index).sum())]
-        device = self._graph.edge_index.device
+        device = graph.edge_index.device
         # node ids in the order of arrival, of the nodes that exist
-        edge_index, weight = subgraph(exists.to(device), self._graph.edge_index, weight)
-        kept = {} if weight is None else {"edge_weight": weight}
-        x = self._graph.x
-        rows = take_rows(x if x.layout == torch.strided else to_csr(x), exists.to(device))
-        return Data(x=rows, edge_index=self._position.to(device)[edge_index], **kept)
+        edge_index, weight = subgraph(exists.to(device), graph.edge_index, graph.get("edge_weight"))
+        x = graph.x if graph.x.layout == torch.strided else to_csr(graph.x)
+        seen = Data(
+            x=take_rows(x, exists.to(device)), edge_index=self._position.to(device)[edge_index]
+        )
+        seen.update({} if weight is None else {"edge_weight": weight})
+        return seen
 
     def nodes(self, split: str, index: int) -> tuple[Tensor, Tensor]:
         """Nodes of session `index`'s classes in one split, with their labels.
