@@ -6,6 +6,7 @@ import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -24,11 +25,14 @@ from algnn.checks import (
     check_nodes,
     check_number,
     check_width,
+    edges_of,
     resolve_device,
 )
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
+from algnn.files import locked
 from algnn.graph.memo import Memo
 from algnn.graph.propagate import normalised_adjacency
+from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
     # scikit-learn has no types, and a base class of type Any would switch off all checks here
@@ -49,13 +53,16 @@ Path = str | os.PathLike[str]
 SHOWN = 20  # classes in the HTML representation
 
 
-class Learner(BaseEstimator, ABC):
+class Learner(Shared, BaseEstimator, ABC):
     """Base class of all learners: a graph's classes are learned session by session.
 
     A learner is a scikit-learn estimator: `get_params`, `set_params`, ``sklearn.base.clone``,
     ``sklearn.utils.validation.check_is_fitted`` and the short ``repr`` all work. Its constructor
     only stores its parameters, under their own names; learned attributes end in ``_``. `fit` starts
     anew, `partial_fit` goes on. A call that raises leaves the learner as it was.
+
+    Threads may share a learner. A call that answers (`predict`, `save`, …) reads what was learned
+    once, when it starts, and never waits; calls that change a learner take turns.
 
     A subclass writes `_learn`, `_scores`, `_state` and `_restore`, and keeps all that it has
     learned in one attribute, `_learned`, which it replaces in a single assignment.
@@ -71,7 +78,6 @@ class Learner(BaseEstimator, ABC):
     # for a learner of the user's own that has no such parameters
     seed: int = 0
     device: str = "auto"
-    _learned: Any = None
 
     # -- what a subclass writes ---------------------------------------------------------------
 
@@ -105,19 +111,21 @@ class Learner(BaseEstimator, ABC):
 
     # -- what everyone calls ------------------------------------------------------------------
 
-    def fit(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
+    def fit(self, graph: Data, nodes: Nodes, labels: Labels | None = None) -> Self:
         """Forget everything and learn a first session.
 
         Parameters
         ----------
         graph : Data
-            `x` [N, d] and `edge_index` [2, E]; labels in it are not looked at. A graph is encoded
+            `x` [N, d] and `edge_index` [2, E], or the `adj_t` that PyG's ``ToSparseTensor`` makes
+            of it; labels in it are not looked at. A graph is encoded
             again when torch has seen it change; a change that torch cannot see (through ``.data``,
             or a NumPy array that shares the memory) is missed: pass a new tensor then.
         nodes : Tensor, array or list [n]
             Ids of the session's nodes, or a mask [N].
         labels : Tensor, array or list [n]
-            The class of each of these nodes: ints or strings.
+            The class of each of these nodes: ints or strings. Whole floats and bools count as ints.
+            A node without a label (-1, None or NaN) is refused: leave it out.
 
         Returns
         -------
@@ -125,7 +133,7 @@ class Learner(BaseEstimator, ABC):
         """
         return self._session(graph, nodes, labels, anew=True)
 
-    def partial_fit(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
+    def partial_fit(self, graph: Data, nodes: Nodes, labels: Labels | None = None) -> Self:
         """Learn one more session; the first call is the base stage.
 
         Parameters
@@ -154,7 +162,7 @@ class Learner(BaseEstimator, ABC):
         array [n, C]
             A column per entry of `classes_`.
         """
-        scores: npt.NDArray[Any] = self._checked_scores(graph, nodes).cpu().numpy()
+        scores: npt.NDArray[Any] = self._view()._checked_scores(graph, nodes).cpu().numpy()
         return scores
 
     def predict(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[Any]:
@@ -170,8 +178,9 @@ class Learner(BaseEstimator, ABC):
         array [n]
             Labels as they were given: ints or strings.
         """
-        best = self._checked_scores(graph, nodes).argmax(dim=1)
-        labels: npt.NDArray[Any] = self.classes_[best.cpu().numpy()]
+        view = self._view()
+        best = view._checked_scores(graph, nodes).argmax(dim=1)
+        labels: npt.NDArray[Any] = view.classes_[best.cpu().numpy()]
         return labels
 
     def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
@@ -191,10 +200,11 @@ class Learner(BaseEstimator, ABC):
             A column per entry of `classes_`; rows sum to 1. A softmax of the scores, which only
             `ALGNN` promises to be calibrated.
         """
-        scores = self._checked_scores(graph, nodes).to(torch.float64)
-        probabilities: npt.NDArray[np.float64] = (
-            torch.softmax(self._sharpness() * scores, dim=1).cpu().numpy()
-        )
+        view = self._view()
+        scores = view._checked_scores(graph, nodes).to(torch.float64)
+        with full_precision():
+            found = torch.softmax(view._sharpness() * scores, dim=1)
+        probabilities: npt.NDArray[np.float64] = found.cpu().numpy()
         return probabilities
 
     def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
@@ -211,10 +221,12 @@ class Learner(BaseEstimator, ABC):
             From 0 to 1, to be compared among nodes: 1 − the largest probability, unless a learner
             has a better score (`ALGNN` has).
         """
-        self._check_fitted()
-        self._check_graph(graph, self.n_features_in_)
+        view = self._view()
+        view._check_fitted()
+        graph = view._check_graph(graph, view.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0))
-        new: npt.NDArray[np.float64] = self._novelty(graph, chosen).cpu().numpy()
+        with full_precision():
+            new: npt.NDArray[np.float64] = view._novelty(graph, chosen).cpu().numpy()
         return new
 
     def score(self, graph: Data, nodes: Nodes | None, labels: Labels) -> float:
@@ -231,10 +243,11 @@ class Learner(BaseEstimator, ABC):
         -------
         float
         """
-        predicted = self.predict(graph, nodes)
+        view = self._view()
+        predicted = view.predict(graph, nodes)
         if not predicted.size:
             raise InputError("nodes is empty: accuracy needs at least one labelled node")
-        known = check_labels(labels, predicted.size, self.classes_)
+        known = check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
 
     def retained_bytes(self) -> int:
@@ -245,9 +258,10 @@ class Learner(BaseEstimator, ABC):
         int
             The size of what `save` writes, without the tensors named ``encoder.…`` and the header.
         """
-        if self._learned is None:
+        view = self._view()
+        if view._learned is None:
             return 0
-        tensors, _ = self._state()
+        tensors, _ = view._state()
         return sum(t.nbytes for name, t in tensors.items() if not name.startswith("encoder."))
 
     def save(self, path: Path) -> None:
@@ -256,17 +270,21 @@ class Learner(BaseEstimator, ABC):
         Parameters
         ----------
         path : str or path
-            A ``.safetensors`` file; one that exists is replaced in a single step.
+            A ``.safetensors`` file; one that exists is replaced in a single step, by one writer at
+            a time, and keeps its mode. To change a file that others change too, use
+            `algnn.open_model`.
         """
-        self._check_fitted()
-        tensors, facts = self._state()
-        params = self.get_params(deep=False)
-        facts = {"params": params, "classes": self.classes_.tolist(), **facts}
-        checkpoint.write(path, type(self).__name__, tensors, facts)
+        view = self._view()
+        view._check_fitted()
+        tensors, facts = view._state()
+        params = view.get_params(deep=False)
+        facts = {"params": params, "classes": view.classes_.tolist(), **facts}
+        with locked(path):
+            checkpoint.write(path, type(self).__name__, tensors, facts)
 
     @classmethod
-    def load(cls, path: Path, device: str | None = None) -> Self:
-        """Read a learner that `save` wrote.
+    def load(cls, path: Path, device: str | None = None, *, verify: bool = True) -> Self:
+        """Read a learner that `save` wrote; it answers bit for bit as the one that was saved.
 
         Parameters
         ----------
@@ -275,12 +293,15 @@ class Learner(BaseEstimator, ABC):
         device : str, optional
             Where it shall run from now on; by default as it was saved, or on the CPU where that
             device is absent.
+        verify : bool
+            Whether to compare the content with the SHA-256 that `save` wrote into the file. False
+            saves the time this takes, about a second for each gigabyte, and lets a flipped bit by.
 
         Returns
         -------
         Learner
         """
-        tensors, facts = checkpoint.read(path, cls.__name__)
+        tensors, facts = checkpoint.read(path, cls.__name__, verify=verify)
         try:
             params = dict(facts.pop("params"))
             if device is not None:
@@ -289,7 +310,7 @@ class Learner(BaseEstimator, ABC):
                 params["device"] = "cpu"
             learner = cls(**params)
             resolve_device(learner.device)
-            learner._learned = learner._restore(tensors, facts)
+            learner._replace(learner._restore(tensors, facts))
         except DeviceError:
             raise
         except AlgnnError as error:
@@ -321,7 +342,8 @@ class Learner(BaseEstimator, ABC):
                     f"{name!r} is no parameter of {type(self).__name__}: use one of"
                     f" {', '.join(known)}"
                 )
-        super().set_params(**params)
+        with self._lock:
+            super().set_params(**params)
         return self
 
     # -- how it is shown ----------------------------------------------------------------------
@@ -334,7 +356,8 @@ class Learner(BaseEstimator, ABC):
         return self._learned is not None
 
     def _repr_html_(self) -> str:
-        rows = self._described() if self._learned is not None else {"": "not fitted yet"}
+        view = self._view()
+        rows = view._described() if view._learned is not None else {"": "not fitted yet"}
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
@@ -359,24 +382,41 @@ class Learner(BaseEstimator, ABC):
         check_number("seed", self.seed, 0, 2**63, whole=True)
         resolve_device(self.device)
 
-    def _session(self, graph: Data, nodes: Nodes, labels: Labels, *, anew: bool) -> Self:
+    @changes
+    def _session(
+        self, graph: Data, nodes: Nodes, labels: Labels | None, *, anew: bool, repeat: str = "count"
+    ) -> Self:
         """Check everything, then learn, then replace the state in one assignment."""
         self._check_params()
         first = anew or self._learned is None
-        self._check_graph(graph, width=None if first else self.n_features_in_)
+        if not first:
+            self._check_fitted()
+        graph = self._check_graph(graph, width=None if first else self.n_features_in_)
+        if labels is None:
+            raise InputError("labels are missing: a session is a graph, nodes and their labels")
         chosen = check_nodes(nodes, graph.x.size(0), session=True)
         known = check_labels(labels, chosen.numel(), None if first else self.classes_)
+        if not first:
+            new = self._new(chosen, known, repeat)
+            if not new.any():
+                return self
+            chosen, known = chosen[torch.from_numpy(new)], known[new]
         before = None if first else self._learned
-        # also where the caller has switched gradients off
-        with torch.inference_mode(False), torch.enable_grad():
-            self._learned = self._learn(graph, chosen, known, before)
+        with undisturbed():
+            self._replace(self._learn(graph, chosen, known, before))
         return self
+
+    def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
+        """Which of some labelled nodes to learn: all, where a learner cannot tell."""
+        return np.ones(labels.size, dtype=bool)
 
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
         self._check_fitted()
-        self._check_graph(graph, self.n_features_in_)
+        graph = self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0))
-        scores, wanted = self._scores(graph, chosen), (chosen.numel(), len(self.classes_))
+        with full_precision():
+            scores = self._scores(graph, chosen)
+        wanted = (chosen.numel(), len(self.classes_))
         # a learner may be a user's own
         if not isinstance(scores, Tensor) or scores.shape != wanted:
             found = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -400,15 +440,21 @@ class Learner(BaseEstimator, ABC):
             raise NotFittedError(
                 f"this {type(self).__name__} has learned nothing yet: call fit or partial_fit first"
             )
+        self._check_fixed()
 
-    def _check_graph(self, graph: Data, width: int | None) -> None:
-        """`check_graph`, once for as long as the graph stays the same."""
+    def _check_graph(self, graph: Data, width: int | None) -> Data:
+        """The graph, with an `edge_index`; checked once for as long as it stays the same."""
+        adj_t = graph.get("adj_t") if isinstance(graph, Data) else None
+        if isinstance(adj_t, Tensor) and graph.get("edge_index") is None:
+            graph, packed = copy(graph), graph
+            graph.update(self._unpacked.get((adj_t,), lambda: edges_of(packed.adj_t)))
         tensors = (graph.get("x"), graph.get("edge_index")) if isinstance(graph, Data) else ()
         if tensors and all(isinstance(t, Tensor) for t in tensors):
             self._sound_graph.get(tensors, lambda: check_graph(graph))
         else:
             check_graph(graph)
         check_width(graph, width)
+        return graph
 
     def _adjacency(self, graph: Data) -> Tensor:
         """Â on the learner's device, built once for as long as the edges stay the same."""
@@ -424,6 +470,10 @@ class Learner(BaseEstimator, ABC):
         device, x = resolve_device(self.device), graph.x
         # detached: a tensor of its own, so that the memo does not keep its own key alive
         return self._last_inputs.get((x,), lambda: x.detach().to(device, torch.float32))
+
+    @cached_property
+    def _unpacked(self) -> Memo[dict[str, Tensor]]:
+        return Memo()
 
     @cached_property
     def _sound_graph(self) -> Memo[bool]:

@@ -19,9 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from algnn.cli.arguments import say
-from algnn.cli.locking import locked
 from algnn.errors import InputError
-from algnn.files import replacing
+from algnn.files import locked, replacing
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
