@@ -274,6 +274,7 @@ class Learner(Shared, BaseEstimator, ABC):
             a time, and keeps its mode. To change a file that others change too, use
             `algnn.open_model`.
         """
+        self._settle()
         view = self._view()
         view._check_fitted()
         tensors, facts = view._state()
@@ -425,6 +426,9 @@ class Learner(Shared, BaseEstimator, ABC):
                 f" {wanted[1]} classes: it must give a Tensor {list(wanted)}"
             )
         return scores
+
+    def _settle(self) -> None:
+        """Before a file is written: answer to the last bit as what is loaded from it will."""
 
     def _sharpness(self) -> float:
         """β, the inverse temperature of ``predict_proba = softmax(β scores)``."""

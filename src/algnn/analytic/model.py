@@ -432,6 +432,19 @@ class ALGNN(Corrections):
     def _last_novelty_model(self) -> Last[Memo[tuple[Span, NoveltyModel]]]:
         return Last()
 
+    def _settle(self) -> None:
+        known: State | None = self._learned
+        if known is None or known.factor is None:
+            return
+        # weights by way of an updated factor differ in their last bits from those that are solved
+        solved = known.resolved()
+        if self._lock.acquire(blocking=False):  # else another state is about to replace this one
+            try:
+                if self._learned is known:
+                    self._replace(solved)
+            finally:
+                self._lock.release()
+
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return io.state(self._known)
 

@@ -74,6 +74,11 @@ class State:
             W = factor.times(sums.Q)
         return replace(self, solved=(W, W.new_zeros(W.size(1))), factor=factor)
 
+    def resolved(self) -> State:
+        """The same with weights that follow from the sums alone, to the last bit."""
+        plain = replace(self, solved=None, factor=None)
+        return replace(plain, solved=plain.affine)
+
     @property
     def _expects_few(self) -> bool:
         """Whether the next session is likely to be small: one class like those that are known."""

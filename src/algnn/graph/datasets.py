@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import hashlib
 import importlib.util
 import os
@@ -221,10 +222,18 @@ def _find(name: str | os.PathLike[str]) -> Entry | Path:
     if isinstance(name, str) and name.lower() in known:
         return known[name.lower()]
     path = Path(name).expanduser()
+    if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
+        raise DatasetError(
+            f"{path} is a pickle, which can run code and is never opened here: load it yourself"
+            " and write the graph with algnn.save_npz(graph, 'graph.npz')"
+        )
     if path.suffix == ".npz" or path.is_file():
         return path
+    near = difflib.get_close_matches(str(name).lower(), known, 1)
+    guess = f" (did you mean {near[0]}?)" if near else ""
     raise DatasetError(
-        f"{str(name)!r} is no known graph: use one of {', '.join(known)}, or the path of an .npz"
+        f"{str(name)!r} is no known graph{guess}: use one of {', '.join(known)}, or the path of an"
+        " .npz"
     )
 
 

@@ -22,7 +22,7 @@ from algnn.analytic.lifecycle.preconditions import (
     check_reached,
 )
 from algnn.analytic.lifecycle.reach import affected, without_node
-from algnn.analytic.lifecycle.summary import Summary, described, summarise
+from algnn.analytic.lifecycle.summary import Summary, described, exposure, summarise
 from algnn.analytic.state import Features, State, per_class
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
@@ -363,6 +363,15 @@ class Lifecycle(Encoding):
         """
         view = self._view()
         return summarise(view._known, view.retained_bytes())
+
+    def exposure(self) -> str:
+        """What a file of this learner gives away, in a line; docs/privacy.md has the details.
+
+        Returns
+        -------
+        str
+        """
+        return exposure(self._known.membership is not None)
 
     def _described(self) -> dict[str, str]:
         return {**described(self._known), **super()._described()}
