@@ -380,6 +380,9 @@ class Learner(Shared, BaseEstimator, ABC):
 
     def _check_params(self) -> None:
         """Raise `InputError` for a parameter that cannot be used."""
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, np.generic):  # as the number that it stands for
+                setattr(self, name, value.item())
         check_number("seed", self.seed, 0, 2**63, whole=True)
         resolve_device(self.device)
 
@@ -452,6 +455,7 @@ class Learner(Shared, BaseEstimator, ABC):
         if isinstance(adj_t, Tensor) and graph.get("edge_index") is None:
             graph, packed = copy(graph), graph
             graph.update(self._unpacked.get((adj_t,), lambda: edges_of(packed.adj_t)))
+            del graph.adj_t
         tensors = (graph.get("x"), graph.get("edge_index")) if isinstance(graph, Data) else ()
         if tensors and all(isinstance(t, Tensor) for t in tensors):
             self._sound_graph.get(tensors, lambda: check_graph(graph))

@@ -16,6 +16,7 @@ import algnn
 from algnn import settings
 from algnn.analytic.heads import HEADS, ridge
 from algnn.analytic.joint import JointRidge
+from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.linalg.recursion import Recursion
 from algnn.analytic.linalg.update import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.statistics import Statistics
@@ -66,7 +67,9 @@ def with_gamma(model, gamma):
     fresh = paper(**{**model.get_params(), "gamma": gamma})
     known = model._learned
     nothing = Statistics.empty(WIDTH)
-    fresh._learned = dataclasses.replace(known, statistics=nothing, gamma=gamma, solved=None)
+    record = Membership(known.membership.key)
+    changes = {"statistics": nothing, "membership": record, "gamma": gamma, "solved": None}
+    fresh._learned = dataclasses.replace(known, **changes)
     return fresh
 
 
@@ -455,7 +458,7 @@ def test_gamma_can_be_given_or_left_to_the_sums(small_graph):
     assert given.retained_bytes() < chosen.retained_bytes()
     given.gamma = 0.0
     with pytest.raises(algnn.InputError, match="gamma=0 needs the sums of two halves"):
-        given.partial_fit(small_graph, mask, small_graph.y[mask])
+        given.partial_fit(small_graph, ~mask, small_graph.y[~mask])
 
 
 @pytest.mark.parametrize("count", [4, 300])

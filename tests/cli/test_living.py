@@ -373,7 +373,10 @@ def test_the_lock_is_taken_on_the_file_that_is_there(tmp_path: Path) -> None:
         with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match="is being changed"):
             pool.submit(again).result()
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="cannot be made"), files_module.locked(tmp_path / "file" / "a"):
+    with (
+        pytest.raises(ValueError, match="cannot be made"),
+        files_module.locked(tmp_path / "file" / "a"),
+    ):
         raise AssertionError
 
 

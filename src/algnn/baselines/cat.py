@@ -115,7 +115,9 @@ class CaT(GradientLearner):
         x, codes = self._condensed(task)
         self._seconds = clock(x) - start
         counts = torch.bincount(codes, minlength=task.arrival.size)
-        return SyntheticMemory(x, codes, edge_free(x), counts.clamp(min=1).reciprocal())
+        return SyntheticMemory(
+            x, codes, edge_free(x), counts.to(torch.float32).clamp(min=1).reciprocal()
+        )
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         logits = task.gcn(prepared.field, task.masks)
@@ -161,7 +163,7 @@ class Matching:
         classes = int(codes.max()) + 1
         counts = torch.bincount(codes, minlength=classes)
         present = torch.bincount(synthetic, minlength=classes) > 0
-        self._share = counts * present / codes.numel()
+        self._share = (counts * present).to(torch.float32) / codes.numel()
         # means are linear: mean_c e = (mean_c of rows of Â) ReLU(Â X W_1) W_2, a row per class
         self._real = spmm(field.mix.T.matrix, _averaging(codes, classes)).T
         self._synthetic = _averaging(synthetic, classes).T
@@ -212,4 +214,4 @@ def edge_free(x: Tensor) -> Field:
 def _averaging(codes: Tensor, classes: int) -> Tensor:
     """[n, C]: what each node adds to the mean of its class; 0 for the other classes."""
     counts = torch.bincount(codes, minlength=classes).clamp(min=1)
-    return one_hot(codes, classes) / counts
+    return one_hot(codes, classes).to(torch.float32) / counts

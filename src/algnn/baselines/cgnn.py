@@ -104,7 +104,7 @@ class CGNN(GradientLearner):
         return _Replay(
             task.field_of(torch.cat([task.nodes, nodes])),
             torch.cat([task.codes, codes]),
-            shares / shares.sum(),
+            shares.to(torch.float32) / shares.sum(),
             self._fisher(task),
         )
 

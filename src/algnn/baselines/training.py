@@ -261,7 +261,7 @@ class GradientLearner(Learner):
         columns = glorot(old["weight2"].size(0), classes, initial)[:, known:]
         wider = {
             "weight2": torch.cat([old["weight2"], columns], dim=1),
-            "bias2": torch.cat([old["bias2"], torch.zeros(classes - known)]),
+            "bias2": torch.cat([old["bias2"], old["bias2"].new_zeros(classes - known)]),
         }
         return GCN.from_weights({**old, **wider}, self.dropout)
 

@@ -273,7 +273,7 @@ def _finish(
 
 def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
     labelled = (y >= 0).nonzero().squeeze(1)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     shuffled = labelled[torch.randperm(labelled.numel(), generator=generator)]
     train, val = round(TRAIN_SHARE * labelled.numel()), round(VAL_SHARE * labelled.numel())
     parts = shuffled.tensor_split([train, train + val])

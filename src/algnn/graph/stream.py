@@ -84,6 +84,7 @@ class ClassStream:
     ) -> None:
         labels = _check_labelled(graph)
         check_number("seed", seed, 0, 2**63, whole=True)
+        seed = int(seed)
         if edges not in ("full", "seen"):
             raise InputError(f"edges={edges!r} is not a scenario: use 'full' or 'seen'")
         present = torch.unique(labels[labels >= 0]).tolist()

@@ -114,7 +114,7 @@ class HopEncoder:
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """The views [N, breadth] of every node in float32, from Â and X [N, inputs]."""
         exact, width = adjacency.to(FLOAT), self.projected or self.inputs
-        parts = torch.empty(x.size(0), self.breadth, device=x.device)
+        parts = x.new_empty(x.size(0), self.breadth)
         source = x
         if self.projected:
             source = torch.empty(x.size(0), self.projected, dtype=FLOAT, device=x.device)

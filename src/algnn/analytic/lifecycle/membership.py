@@ -180,8 +180,21 @@ class Membership:
         return Membership(self.key, hashes, prints)
 
     def shared(self, other: Membership) -> int:
-        """The number of pairs that both hold."""
-        return int(np.intersect1d(self.hashes, other.hashes).size)
+        """The number of pairs that both hold, learned with the same features.
+
+        Where each site numbers its own nodes, two nodes may have the same id, and other features.
+        """
+        hashes = np.concatenate([self.hashes, other.hashes])
+        numbers = np.concatenate([self.prints, other.prints])[:, None].view(np.float32)
+        owner = np.arange(hashes.size) < self.hashes.size
+        order = np.lexsort((numbers[:, 0], hashes))
+        hashes, numbers, owner = hashes[order], numbers[order].astype(np.float64), owner[order]
+        pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
+        one, two = numbers[1:][pairs], numbers[:-1][pairs]
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
+        # what is not a number was not kept, and may be the same
+        return int((~apart.any(axis=1)).sum())
 
     def holds(self, nodes: Tensor, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether each of some nodes was learned with its label."""

@@ -257,7 +257,7 @@ class Lifecycle(Encoding):
         repeat : {"error", "count"}
             Whether to refuse a learner that has learned some of the same nodes as the same classes,
             or to count these twice. Where each site numbers its own nodes, two nodes may have the
-            same id: ``"count"`` is right there, and either may then be forgotten.
+            same id: they are told apart by their features, and either may be forgotten.
 
         Returns
         -------

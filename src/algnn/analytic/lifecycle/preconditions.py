@@ -47,9 +47,9 @@ def check_apart(ours: State, theirs: State) -> None:
     shared = ours.membership.shared(theirs.membership)
     if shared:
         raise InputError(
-            f"other and this learner have both learned {shared} nodes with the same labels, which"
-            " would count twice: merge learners that have learned apart; or, where each site"
-            " numbers its own nodes, say so by repeat='count' (algnn merge --overlap)"
+            f"other and this learner have both learned {shared} nodes with the same labels and"
+            " features, which would count twice: merge learners that have learned apart, or say"
+            " that this is meant by repeat='count' (algnn merge --overlap)"
         )
 
 

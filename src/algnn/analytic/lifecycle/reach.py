@@ -23,7 +23,7 @@ def hops(features: HopEncoder | ExpandedGCN) -> int | None:
     # measured: how far along a path does the one node that has features show?
     steps = torch.arange(PATH - 1)
     both_ways = torch.cat([torch.stack([steps, steps + 1]), torch.stack([steps + 1, steps])], 1)
-    x = torch.zeros(PATH, features.inputs)
+    x = torch.zeros(PATH, features.inputs, dtype=torch.float32)
     x[0] = 1.0
     seen = features.prepare(normalised_adjacency(both_ways, PATH), x).any(dim=1)
     farthest = int(seen.nonzero().max()) if bool(seen.any()) else 0
