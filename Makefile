@@ -25,8 +25,9 @@ lint: .venv/.dev
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
+# A process for each core, each with one thread of its own.
 test: .venv/.dev lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 # On a machine with a GPU learners take it, so the tests of all learners cover it there. With the
 # Python that has a torch for that GPU, and no virtual environment.
@@ -38,7 +39,7 @@ test-gpu:
 docs: .venv/.core
 	rm -rf docs/results
 	$(BIN)/algnn report --records docs/records --markdown docs/results.md
-	$(BIN)/python -m algnn.bench.tables docs/baselines.md docs/records
+	$(BIN)/python benchmarks/baselines.py docs/baselines.md docs/records
 	$(BIN)/python benchmarks/ablation.py docs/ablation/records
 	$(BIN)/python benchmarks/life.py document
 

@@ -1,93 +1,137 @@
 """What each choice in the default learner brings: variants of `ALGNN()` that lack one, measured.
 
-    python benchmarks/ablation.py methods     # the variants, as `algnn bench` takes them
-    python benchmarks/ablation.py DIR         # docs/ablation.md from the records below DIR
+    python benchmarks/ablation.py methods         # the variants, as `algnn bench` takes them
+    python benchmarks/ablation.py datasets DATA   # thirteen graphs, likewise; DATA has more/*.npz
+    python benchmarks/ablation.py DIR             # docs/ablation.md from the records below DIR
 
 The records come from `algnn bench` with this folder on the Python path, as the document says.
 """
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from torch import Tensor
+from torch_geometric.data import Data
 
 from algnn import ALGNN
-from algnn.analytic.features.hops import UNITS, HopEncoder
+from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
+from algnn.analytic.features.reduce import RANK
 from algnn.analytic.state import Features, State
 
-# -- which views: instead of a choice on the base session, always one bank ------------------------
+NAMED = ("digits", "cora", "citeseer", "pubmed", "computers", "corafull-graph", "arxiv-graph")
+OTHERS = ("photo", "facebook", "flickr", "uai", "actor", "chameleon")
+
+# -- which views, and what stands beside them -----------------------------------------------------
+
+# the default's views under another name have units of all views alone
+ONE_KIND = "all, one kind of units"
+VIEW_SETS[ONE_KIND] = VIEW_SETS["all"]
 
 
-class OneBank(ALGNN):
-    """No choice: always the same bank of views. A subclass names it."""
+class Encoded(ALGNN):
+    """The default with another label-free encoder, which a subclass makes of the default's."""
 
-    BANK: ClassVar[str]
+    def _hop_encoder(self, graph: Data) -> HopEncoder:
+        return self._other(super()._hop_encoder(graph), self._inputs(graph, sparse=True))
 
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
-        return (bank for bank in super()._candidates(x, nodes) if bank.name == self.BANK)
+    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+        raise NotImplementedError
 
-
-class OnlyPagerank(OneBank):
-    """PageRank on every graph, no choice of views."""
-
-    BANK = "pagerank"
-
-
-class OnlyTwoHops(OneBank):
-    """Two hops on every graph, no choice of views."""
-
-    BANK = "two hops"
+    def _filled(self, encoder: HopEncoder) -> HopEncoder:
+        """With so many units that it is as wide as the default."""
+        return replace(encoder, expanded=max(self.width - encoder.breadth, 0))
 
 
-class OnlyOwnAndPagerank(OneBank):
-    """Own features and PageRank on every graph, no choice of views."""
+class OtherViews(Encoded):
+    """Other views. A subclass names them."""
 
-    BANK = "own and pagerank"
+    VIEWS: ClassVar[str]
 
-
-class OnlyOwnAndTwoHops(OneBank):
-    """Own features and two hops on every graph, no choice of views."""
-
-    BANK = "own and two hops"
+    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+        return self._filled(replace(default, name=self.VIEWS))
 
 
-class OnlyRaw(OneBank):
-    """Own features alone, no edges."""
+class OnlyPagerank(OtherViews):
+    """PageRank alone, and more units."""
 
-    BANK = "raw"
+    VIEWS = "pagerank"
+
+
+class OnlyRaw(OtherViews):
+    """Own features alone, no edges, and more units."""
+
+    VIEWS = "raw"
+
+
+class NoOpenViews(OtherViews):
+    """Own features and PageRank, without the open neighbourhoods, and more units."""
+
+    VIEWS = "own and pagerank"
+
+
+class OneKindOfUnits(OtherViews):
+    """All units see all views; none of them sees PageRank alone."""
+
+    VIEWS = ONE_KIND
+
+
+class NoUnits(Encoded):
+    """No random units beside the views."""
+
+    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+        return replace(default, expanded=0)
 
 
 # -- what is done to the features -----------------------------------------------------------------
 
 
-class NoRoots(ALGNN):
+class NoRoots(Encoded):
     """Features as they are, without roots where they are never negative."""
 
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
-        return (replace(bank, root=False) for bank in super()._candidates(x, nodes))
+    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+        return HopEncoder.of(x, self.width, self.seed, root=False)
 
 
-class NoUnits(ALGNN):
-    """No random units beside the views, on any graph."""
+class OtherRank(Encoded):
+    """Features reduced to another number of columns, with the units of the default."""
 
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
-        return (replace(bank, expanded=0) for bank in super()._candidates(x, nodes))
+    COLUMNS: ClassVar[int]
+
+    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+        other = HopEncoder.of(x, 0, self.seed, rank=self.COLUMNS)
+        return replace(other, expanded=default.expanded)
 
 
-class AlwaysUnits(ALGNN):
-    """Random units beside the views on every graph, however wide these are."""
+class Rank256(OtherRank):
+    """Features of more than 256 columns reduced to 256."""
 
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
-        return (replace(bank, expanded=UNITS) for bank in super()._candidates(x, nodes))
+    COLUMNS = 256
+
+
+class Rank1024(OtherRank):
+    """Features of more than 1,024 columns reduced to 1,024."""
+
+    COLUMNS = 1024
+
+
+class Sketch(Encoded):
+    """Wide features reduced by a random projection to 512 columns, and not by an SVD."""
+
+    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+        if default.basis is None:
+            return default
+        return self._filled(replace(default, basis=None, projected=RANK))
 
 
 class TrainedEncoder(ALGNN):
     """The paper's features instead: a GCN trained on the base session, expanded."""
 
-    def __init__(self, *, encoder: str = "gcn", seed: int = 0, device: str = "auto") -> None:
-        super().__init__(encoder=encoder, seed=seed, device=device)
+    def __init__(
+        self, *, encoder: str = "gcn", width: int = 2048, seed: int = 0, device: str = "auto"
+    ) -> None:
+        super().__init__(encoder=encoder, width=width, seed=seed, device=device)
 
 
 # -- how γ is chosen ------------------------------------------------------------------------------
@@ -118,11 +162,17 @@ class SmallGamma(ALGNN):
 # -- how sums become weights ----------------------------------------------------------------------
 
 
+class RidgeHead(ALGNN):
+    """Every node counts the same, γ chosen likewise: `algnn-nodes`."""
+
+    def __init__(self, *, head: str = "ridge", seed: int = 0, device: str = "auto") -> None:
+        super().__init__(head=head, seed=seed, device=device)
+
+
 class OtherHead(ALGNN):
     """The default's features, sums and γ, turned into weights by another head.
 
-    γ is chosen as ever, in units of the trace: γ tr(G) is the penalty of the other head. With
-    classes of one size, ridge regression then has the balanced head's weights but for their scale.
+    γ is chosen as ever, in units of the trace: γ tr(G) is the penalty of the other head.
     """
 
     HEAD: ClassVar[str]
@@ -132,12 +182,6 @@ class OtherHead(ALGNN):
         penalty = chosen.gamma * float(chosen.statistics.G.trace())
         other = replace(chosen, head=self.HEAD, gamma=penalty, solved=None)
         return replace(other, solved=other.affine)
-
-
-class RidgeHead(OtherHead):
-    """Ridge regression, in which every node counts the same."""
-
-    HEAD = "ridge"
 
 
 class SldaHead(OtherHead):
@@ -153,8 +197,8 @@ class NcmHead(OtherHead):
 
 
 VARIANTS: tuple[type[ALGNN], ...] = (
-    *(OnlyPagerank, OnlyTwoHops, OnlyOwnAndPagerank, OnlyOwnAndTwoHops, OnlyRaw),
-    *(NoRoots, NoUnits, AlwaysUnits, TrainedEncoder),
+    *(OnlyPagerank, OnlyRaw, NoOpenViews, OneKindOfUnits, NoUnits),
+    *(NoRoots, Rank256, Rank1024, Sketch, TrainedEncoder),
     *(OneHalving, LargeGamma, SmallGamma),
     *(RidgeHead, SldaHead, NcmHead),
 )
@@ -170,9 +214,16 @@ def name(variant: type[ALGNN]) -> str:
     return f"ablation:{variant.__name__}"
 
 
-def main(what: str = "") -> None:
+def datasets(data: str) -> str:
+    """Thirteen graphs, by name or by path, as --datasets of `algnn bench` takes them."""
+    return ",".join([*NAMED, *(str(Path(data) / "more" / f"{other}.npz") for other in OTHERS)])
+
+
+def main(what: str = "", data: str = "") -> None:
     if what == "methods":
         print(methods())
+    elif what == "datasets":
+        print(datasets(data))
     elif what:
         # apart: a record's code is known by this file, and must not change with a document's words
         from ablation_page import write

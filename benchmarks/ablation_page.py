@@ -44,20 +44,19 @@ HEAD = """\
 
 # What each choice brings
 
-`ALGNN()` decides a few things by itself: which views of a neighbourhood to take, whether to take
-roots of the features, whether to put random units beside the views, how large γ is, and that every
-class counts the same. Each row below is the default with *one* of these taken away or made
-otherwise, a class of a few lines in `benchmarks/ablation.py`, over the same streams ({step} class a
+`ALGNN()` has the same views of a neighbourhood on every graph, with random units beside them,
+reduces wide features by an SVD, takes roots of counts, chooses γ from halves, and lets every class
+count the same ([default.md](default.md)). Each row below is the default with *one* of these taken
+away or made otherwise, a class of a few lines in `benchmarks/ablation.py`, over the same streams ({step} class a
 session) with the same seeds. A choice earns its place where the row without it is worse.
 """
 
 HOW = """\
-Rows that fix the views choose nothing by labels. Rows with another head have the default's features
-and its γ, in units of the trace: their penalty is γ tr(G), with which ridge regression has the
-balanced head's weights, but for their scale, if classes have one size. The trained encoder is the
-paper's (256 units, 50 epochs, expanded to 2048) with the default's head and choice of γ.
-`OneHalving` still chooses its views from several halvings. Features that are wide are projected on
-graphs that are large; none of these graphs has both, so there is no row for it.
+Rows with other views are as wide as the default: units fill up what the views leave. `RidgeHead`
+chooses its own γ; `SldaHead` and `NcmHead` have the default's, in units of the trace: their penalty
+is γ tr(G). The trained encoder is the paper's (256 units, 50 epochs, expanded to 2048) with the
+default's head and choice of γ. `Rank256`, `Rank1024` and `Sketch` differ from the default only
+where features are wide.
 """
 
 CARE = """\

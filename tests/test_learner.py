@@ -13,6 +13,7 @@ import algnn
 from algnn.analytic.joint import JointRidge
 from algnn.analytic.privacy import PrivateALGNN
 from algnn.errors import AlgnnError, DeviceError, InputError, NotFittedError
+from algnn.graph.propagate import csr, to_csr
 from algnn.learner import shortened
 
 NODES = [0, 1, 2, 3, 4, 5]
@@ -74,8 +75,47 @@ BAD_SESSIONS = {
     "no graph": (lambda g: None, NODES, LABELS, "graph is a NoneType"),
     "no features": (lambda g: Data(edge_index=g.edge_index), NODES, LABELS, r"graph\.x must be"),
     "flat features": (lambda g: with_x(g, g.x[:, 0]), NODES, LABELS, r"graph\.x must be"),
-    "sparse features": (lambda g: with_x(g, g.x.to_sparse()), NODES, LABELS, r"graph\.x must be"),
     "complex": (lambda g: with_x(g, g.x + 0j), NODES, LABELS, r"graph\.x\.real"),
+    "sparse columns": (
+        lambda g: with_x(g, g.x.to_sparse_csc()),
+        NODES,
+        LABELS,
+        r"graph\.x must be a tensor .* dense or sparse \(CSR or COO\)",
+    ),
+    "sparse indices": (
+        lambda g: with_x(g, csr(torch.tensor([0, 1]), torch.tensor([99]), torch.ones(1), (1, 12))),
+        NODES,
+        LABELS,
+        r"graph\.x is a sparse tensor with indices that cannot be",
+    ),
+    "sparse NaN": (
+        lambda g: with_x(g, to_csr(g.x.index_fill(0, torch.tensor([4]), torch.nan))),
+        NODES,
+        LABELS,
+        r"NaN or infinite values \(first at node 4\)",
+    ),
+    **{
+        f"weights {name}": (
+            lambda g, weights=weights: Data(x=g.x, edge_index=g.edge_index, edge_weight=weights(g)),
+            NODES,
+            LABELS,
+            words,
+        )
+        for name, weights, words in (
+            (
+                "too few",
+                lambda g: torch.ones(3),
+                r"edge_weight must be a dense tensor",
+            ),
+            ("no tensor", lambda g: [1.0], r"graph\.edge_weight must be"),
+            (
+                "below 0",
+                lambda g: -torch.ones(g.edge_index.size(1)),
+                "edge_weight holds",
+            ),
+            ("NaN", lambda g: torch.full((g.edge_index.size(1),), torch.nan), "edge_weight holds"),
+        )
+    },
     "no edges": (lambda g: Data(x=g.x), NODES, LABELS, r"graph\.edge_index must be"),
     "edge floats": (
         lambda g: Data(x=g.x, edge_index=g.edge_index.float()),
@@ -143,7 +183,7 @@ def test_a_bad_fit_keeps_what_was_known(small_graph, case):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gamma": 0}, "gamma=0 leaves γ to be chosen"),
+        ({"gamma": 0, "head": "slda"}, "gamma=0 leaves γ to be chosen"),
         ({"gamma": -1}, "gamma=-1 must be a number"),
         ({"encoder": "magic"}, "encoder='magic' is unknown"),
         ({"gamma": -1.0}, "gamma=-1.0"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from algnn.learner import Learner
     from algnn.models import open_model
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ALGNN",

@@ -19,6 +19,7 @@ from torch_geometric.data import Data, HeteroData
 
 from algnn.errors import DeviceError, InputError
 
+LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
 Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
 NO_LABEL = -1  # in a graph's y, a table of labels, a session
 Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
@@ -70,13 +71,22 @@ def check_graph(graph: Data) -> bool:
             " one weight for each edge into graph.edge_weight"
         )
     x, edge_index = graph.get("x"), graph.get("edge_index")
-    if not isinstance(x, Tensor) or x.layout != torch.strided or x.dim() != 2:
-        raise InputError("graph.x must be a dense tensor [nodes, features]; algnn.load makes one")
+    if not isinstance(x, Tensor) or x.layout not in LAYOUTS or x.dim() != 2:
+        raise InputError(
+            "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO); algnn.load"
+            " makes one"
+        )
     if x.is_complex():
         raise InputError(f"graph.x has type {x.dtype}: give real numbers, e.g. graph.x.real")
     if x.size(0) == 0 or x.size(1) == 0:
         raise InputError(f"graph.x has shape {list(x.shape)}: give at least one node and feature")
     _check_finite(x.detach())
+    _check_edges(edge_index, x.size(0))
+    _check_weights(graph.get("edge_weight"), edge_index.size(1))
+    return True
+
+
+def _check_edges(edge_index: Any, num_nodes: int) -> None:
     dense = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
     if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
         turned = dense and edge_index.dim() == 2 and edge_index.size(1) == 2
@@ -86,12 +96,23 @@ def check_graph(graph: Data) -> bool:
         raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
     if edge_index.numel():
         low, high = torch.stack(torch.aminmax(edge_index)).tolist()
-        if not 0 <= low <= high < x.size(0):
+        if not 0 <= low <= high < num_nodes:
             raise InputError(
                 f"graph.edge_index names nodes from {low} to {high}:"
-                f" they must lie in 0 … {x.size(0) - 1}, the rows of graph.x"
+                f" they must lie in 0 … {num_nodes - 1}, the rows of graph.x"
             )
-    return True
+
+
+def _check_weights(weight: Any, edges: int) -> None:
+    if weight is None:
+        return
+    if not isinstance(weight, Tensor) or weight.layout != torch.strided or weight.shape != (edges,):
+        raise InputError(f"graph.edge_weight must be a dense tensor [{edges}], one for each edge")
+    if weight.is_complex() or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+        raise InputError(
+            "graph.edge_weight holds values that are negative, NaN or infinite: give each edge a"
+            " finite weight of at least 0"
+        )
 
 
 def edges_of(adj_t: Tensor) -> dict[str, Tensor]:
@@ -108,15 +129,35 @@ def edges_of(adj_t: Tensor) -> dict[str, Tensor]:
 
 
 def _check_finite(x: Tensor) -> None:
+    values, row_of = (x, None) if x.layout == torch.strided else _entries(x)
     # a finite sum has finite terms; only if it is not finite (it may overflow) is each looked at
-    if bool(torch.isfinite(x.sum(dtype=torch.float32))):
+    if bool(torch.isfinite(values.sum(dtype=torch.float32))):
         return
-    finite = torch.isfinite(x.to(torch.float32)).all(dim=1)
-    if not bool(finite.all()):
+    strange = ~torch.isfinite(values.to(torch.float32))
+    if bool(strange.any()):
+        first = strange.nonzero()[0, 0]
+        node = int(first if row_of is None else row_of[first])
         raise InputError(
-            f"graph.x holds NaN or infinite values (first at node {int(finite.int().argmin())}):"
-            " replace them before learning"
+            f"graph.x holds NaN or infinite values (first at node {node}): replace them before"
+            " learning"
         )
+
+
+def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The values of a sparse tensor, and the row of each, once its indices are sound."""
+    try:
+        if x.layout == torch.sparse_coo:
+            places, values = x._indices(), x._values()
+            torch.sparse_coo_tensor(places, values, x.shape, check_invariants=True)
+            return values, places[0]
+        starts, columns, values = x.crow_indices(), x.col_indices(), x.values()
+        torch.sparse_csr_tensor(starts, columns, values, x.shape, check_invariants=True)
+    except RuntimeError as error:
+        raise InputError(
+            f"graph.x is a sparse tensor with indices that cannot be ({error}): make it with"
+            " check_invariants=True"
+        ) from error
+    return values, torch.repeat_interleave(starts.diff())
 
 
 def check_width(graph: Data, width: int | None) -> None:

@@ -30,8 +30,8 @@ from algnn.checks import (
 )
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
-from algnn.graph.memo import Memo
-from algnn.graph.propagate import normalised_adjacency
+from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.propagate import normalised_adjacency, to_csr
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
@@ -117,10 +117,14 @@ class Learner(Shared, BaseEstimator, ABC):
         Parameters
         ----------
         graph : Data
-            `x` [N, d] and `edge_index` [2, E], or the `adj_t` that PyG's ``ToSparseTensor`` makes
-            of it; labels in it are not looked at. A graph is encoded
-            again when torch has seen it change; a change that torch cannot see (through ``.data``,
-            or a NumPy array that shares the memory) is missed: pass a new tensor then.
+            `x` [N, d], dense or sparse (CSR or COO; methods that train a network take a dense copy
+            of it), `edge_index` [2, E], and, if edges have weights, `edge_weight` [E]; or, in the
+            place of these two, the `adj_t` of PyG's ``ToSparseTensor``. Labels are not looked at,
+            and `edge_attr` is refused. Of a directed edge, the target gathers from the source,
+            and degrees count incoming edges; an undirected graph has each edge in both directions.
+            A graph is encoded again when torch has seen it change; a change that torch cannot see
+            (through ``.data``, or a NumPy array that shares the memory) is missed: pass a new
+            tensor then.
         nodes : Tensor, array or list [n]
             Ids of the session's nodes, or a mask [N].
         labels : Tensor, array or list [n]
@@ -456,7 +460,7 @@ class Learner(Shared, BaseEstimator, ABC):
             graph, packed = copy(graph), graph
             graph.update(self._unpacked.get((adj_t,), lambda: edges_of(packed.adj_t)))
             del graph.adj_t
-        tensors = (graph.get("x"), graph.get("edge_index")) if isinstance(graph, Data) else ()
+        tensors = inputs_of(graph) if isinstance(graph, Data) else ()
         if tensors and all(isinstance(t, Tensor) for t in tensors):
             self._sound_graph.get(tensors, lambda: check_graph(graph))
         else:
@@ -469,15 +473,23 @@ class Learner(Shared, BaseEstimator, ABC):
         device = resolve_device(self.device)
 
         def build() -> Tensor:
-            return normalised_adjacency(graph.edge_index.to(device), graph.x.size(0))
+            edges = graph.edge_index.to(device)
+            return normalised_adjacency(edges, graph.x.size(0), graph.get("edge_weight"))
 
-        return self._last_adjacency.get((graph.edge_index, graph.x), build)
+        return self._last_adjacency.get(inputs_of(graph), build)
 
-    def _inputs(self, graph: Data) -> Tensor:
-        """X in float32 on the learner's device, moved once for as long as it stays the same."""
-        device, x = resolve_device(self.device), graph.x
-        # detached: a tensor of its own, so that the memo does not keep its own key alive
-        return self._last_inputs.get((x,), lambda: x.detach().to(device, torch.float32))
+    def _inputs(self, graph: Data, *, sparse: bool = False) -> Tensor:
+        """X in float32 on the learner's device, moved once for as long as it stays the same.
+
+        Dense; where a sparse X may stay so, in CSR.
+        """
+        device, sparse = resolve_device(self.device), sparse and graph.x.layout != torch.strided
+        made = self._last_inputs.get((graph.x,), dict)
+        if sparse not in made:
+            # detached: a tensor of its own, so that the memo does not keep its own key alive
+            x: Tensor = graph.x.detach().to(device, torch.float32)
+            made[sparse] = to_csr(x) if sparse else x.to_dense()
+        return made[sparse]
 
     @cached_property
     def _unpacked(self) -> Memo[dict[str, Tensor]]:
@@ -492,7 +504,7 @@ class Learner(Shared, BaseEstimator, ABC):
         return Memo()
 
     @cached_property
-    def _last_inputs(self) -> Memo[Tensor]:
+    def _last_inputs(self) -> Memo[dict[bool, Tensor]]:
         return Memo()
 
 

@@ -81,6 +81,7 @@ class Method:
 
 _SUMS = "sums G, Q, n: no node, label or edge"
 _ALL = "weights, every node and label"
+_EVEN = "with each class counting the same"
 _ANEW = "trained anew on all labels so far, best epoch by validation"
 
 # fmt: off
@@ -89,9 +90,15 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
      "ALGNN() as it comes: label-free views, balanced weights, γ from sums",
      "sums G, Q, n of all nodes and of half of them: no node, label or edge",
      "this library, after AL-GNN", ALGNN),
+    ("algnn-nodes", "analytic",
+     "ALGNN() with head=ridge: every node counts the same, γ from sums",
+     "sums G, Q, n of all nodes and of half of them: no node, label or edge",
+     "this library, after AL-GNN", ALGNN),
     ("algnn-paper", "analytic", "AL-GNN with the settings of its paper for each dataset",
      _SUMS, "AL-GNN, Zhang et al.", ALGNN),
     ("bare", "reference", "fine-tuning on each session, with no defence against forgetting",
+     "weights", "–", Bare),
+    ("bare-balanced", "reference", "bare, with each class of a session counting the same",
      "weights", "–", Bare),
     ("ewc", "regularisation", "weights held where their Fisher information was large",
      "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", EWC),
@@ -109,7 +116,11 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
      "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020", CGNN),
     ("cat", "condensation", "training on condensed synthetic nodes only",
      "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
+    ("cat-long", "condensation", "cat with the encoders and epochs of its authors' code",
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
     ("pignn", "isolation", "old units frozen, a new block of units per session",
+     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
+    ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",
      "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
     ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", ALGNN),
     ("slda", "reference", "AL-GNN's features, streaming linear discriminant analysis",
@@ -120,6 +131,11 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
     ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", Joint),
     ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", Joint),
     ("joint-sage", "reference", f"GraphSAGE {_ANEW}", _ALL, "Hamilton et al., NeurIPS 2017", Joint),
+    ("joint-balanced", "reference", f"joint, {_EVEN}", _ALL, "–", Joint),
+    ("joint-appnp-balanced", "reference", f"joint-appnp, {_EVEN}",
+     _ALL, "Gasteiger et al., ICLR 2019", Joint),
+    ("joint-sage-balanced", "reference", f"joint-sage, {_EVEN}",
+     _ALL, "Hamilton et al., NeurIPS 2017", Joint),
 )}
 # fmt: on
 

@@ -14,9 +14,9 @@ from torch_geometric.data import Data
 from algnn import ALGNN, InputError, NotFittedError
 from algnn.analytic.explain import Explanation, contributions
 from algnn.analytic.features.expansion import random_weights
-from algnn.analytic.features.hops import BANKS, HopEncoder
+from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.heads import HEADS
-from algnn.graph.propagate import Operator, normalised_adjacency
+from algnn.graph.propagate import Operator, normalised_adjacency, to_csr
 
 HOPS = HopEncoder("own and two hops", inputs=12)
 ROUNDING = 1e-5  # of features in float32, which `decision_function` has and an explanation has not
@@ -32,9 +32,9 @@ def directed_graph(seed: int, nodes: int = 30, features: int = 7) -> Data:
 
 
 def fitted_with(bank: HopEncoder, graph: Data, **params: object) -> ALGNN:
-    """A learner whose base session chose this bank."""
+    """A learner whose base session decided on this encoder."""
     model = ALGNN(device="cpu", **params)
-    model._bank = lambda *_: bank  # type: ignore[method-assign]
+    model._hop_encoder = lambda _: bank  # type: ignore[method-assign]
     return model.fit(graph, range(20), graph.y[:20])
 
 
@@ -48,7 +48,7 @@ def check_sums(why: Explanation) -> None:
         assert abs(parts.sum() + why.bias - why.score) <= 1e-12 * scale
 
 
-@pytest.mark.parametrize("name", BANKS)
+@pytest.mark.parametrize("name", VIEW_SETS)
 @given(
     seed=st.integers(0, 10**6),
     projected=st.sampled_from([0, 4]),
@@ -73,7 +73,7 @@ def test_contributions_sum_to_every_score(
 
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_has_scores_that_are_sums(head: str, small_graph: Data) -> None:
-    gamma = {"ridge": 0.1, "slda": 0.1}.get(head, 0.0)
+    gamma = 0.1 if head == "slda" else 0.0
     model = fitted_with(HOPS, small_graph, head=head, gamma=gamma)
     why = model.explain(small_graph, 40)
     assert why.label == model.predict(small_graph, [40])[0]
@@ -88,7 +88,7 @@ def by_hand(bank: HopEncoder, graph: Data, node: int, weights: Tensor) -> Tensor
     rows = torch.stack([torch.eye(graph.num_nodes).double()[node], (dense @ dense)[node]])
     x = graph.x.double()
     x = x.abs().sqrt() * x.sign() if bank.root else x
-    P = bank.projection(x.device).to_dense() if bank.projected else torch.eye(7).double()
+    P = bank.reduction(x.device).mT if bank.is_reduced else torch.eye(7).double()
     lengths = (rows @ x @ P.mT).norm(dim=1).clamp_min(1e-12)
     z = (rows @ x @ P.mT / lengths[:, None]).view(1, -1)
     worth = weights[: bank.breadth]
@@ -122,6 +122,20 @@ def test_each_contribution_is_the_sum_of_its_terms(
     everyone = torch.zeros(30).double()
     everyone[neighbours] = by_neighbour
     torch.testing.assert_close(everyone, terms.sum(1), rtol=1e-9, atol=1e-9)
+
+
+def test_wide_features_are_explained_in_their_own_columns(small_graph: Data) -> None:
+    """Through the basis that they are reduced in, dense and sparse alike."""
+    x = torch.rand(60, 600, generator=torch.Generator().manual_seed(0))
+    x[x < 0.9] = 0
+    for given_x in (x, to_csr(x)):
+        graph = Data(x=given_x, edge_index=small_graph.edge_index)
+        model = ALGNN(width=300, device="cpu").fit(graph, range(20), small_graph.y[:20])
+        assert model._learned.features.basis is not None
+        why = model.explain(graph, 40)
+        check_sums(why)
+        assert why.by_feature.shape == (600,)
+        assert why.score == pytest.approx(model.decision_function(graph, [40]).max(), rel=1e-4)
 
 
 def test_who_is_out_of_sight_has_no_part() -> None:

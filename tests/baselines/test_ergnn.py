@@ -87,15 +87,38 @@ def test_a_session_of_one_class_is_compared_with_the_memory(make_graph, learn):
         assert sorted(crowd_of[node] for node in chosen) == counts
 
 
-def test_the_loss_weighs_session_and_memory_by_their_nodes(small_graph, learn, task_of):
-    model = learn(ERGNN(budget=5, dropout=0.0, **SMALL), small_graph, 1)
+@pytest.mark.parametrize(("weighting", "new_share"), [("paper", 5 / 11), ("begin", 6 / 11)])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_the_loss_weighs_session_and_memory(
+    small_graph, learn, task_of, weighting, new_share, balanced
+):
+    settings = {**SMALL, "dropout": 0.0, "weighting": weighting, "balanced": balanced}
+    model = learn(ERGNN(budget=5, **settings), small_graph, 1)
     session = algnn.ClassStream(small_graph, base=2)[1]
     task = task_of(model, session.graph, session.nodes, session.labels)
     memory = task.memory
+    # β = 5 / (5 + 6); the memory has three nodes of one class and two of the other
+    assert torch.bincount(memory["codes"]).tolist() == [3, 2]
+    weight = torch.tensor([1 / 3, 1 / 2, 1.0]) if balanced else None
     new, old = (
-        cross_entropy(task.gcn.scores(task.adjacency, task.x, nodes), codes)
+        cross_entropy(task.gcn.scores(task.adjacency, task.x, nodes), codes, weight)
         for nodes, codes in ((task.nodes, task.codes), (memory["nodes"], memory["codes"]))
     )
-    beta = 5 / (5 + 6)
     found = model._loss(task, model._prepare(task))
-    assert found.item() == pytest.approx(float((1 - beta) * new + beta * old), rel=1e-5)
+    assert found.item() == pytest.approx(float(new_share * new + (1 - new_share) * old), rel=1e-5)
+
+
+def test_coverage_is_of_attributes_or_of_embeddings_by_name(small_graph, learn):
+    # attributes in which each class's first labelled nodes stand apart from all other classes
+    graph = small_graph.clone()
+    first = [torch.nonzero(graph.train_mask & (graph.y == c)).squeeze(1)[:2] for c in range(4)]
+    graph.x = torch.randn(graph.x.shape, generator=torch.Generator().manual_seed(0)) * 0.01
+    graph.x[:, 0] = 1.0
+    for c, nodes in enumerate(first):
+        graph.x[nodes] = torch.eye(graph.x.size(1))[c + 1]
+    settings = {**SMALL, "budget": 8, "distance": 0.5, "epochs": 2}
+    model = learn(ERGNN(space="attributes", **settings), graph)
+    assert sorted(model._learned.memory["nodes"].tolist()) == sorted(torch.cat(first).tolist())
+    other = learn(ERGNN(**settings), graph)
+    assert other.space == "embeddings"
+    assert not torch.equal(other._learned.memory["nodes"], model._learned.memory["nodes"])

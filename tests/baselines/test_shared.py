@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch.nn.functional import cross_entropy
 
 import algnn
 from algnn.baselines.cat import CaT
@@ -52,6 +53,43 @@ def test_a_memory_forgets_less_than_bare(small_graph, learn, method):
         for model in (Bare(**settings), method(budget=8, **settings))
     )
     assert memory > bare + 0.3
+
+
+def test_a_balanced_mean_counts_each_class_the_same(small_graph):
+    zeros, ones = ((small_graph.y == c).nonzero().squeeze(1) for c in (0, 1))
+    nodes = torch.cat([zeros[:9], ones[:2]])
+    labels = small_graph.y[nodes].numpy()
+    for method in (Bare, EWC, GEM, TWP, LwF, ERGNN, CGNN, PIGNN):
+        plain, balanced = (
+            method(dropout=0.0, balanced=balanced, **SMALL) for balanced in (False, True)
+        )
+        for model in (plain, balanced):
+            task = model._checked_task(small_graph, nodes, labels, None)
+            losses = cross_entropy(task.gcn(task.field), task.codes, reduction="none").detach()
+            means = losses.mean(), (losses[:9].mean() + losses[9:].mean()) / 2
+            found = model._loss(task, model._prepare(task)).item()
+            beside = 1e-3 if method is TWP else 1e-6  # its β term
+            assert found == pytest.approx(means[model.balanced].item(), rel=beside)
+            shared = (task.shares(task.codes) @ losses).item()
+            assert shared == pytest.approx(means[model.balanced].item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "memory"),
+    [(CGNN, {"strength": 0.0}, 1.0), (PIGNN, {"retrain": 0.5}, 0.5)],
+)
+def test_a_balanced_memory(small_graph, learn, task_of, method, settings, memory):
+    """After a base session with 9 nodes of one class and 2 of another."""
+    by_class = [(small_graph.y == c).nonzero().squeeze(1) for c in range(3)]
+    model = method(**SMALL, **settings, dropout=0.0, balanced=True)
+    model.fit(small_graph, torch.cat([by_class[0][:9], by_class[1][:2]]), [0] * 9 + [1] * 2)
+    task = task_of(model, small_graph, by_class[2][:4], [2] * 4)
+    prepared = model._prepare(task)
+    weight = prepared.shares if method is CGNN else prepared.weight
+    sums = torch.bincount(prepared.codes, weights=weight).tolist()
+    # CGNN has one mean over new and old nodes, PI-GNN one of each
+    expected = [1 / 3] * 3 if method is CGNN else [memory / 2, memory / 2, 1.0]
+    assert sums == pytest.approx(expected)
 
 
 PENALTIES = ("importance", "anchor")
@@ -110,12 +148,18 @@ def test_a_node_that_comes_again_counts_once_by_its_last_label(small_graph, meth
 
 
 BAD = {
+    Bare: {"balanced": [1, "yes"]},
     EWC: {"strength": [-1.0, float("nan"), float("inf"), "much"]},
     MAS: {"strength": [-1.0, "much"]},
     LwF: {"strength": [-1.0], "temperature": [0.0, -2, "hot"]},
     TWP: {"loss_strength": [-1.0], "topology_strength": [-1.0], "beta": [-1.0]},
     GEM: {"budget": [-1, 2.5], "margin": [-0.1]},
-    ERGNN: {"budget": [-1, 2.5], "distance": [-0.1]},
+    ERGNN: {
+        "budget": [-1, 2.5],
+        "distance": [-0.1],
+        "weighting": ["ours"],
+        "space": ["time"],
+    },
     CGNN: {"budget": [-1, 2.5], "strength": [-0.1]},
     PIGNN: {"block": [0], "retrain": [-0.1], "budget": [2.5]},
     CaT: {"budget": [0], "condense_steps": [-1], "condense_lr": [-0.1]},

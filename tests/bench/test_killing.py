@@ -32,17 +32,17 @@ from algnn.bench.plan import cross
 from algnn.bench.record import same
 from algnn.bench.scheduler import Tally, carry_out
 
-KILLS, COMMANDS = 9, ("interrupt", "everyone")
+KILLS, COMMANDS = 6, ("interrupt", "everyone")
 WAYS = ("parent", "worker", "interrupt")
-SEEDS = range(48)
+SEEDS = range(24)
 METHODS = {"algnn": {"width": 32, "hidden": 8, "epochs": 3}, "bare": {"hidden": 8, "epochs": 3}}
 JOBS = 2
 
 Files = dict[Path, tuple[bytes, int, int]]
 
 
-def benchmark(graph: str, folder: Path) -> Tally:
-    plans = cross([graph], METHODS, [1], list(SEEDS), device="cpu")
+def benchmark(graph: str, folder: Path, seeds: range = SEEDS) -> Tally:
+    plans = cross([graph], METHODS, [1], list(seeds), device="cpu")
     return carry_out(plans, folder, jobs=JOBS, retry_failed=True, progress=False)
 
 
@@ -202,8 +202,10 @@ def test_killed_at_any_moment(small_graph: Data, tmp_path: Path) -> None:
     cells = runs.read_runs(folder)[["method", "seed"]].itertuples(index=False, name=None)
     assert sorted(cells) == sorted((method, seed) for method in METHODS for seed in SEEDS)
     assert runs.read_failures(folder).empty
-    uninterrupted = benchmark(graph, tmp_path / "again")
-    for one, other in zip(tally.records, uninterrupted.records, strict=True):
+    few = SEEDS[:6]
+    uninterrupted = benchmark(graph, tmp_path / "again", few)
+    interrupted = [record for record in tally.records if record.seed in few]
+    for one, other in zip(interrupted, uninterrupted.records, strict=True):
         assert same(one, other)
         np.testing.assert_array_equal(one.outcome.correct, other.outcome.correct)
 

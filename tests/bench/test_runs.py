@@ -496,20 +496,6 @@ def test_mean_and_interval_by_hand() -> None:
         runs.summarise([None])
 
 
-def test_a_summary_of_groups() -> None:
-    table = runs.frame(
-        [a_record(seed=s, method=m) for m in ("z", "a") for s in (1, 2)] + [a_record(method="one")]
-    )
-    table.loc[0, "ap"] = 67.0
-    found = runs.summary(table, ["dataset", "method"], ["ap", "ece"])
-    assert list(found.index) == [("digits", "z"), ("digits", "a"), ("digits", "one")]
-    assert tuple(found.loc["digits", "z"]["ap"]) == runs.summarise([67.0, 65.0])
-    assert np.isnan(found.loc["digits", "one"]["ap", "ci95"])
-    assert list(found["ece", "count"]) == [0, 0, 0]
-    assert list(runs.summary(table, ["method"], ["af"]).index) == ["z", "a", "one"]
-    assert runs.summary(table[:0], ["method"], ["af"]).empty
-
-
 # -- packed files ---------------------------------------------------------------------------------
 
 

@@ -24,8 +24,10 @@ HERE = Path(__file__).parent
 PAPER = {"encoder": "gcn", "head": "ridge", "gamma": 0.1}
 SMALL = {"hidden": 4, "width": 8, "epochs": 3}
 LEARNERS = {
-    "default": algnn.ALGNN(device="cpu"),
-    "decaying": algnn.ALGNN(half_life=2.0, device="cpu"),
+    # narrower than it comes, and still wider than the views: a few units
+    "default": algnn.ALGNN(width=200, device="cpu"),
+    "decaying": algnn.ALGNN(half_life=2.0, width=200, device="cpu"),
+    "nodes": algnn.ALGNN(head="ridge", width=200, device="cpu"),
     "halves": algnn.ALGNN(encoder="gcn", **SMALL, device="cpu"),
     "paper": algnn.ALGNN(**PAPER, **SMALL, device="cpu"),
     "joint": JointRidge(**PAPER, **SMALL, device="cpu"),

@@ -3,8 +3,10 @@ import gc
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
-from algnn.graph.memo import Memo
+from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.propagate import to_csr
 
 
 def test_a_value_is_computed_again_only_when_a_tensor_changed():
@@ -54,3 +56,18 @@ def test_a_copy_starts_empty():
     memo, x = Memo(), torch.ones(1)
     memo.get((x,), lambda: "old")
     assert copy.deepcopy(memo).get((x,), lambda: "new") == "new"
+
+
+def test_a_sparse_tensor_and_weights_are_part_of_the_key():
+    memo, x = Memo(), to_csr(torch.eye(3))
+    graph = Data(x=x, edge_index=torch.zeros(2, 1).long(), edge_weight=torch.ones(1))
+    calls = []
+
+    def value():
+        return memo.get(inputs_of(graph), lambda: calls.append(1))
+
+    for change in (lambda: None, lambda: x.values().mul_(2), lambda: graph.edge_weight.mul_(2)):
+        change()
+        value()
+        value()
+    assert len(calls) == 3

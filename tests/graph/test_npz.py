@@ -131,6 +131,62 @@ def test_written_and_read_again(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["digits.npz"]
 
 
+SPARSE = {
+    "x_data": np.array([1.5, 2.0, 3.0]),
+    "x_indices": np.array([2, 0, 1], dtype=np.int32),
+    "x_indptr": np.array([0, 2, 2, 3, 3]),
+    "x_shape": np.array([4, 3]),
+}
+
+
+def test_sparse_features_and_weights(tmp_path):
+    weights = np.array([1, 2, 0, 1])
+    graph = load(user_file(tmp_path, leave_out=["x"], **SPARSE, edge_weight=weights))
+    dense = np.array([[2.0, 0, 1.5], [0, 0, 0], [0, 3, 0], [0, 0, 0]], dtype=np.float32)
+    assert (graph.x.layout, graph.x.dtype) == (torch.sparse_csr, torch.float32)
+    assert graph.x.to_dense().tolist() == dense.tolist()
+    assert graph.edge_weight.tolist() == weights.tolist()
+    save_npz(graph, tmp_path / "again.npz")
+    again = load(tmp_path / "again.npz")
+    assert again.x.to_dense().equal(graph.x.to_dense())
+    assert again.provenance["sha256"] == graph.provenance["sha256"]
+    bare = load_inputs(tmp_path / "again.npz")
+    assert sorted(bare.keys()) == ["edge_index", "edge_weight", "x"]
+    assert bare.x.layout == torch.sparse_csr
+    # the number of nodes also where there are no labels
+    arrays = {"edge_index": GOOD["edge_index"], **SPARSE}
+    np.savez(tmp_path / "bare.npz", **arrays)
+    assert load_inputs(tmp_path / "bare.npz").x.shape == (4, 3)
+    other = load(user_file(tmp_path, leave_out=["x"], **SPARSE, edge_weight=weights[::-1]))
+    assert other.provenance["sha256"] != graph.provenance["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"x": GOOD["x"]}, "x and x_data are both there"),
+        ({"x_data": None}, "x_data is missing: a sparse x needs"),
+        ({"x_data": np.array([1.0, np.nan, 1.0])}, "x_data holds NaN"),
+        ({"x_data": np.array(["a", "b", "c"])}, "x_data .* must be numbers"),
+        ({"x_indices": np.array([0, 1, 7])}, "do not fit x_shape"),
+        ({"x_indices": np.array([0, 0, 1])}, "names a column twice"),
+        ({"x_indptr": np.array([0, 2, 3])}, "do not fit x_shape"),
+        ({"x_indptr": np.array([0, 3, 2, 3, 3])}, "do not fit x_shape"),
+        ({"x_shape": np.array([5, 3])}, "x_shape gives 5 rows: there are 4 nodes"),
+        ({"x_shape": np.array([4])}, "x_shape .* must be two sizes"),
+        ({"edge_weight": np.ones(3)}, r"edge_weight .* must be numbers of shape \[4\]"),
+        ({"edge_weight": -np.ones(4)}, "edge_weight holds negative"),
+        ({"edge_weight": np.full(4, np.inf)}, "edge_weight holds NaN or infinite"),
+    ],
+)
+def test_sparse_arrays_that_cannot_be(tmp_path, changes, problem):
+    arrays = {**SPARSE, **changes}
+    kept = {key: array for key, array in arrays.items() if array is not None}
+    leave_out = [] if "x" in changes else ["x"]
+    with pytest.raises(DatasetError, match=problem):
+        load(user_file(tmp_path, leave_out=leave_out, **kept))
+
+
 def test_structural_features_are_not_written(tmp_path):
     graph = load(user_file(tmp_path, ("x",)))
     save_npz(graph, tmp_path / "again.npz")

@@ -5,7 +5,15 @@ from torch_geometric.nn import GCNConv
 
 from algnn.gcn import GCN
 from algnn.graph import propagate
-from algnn.graph.propagate import Operator, blocks, normalised_adjacency, receptive_field, spmm
+from algnn.graph.propagate import (
+    Operator,
+    blocks,
+    normalised_adjacency,
+    receptive_field,
+    spmm,
+    take_rows,
+    to_csr,
+)
 
 
 @st.composite
@@ -18,14 +26,17 @@ def edge_lists(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
 
 
 @settings(max_examples=30)
-@given(edge_lists())
-def test_adjacency_is_the_one_of_pyg(edges):
+@given(edge_lists(), st.booleans())
+def test_adjacency_is_the_one_of_pyg(edges, weighted):
     edge_index, nodes = edges
+    # from 0 on, so that some edges count for nothing
+    weight = torch.arange(edge_index.size(1)).double() / 3 if weighted else None
     conv = GCNConv(nodes, nodes, bias=False)
     with torch.no_grad():
         conv.lin.weight.copy_(torch.eye(nodes))
-        expected = conv(torch.eye(nodes), edge_index)
-    found = spmm(normalised_adjacency(edge_index, nodes), torch.eye(nodes))
+        kept = None if weight is None else weight.float()
+        expected = conv(torch.eye(nodes), edge_index, kept)
+    found = spmm(normalised_adjacency(edge_index, nodes, weight), torch.eye(nodes))
     torch.testing.assert_close(found, expected)
 
 
@@ -103,3 +114,23 @@ def test_a_receptive_field_does_not_depend_on_the_block_size(small_graph, monkey
 def test_blocks_cover_every_row_once(rows, row_bytes):
     covered = [row for block in blocks(rows, row_bytes) for row in range(rows)[block]]
     assert covered == list(range(rows))
+
+
+def test_a_node_gathers_from_those_that_point_at_it():
+    """Of two edges, 0 → 1 and 2 → 1, the second three times as heavy: node 1 has a degree of 5."""
+    edges, weight = torch.tensor([[0, 2], [1, 1]]), torch.tensor([1, 3])
+    found = normalised_adjacency(edges, 3, weight).to_dense()
+    expected = torch.eye(3)
+    expected[1] = torch.tensor([1 / 5**0.5, 1 / 5, 3 / 5**0.5])
+    torch.testing.assert_close(found, expected)
+
+
+def test_rows_of_any_layout():
+    x = torch.tensor([[0.0, 2.0], [0.0, 0.0], [3.0, 0.0]])
+    rows = torch.tensor([2, 0, 2])
+    for one in (x, to_csr(x), to_csr(x.to_sparse())):
+        kept = take_rows(one, rows)
+        assert (kept.layout, kept.to_dense().tolist()) == (one.layout, x[rows].tolist())
+    narrow = to_csr(x)
+    parts = (narrow.crow_indices().int(), narrow.col_indices().int(), narrow.values())
+    assert to_csr(propagate.csr(*parts, (3, 2))).col_indices().dtype == torch.int64

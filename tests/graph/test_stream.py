@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from algnn.errors import InputError
+from algnn.graph.propagate import to_csr
 from algnn.graph.stream import ClassStream
 
 
@@ -210,3 +211,16 @@ def test_graphs_that_cannot_be_streamed_are_refused(small_graph):
         ClassStream(small_graph).nodes("training", 0)
     with pytest.raises(IndexError):
         ClassStream(small_graph)[9]
+
+
+def test_weights_and_sparse_features_stay_with_their_nodes(small_graph):
+    small_graph.edge_weight = torch.arange(small_graph.edge_index.size(1)).float()
+    plain = ClassStream(small_graph, edges="seen").graph(0)
+    dense = small_graph.x
+    for x in (to_csr(dense), dense.to_sparse()):
+        small_graph.x = x
+        found = ClassStream(small_graph, edges="seen").graph(0)
+        assert found.x.to_dense().equal(plain.x)
+        assert found.edge_weight.equal(plain.edge_weight)
+        assert found.edge_weight.numel() == found.edge_index.size(1)
+        assert ClassStream(small_graph).graph(0).edge_weight is small_graph.edge_weight

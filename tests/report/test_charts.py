@@ -28,7 +28,7 @@ def runs_of(make_record, long_run):
         records = [
             make_record(
                 dataset="g", method=name, seed=seed, base=-(-classes // 2), step=step,
-                outcome=long_run(classes, step, 0.8 if alike else 0.1 + 0.05 * i,
+                outcome=long_run(classes, step, 0.8 if alike else 0.1 + 0.85 * i / len(names),
                                  1.0 if alike else 0.1 * 1.4**i, seed),
             )
             for i, name in enumerate(names)

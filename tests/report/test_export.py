@@ -117,7 +117,7 @@ def test_latex_compiles(nasty_report, rich_report, tmp_path):
 def test_names_come_back_from_csv(study_of, nasty):
     study = study_of(*({"method": nasty, "last": a, "seed": a} for a in (7, 9)))
     head, row = csv.reader(io.StringIO(table_csv(overview(study, HERE))))
-    assert head == ["method", "digits", "digits ±95%"]
+    assert head == ["method", "digits", "digits ±95%", "digits micro"]
     assert row[0] == nasty
     assert float(row[1]) == 65.0
     assert float(row[2]) == pytest.approx(12.706205 * 5)

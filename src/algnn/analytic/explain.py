@@ -13,7 +13,7 @@ counterfactual: without a feature or a neighbour, norms and units would be other
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.hops import HopEncoder
 from algnn.errors import InputError
-from algnn.graph.propagate import Operator, blocks, spmm
+from algnn.graph.propagate import blocks
 
 SHOWN = 5  # features and neighbours that are printed
 TINY = 1e-12  # the least norm by which torch's `normalize` divides
@@ -112,15 +111,13 @@ def contributions(
     seen = torch.cat([encoder.seen(view, transposed, at) for view in encoder.views], dim=1)
     neighbours = seen.ne(0).any(dim=1).nonzero().squeeze(1)
     seen = seen[neighbours]
-    # before the projection, where there is one: a contribution belongs to a column of X
-    plain = replace(encoder, projected=0)
     sums = seen.new_zeros(seen.size(1), x.size(1))
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        sums += seen[block].mT @ plain.entries(x[neighbours[block]])
+        sums += seen[block].mT @ encoder.entries(x, neighbours[block])
     back = _gradient(encoder, sums, weights.to(x.device))
     parts = torch.empty_like(seen[:, 0])
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        parts[block] = (seen[block] * (plain.entries(x[neighbours[block]]) @ back.mT)).sum(1)
+        parts[block] = (seen[block] * (encoder.entries(x, neighbours[block]) @ back.mT)).sum(1)
     return (sums * back).sum(0), neighbours, parts
 
 
@@ -129,8 +126,8 @@ def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
 
     `sums` [views, inputs] are the node's views before projection and scaling.
     """
-    project = Operator(encoder.projection(sums.device)) if encoder.projected else None
-    views = sums if project is None else spmm(project.matrix, sums.mT.contiguous()).mT
+    reduction = encoder.reduction(sums.device) if encoder.is_reduced else None
+    views = sums if reduction is None else sums @ reduction
     lengths = views.norm(dim=1, keepdim=True).clamp_min(TINY)
     worth = weights[: encoder.breadth]
     if encoder.expanded:
@@ -138,7 +135,8 @@ def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
             encoder, (views / lengths).reshape(1, -1), weights[encoder.breadth :]
         )
     worth = worth.view(views.shape) / lengths
-    return worth if project is None else spmm(project.T.matrix, worth.mT.contiguous()).mT
+    by_input: Tensor = worth if reduction is None else worth @ reduction.mT
+    return by_input
 
 
 def _through_units(encoder: HopEncoder, views: Tensor, weights: Tensor) -> Tensor:
@@ -146,8 +144,9 @@ def _through_units(encoder: HopEncoder, views: Tensor, weights: Tensor) -> Tenso
     units = encoder.units(views)
     length = units.norm().clamp_min(TINY)
     # without a bias, a unit that is on is its own weights times its input
-    drawn = random_weights(encoder.breadth, encoder.expanded, encoder.seed).to(views)
-    slopes: Tensor = drawn @ ((units.squeeze(0) > 0) * weights / length)
+    slopes: Tensor = encoder.unit_weights(views.device) @ (
+        (units.squeeze(0) > 0) * weights / length
+    )
     return slopes
 
 

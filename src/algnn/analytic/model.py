@@ -29,7 +29,7 @@ from algnn.analytic.uncertainty.calibration import held_out, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
 from algnn.checks import Nodes, check_base, check_number, check_trained, resolve_device
 from algnn.errors import InputError
-from algnn.graph.memo import Last, Memo
+from algnn.graph.memo import Last, Memo, inputs_of
 
 
 class ALGNN(Corrections):
@@ -45,16 +45,18 @@ class ALGNN(Corrections):
         Label-free views of each node's neighbourhood, or the paper's: a GCN trained on the base
         session, whose features a fixed random expansion widens.
     head : {"balanced", "ridge", "ncm", "slda"}
-        How the sums become weights: least squares in which every class counts the same, the paper's
-        ridge regression, or one of two references, the nearest class mean and streaming linear
-        discriminant analysis.
+        What is counted. ``"balanced"``: every class counts the same, however many nodes it has,
+        which is right where the mean accuracy over classes matters. ``"ridge"``: every node counts
+        the same, which is right where the share of nodes that are right matters; it is the paper's
+        head. `set_head` changes it at any time, from the same sums. ``"ncm"`` and ``"slda"`` are
+        two references, the nearest class mean and streaming linear discriminant analysis.
     gamma : float
         γ, the ridge penalty; 0 to choose it after each session from the sums, which the balanced
-        head can do.
+        and the ridge head can do.
     hidden : int
         Width h of the GCN.
     width : int
-        Width d of the expanded features; what is retained grows with its square.
+        Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
     epochs, lr, dropout, weight_decay
@@ -104,7 +106,7 @@ class ALGNN(Corrections):
         head: str = "balanced",
         gamma: float = 0.0,
         hidden: int = 256,
-        width: int = 2048,
+        width: int = 3072,
         expansion: str = "gcn",
         epochs: int = 50,
         lr: float = 1e-3,
@@ -292,11 +294,10 @@ class ALGNN(Corrections):
         graph = view._check_graph(graph, None)
         column = int(scores.argmax()) if label is None else column_of(label, view.classes_)
         W, b = view._known.affine
+        x = view._inputs(graph, sparse=True)
         by_feature, neighbours, by_neighbour = (
             part.cpu().numpy()
-            for part in contributions(
-                encoder, view._transposed(graph), view._inputs(graph), int(node), W[:, column]
-            )
+            for part in contributions(encoder, view._transposed(graph), x, int(node), W[:, column])
         )
         bias = float(b[column])
         score = float(by_feature.sum()) + bias
@@ -318,10 +319,10 @@ class ALGNN(Corrections):
             raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
         if self.head not in tuple(HEADS):
             raise InputError(f"head={self.head!r} is unknown: use one of {', '.join(HEADS)}")
-        if self.gamma == 0 and self.head not in ("balanced", "ncm"):
+        if self.gamma == 0 and self.head == "slda":
             raise InputError(
-                f"gamma=0 leaves γ to be chosen, which head={self.head!r} cannot do: give a"
-                " positive gamma, or use head='balanced'"
+                "gamma=0 leaves γ to be chosen, which head='slda' cannot do: give a positive gamma,"
+                " or use head='balanced' or 'ridge'"
             )
 
     # -- learning: labels → features → statistics → γ → weights -------------------------------
@@ -343,7 +344,7 @@ class ALGNN(Corrections):
     def _base_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> Features:
         """The features that the base session decides on."""
         if self.encoder == "hops":
-            return self._hop_encoder(graph, nodes, labels)
+            return self._hop_encoder(graph)
         # the largest piece of memory first: if there is not enough, fail before training
         Statistics.empty(self.width, resolve_device(self.device))
         return self._trained_encoder(graph, nodes, labels)
@@ -373,9 +374,10 @@ class ALGNN(Corrections):
             if not state.ways:
                 raise InputError(
                     "gamma=0 needs the sums of two halves, which are kept only where gamma was 0"
-                    " and the head balanced from the first session on: give a positive gamma"
+                    " and the head balanced or ridge from the first session on: give a positive"
+                    " gamma"
                 )
-            chosen = choose_gamma(state.statistics, state.half_sums)
+            chosen = choose_gamma(state.statistics, state.half_sums, state.head)
             state = replace(state, gamma=chosen.gamma, solved=None)
         # solve now: it is part of learning, and may fail
         state = state.with_weights()
@@ -384,7 +386,7 @@ class ALGNN(Corrections):
 
     @property
     def _chooses(self) -> bool:
-        return self.gamma == 0 and self.head == "balanced"
+        return self.gamma == 0 and self.head in ("balanced", "ridge")
 
     # -- answering ----------------------------------------------------------------------------
 
@@ -426,7 +428,7 @@ class ALGNN(Corrections):
             sums = state.statistics.padded(span.rank)
             return span, NoveltyModel.of(sums, span.coordinates(sample))
 
-        return self._last_novelty_model.get(state, Memo).get((graph.x, graph.edge_index), build)
+        return self._last_novelty_model.get(state, Memo).get(inputs_of(graph), build)
 
     @cached_property
     def _last_novelty_model(self) -> Last[Memo[tuple[Span, NoveltyModel]]]:

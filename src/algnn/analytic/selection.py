@@ -1,4 +1,4 @@
-"""γ, and the choice between encoders, from sums alone.
+"""γ from sums alone.
 
 A hash bit of its id puts each node in one of two halves. Weights from the sums of one half are held
 against the sums of the other, and the other way round. Where nodes are few, one way of halving them
@@ -12,7 +12,6 @@ PubMed, with few nodes a session, it chose too small a γ.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,16 +19,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.classes import CodedLabels
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
 
-# γ is one of these: half decades, relative to the trace of B
+# γ is one of these: half decades, relative to the trace of the matrix that is solved
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
-# The places in GAMMAS from which the search starts: all over the grid, or around its middle where
-# sums are large and nodes many, since there is then one maximum only.
+# The places in GAMMAS from which the search starts: all over the grid, or at its middle where sums
+# are wide, since each try is costly there, and so many nodes have one maximum only.
 COARSE_START = (1, 4, 7, 10, 13)
-MIDDLE_START = (4, 5, 6, 7)
+MIDDLE_START = (7,)
 SMOOTH_WIDTH = 512
 # The ways of halving that are kept while sums have at most so many coordinates: they are cheap.
 MOST_HALVINGS = 8
@@ -42,7 +40,7 @@ NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True)
 class Choice:
-    """A γ of `GAMMAS`, and how well the halves agree at it (at most 1, to nine digits)."""
+    """A γ as its head takes it, and how well halves agree at it (at most 1, to nine digits)."""
 
     gamma: float
     agreement: float
@@ -67,100 +65,44 @@ def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
     return masks
 
 
-def some_of(nodes: Tensor, seed: int, most: int) -> Tensor:
-    """Ascending places of at most `most` nodes, the same nodes in whatever order they come."""
-    if nodes.numel() <= most:
-        return torch.arange(nodes.numel())
-    # by hash bits that no halving uses
-    drawn = np.argsort(_hashes(nodes, seed) << np.uint64(MOST_HALVINGS), kind="stable")[:most]
-    return torch.from_numpy(np.sort(drawn))
-
-
-def choose_gamma(everything: Statistics, half_sums: Statistics) -> Choice:
-    """The γ of the balanced head whose weights from either half agree best with the other half.
+def choose_gamma(everything: Statistics, half_sums: Statistics, head: str = "balanced") -> Choice:
+    """The γ of a head whose weights from either half agree best with the other half.
 
     `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
     best of a few is the start of a search uphill. Of several equally good ones the largest is
-    taken.
+    taken. The search goes over γ relative to the trace, for the balanced head, where classes count,
+    and for the ridge head, where nodes count; the latter takes γ times the trace of G.
     """
-    nodes, width = int(everything.n.sum()), everything.G.size(0)
-    # with few nodes for so many coordinates there may be more than one maximum
-    smooth = width > SMOOTH_WIDTH and nodes >= 2 * width
-    whole = Statistics(
-        everything.G[None], everything.Q[None], everything.n[None], half_sums.classes
-    )
-    halves = _Halves(whole, half_sums, both=nodes <= ONE_DIRECTION_NODES)
-    (found,) = _search(halves, MIDDLE_START if smooth else COARSE_START)
-    return found
-
-
-def agreements(
-    kernels: Tensor, nodes: Tensor, labels: CodedLabels, seed: int, ways: int
-) -> list[float]:
-    """How well halves of some nodes agree on their classes, by each of b encoders at its best γ.
-
-    `kernels` [b, n, n] are Z Zᵀ of each, which is overwritten: however wide features are, only
-    inner products of rows count.
-    """
-    # rows with these inner products, as few numbers as there are nodes; equal rows need a little
-    # room to be told apart
-    room = 1e-9 * kernels.diagonal(dim1=1, dim2=2).mean(1, keepdim=True)
-    kernels.diagonal(dim1=1, dim2=2).add_(torch.where(room > 0, room, 1.0))
-    rows, failed = torch.linalg.cholesky_ex(kernels)
-    # rows of zeros agree with nothing
-    rows = rows.masked_fill(failed[:, None, None] != 0, 0.0)
-    count, masks = rows.size(0), half_masks(nodes, seed, ways)
-    Y = np.eye(labels.classes.size)[labels.codes]
-    truth, chosen = (onto(torch.from_numpy(a), rows.device) for a in (Y, masks.astype(np.float64)))
-    theirs = rows.mT[:, None] * chosen[:, None]
-    n = torch.from_numpy(Y.sum(0)).expand(count, -1)
-    whole = Statistics(rows.mT @ rows, rows.mT @ truth, n, labels.classes)
-    half_sums = Statistics(
-        (theirs @ rows[:, None]).flatten(0, 1),
-        (theirs @ truth).flatten(0, 1),
-        torch.from_numpy(masks @ Y).repeat(count, 1),
-        labels.classes,
-    )
-    halves = _Halves(whole, half_sums, both=nodes.numel() <= ONE_DIRECTION_NODES)
-    return [found.agreement for found in _search(halves, COARSE_START)]
-
-
-def _search(halves: _Halves, start: Sequence[int]) -> list[Choice]:
-    """The best γ of each encoder: some places of `GAMMAS`, and from the best of these uphill."""
+    nodes = int(everything.n.sum())
+    both = nodes <= ONE_DIRECTION_NODES
+    halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
+    start = MIDDLE_START if everything.G.size(0) > SMOOTH_WIDTH else COARSE_START
     tried = {place: halves.agreement(GAMMAS[place]) for place in start}
-    found = []
-    for of in range(halves.encoders):
-        visited = set(start)
-        best = max(visited, key=lambda place: (tried[place][of], place))
-        while True:
-            beside = [place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)]
-            for place in beside:
-                if place not in tried:
-                    tried[place] = halves.agreement(GAMMAS[place])
-            visited.update(beside)
-            higher = max(beside, key=lambda place: (tried[place][of], place))
-            if not tried[higher][of] > tried[best][of]:
-                break
-            best = higher
-        best = max(visited, key=lambda place: (tried[place][of], place))
-        found.append(Choice(GAMMAS[best], tried[best][of]))
-    return found
+    while True:
+        best = max(tried, key=lambda place: (tried[place], place))
+        beside = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
+        if not beside:
+            trace = float(everything.G.trace()) if head == "ridge" else 1.0
+            # features that are all zero have a trace of zero, and weights all the same
+            return Choice(GAMMAS[best] * (trace or 1.0), tried[best])
+        tried |= {place: halves.agreement(GAMMAS[place]) for place in beside}
 
 
 class _Halves:
-    """The balanced systems of both halves, for b encoders and k ways of halving, as one batch.
+    """The systems of both halves, for k ways of halving, as one batch.
 
-    `everything` [b] are sums of all nodes, `half_sums` [b k] those of the second half. Each half is
-    solved, and held against the other; with both=False only the first half is.
+    `everything` are sums of all nodes, `half_sums` [k] those of the second half. Each half is
+    solved, and held against the other; with both=False only the first half is. A system is
+    B and class means where every class counts the same (balanced), or else G and Q.
     """
 
-    def __init__(self, everything: Statistics, half_sums: Statistics, *, both: bool) -> None:
-        self.encoders, self.sides = everything.G.size(0), 2 if both else 1
-        pairs = half_sums.G.size(0)
-        each = pairs // self.encoders
+    def __init__(
+        self, everything: Statistics, half_sums: Statistics, *, both: bool, balanced: bool = True
+    ) -> None:
+        self.sides, pairs = 2 if both else 1, half_sums.G.size(0)
         # first halves, then second halves
         G, Q, n = (
-            torch.cat([whole.repeat_interleave(each, 0) - second, second])
+            torch.cat([whole - second, second])
             for whole, second in (
                 (everything.G, half_sums.G),
                 (everything.Q, half_sums.Q),
@@ -170,12 +112,14 @@ class _Halves:
         counts = n.to(torch.float64)
         there = (counts > 0).to(torch.float64)
         nodes, classes = counts.sum(1), there.sum(1)
-        per_class = nodes / classes.clamp_min(1)
-        invert = onto(there / counts.clamp_min(NEGLIGIBLE), G.device)[:, None]
-        weigh = onto(per_class[:, None] - counts, G.device)[:, None]
-        # B = (C / N) (G + Σ_c (N / C − n_c) μ_c μ_cᵀ); its factor changes no direction
-        means = Q * invert
-        matrices = G.baddbmm_(means * weigh, means.mT)
+        matrices, means, weight = G, Q, nodes
+        if balanced:
+            # B = (C / N) (G + Σ_c (N / C − n_c) μ_c μ_cᵀ); its factor changes no direction
+            per_class = nodes / classes.clamp_min(1)
+            means = Q * onto(there / counts.clamp_min(NEGLIGIBLE), G.device)[:, None]
+            weigh = onto(per_class[:, None] - counts, G.device)[:, None]
+            matrices = G.baddbmm_(means * weigh, means.mT)
+            weight = classes / per_class.clamp_min(NEGLIGIBLE)
         traces = matrices.diagonal(dim1=1, dim2=2).sum(1)
         # Weights are centred over the classes that their half knows, since of the others it says
         # nothing; what they are solved from may be centred as well.
@@ -189,14 +133,14 @@ class _Halves:
 
         self.spread, self.truth, self.scale = other(matrices), other(means), other(traces)
         # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
-        perfect = other(classes) * (1 - 1 / classes[fitted].clamp_min(2))
-        self.perfect = onto(perfect / other(per_class).clamp_min(NEGLIGIBLE), G.device)
+        perfect = other(weight) * (1 - 1 / classes[fitted].clamp_min(2))
+        self.perfect = onto(perfect, G.device)
         # where one half has no nodes, neither says anything, nor counts
-        told = ((nodes[:pairs] > 0) & (nodes[pairs:] > 0)).reshape(self.encoders, -1).sum(1)
-        self.directions = self.sides * told.clamp_min(1)
+        told = (nodes[:pairs] > 0) & (nodes[pairs:] > 0)
+        self.directions = self.sides * max(1, int(told.sum()))
 
-    def agreement(self, gamma: float) -> list[float]:
-        """The mean squared cosine between scores and truth over the other half, per encoder."""
+    def agreement(self, gamma: float) -> float:
+        """The mean squared cosine between scores and truth over the other half."""
         matrices = self.matrices.clone()
         matrices.diagonal(dim1=1, dim2=2).add_((gamma * self.traces)[:, None])
         factors, failed = torch.linalg.cholesky_ex(matrices)
@@ -208,9 +152,7 @@ class _Halves:
         least = NEGLIGIBLE * self.scale * W.square().sum((1, 2))
         fine = (failed == 0) & (size > least) & (self.perfect > 0)
         cosines = torch.where(fine, hit * hit.abs() / (size * self.perfect), 0.0)
-        # a direction, an encoder, a way of halving
-        means = cosines.view(self.sides, self.encoders, -1).sum((0, 2)).cpu() / self.directions
-        return [round(x, 9) for x in means.tolist()]
+        return round(float(cosines.sum()) / self.directions, 9)
 
 
 def _hashes(nodes: Tensor, seed: int) -> npt.NDArray[np.uint64]:

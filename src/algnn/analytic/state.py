@@ -82,7 +82,11 @@ class State:
     @property
     def _expects_few(self) -> bool:
         """Whether the next session is likely to be small: one class like those that are known."""
-        if self.head != "ridge" or self.span.basis is not None or self.decays or not self.taught:
+        # where γ is chosen, it changes with each session, and a factor with it
+        if self.head != "ridge" or self.ways or self.span.basis is not None:
+            return False
+        # and a GPU factorises about as quickly as it updates a factor
+        if self.decays or not self.taught or not self.statistics.G.is_cpu:
             return False
         expected = int(self.statistics.n.sum()) // self.statistics.classes.size
         return MOST_ROWS_DIVISOR * expected <= self.span.width

@@ -66,7 +66,7 @@ class CGNN(GradientLearner):
         Nodes remembered in all.
     strength : float
         λ.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     References
@@ -100,11 +100,16 @@ class CGNN(GradientLearner):
         old = task.replayed()
         nodes, codes = old["nodes"], old["codes"]
         affected = two_hop_walks(task.adjacency, nodes) != old["walks"]
+        both = torch.cat([task.codes, codes])
+        # one that is affected counts twice
+        counted = torch.cat([both, codes[affected]])
         shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
+        weights = task.class_weights(counted)
+        parts = shares if weights is None else shares * weights[both]
         return _Replay(
             task.field_of(torch.cat([task.nodes, nodes])),
-            torch.cat([task.codes, codes]),
-            shares.to(torch.float32) / shares.sum(),
+            both,
+            parts.to(torch.float32) / parts.sum(),
             self._fisher(task),
         )
 

@@ -12,33 +12,40 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 from algnn.baselines.memory import keep_best
 from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checks import check_number
+from algnn.errors import InputError
 from algnn.graph.propagate import Field, blocks, spmm, take_rows
+
+WEIGHTINGS = ("paper", "begin")
+SPACES = ("embeddings", "attributes")
 
 
 @dataclass(frozen=True)
 class _Replay:
-    """The session's nodes followed by the remembered ones: their field and codes."""
+    """The session's nodes followed by the remembered ones: field, codes, and shares of the loss."""
 
     field: Field
     codes: Tensor
+    shares: Tensor
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ERGNN(GradientLearner):
     """Experience replay with nodes chosen by coverage maximisation (CM).
 
-    L = (1 − β) L_t + β L_memory with β = m / (m + n_t), for n_t nodes in the session and m in the
-    memory; L_memory is the mean cross-entropy of the remembered nodes. So weighted, the two means
-    are the mean over all n_t + m nodes, each counting once, and one pass over them all gives it.
-    (The paper's β, of the same size, stands at L_t: a large memory would weigh less there than
-    its nodes do.)
+    L = β L_t + (1 − β) L_memory with β = m / (m + n_t), for n_t nodes in the session and m in the
+    memory; L_memory is the mean cross-entropy of the remembered nodes. The smaller the memory, the
+    more it weighs, in the paper and in its authors' code. `weighting` ``"begin"`` is that of the
+    BeGin library, L = (1 − β) L_t + β L_memory: the mean over all n_t + m nodes, in which a small
+    memory counts for little.
 
     CM keeps, of each class, the nodes with the fewest nodes of other classes within `distance`
     (see `coverage_order`). Nodes are compared in the hidden layer ReLU(Â X W_1 + b_1) of the model
-    at the end of the session, each row scaled to length 1, so that a distance of 0.5 is an angle of
-    29 degrees whatever the units' scale. The session's nodes and the memory are ranked together
-    anew after each session: a session of one class is compared with the classes before it, and
-    older classes keep their best nodes when they must make room.
+    at the end of the session, the paper's CM*; `space` ``"attributes"`` is its CM, which compares
+    rows of X. Either has its rows scaled to length 1, so that a distance of 0.5 is an angle of 29
+    degrees whatever their scale; hardly two nodes with sparse attributes are as near as that, and
+    CM then keeps those nearest to their class's mean. The session's nodes and the memory are ranked
+    together anew after each session: a session of one class is compared with the classes before
+    it, and older classes keep their best nodes when they must make room.
 
     It keeps at most `budget` nodes in all, as equally many of each class as can be, and their
     codes.
@@ -49,7 +56,11 @@ class ERGNN(GradientLearner):
         Nodes remembered in all.
     distance : float
         d, within which a node of another class counts; at most 2 makes sense.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    weighting : {"paper", "begin"}
+        β at L_t, as in the paper, or at L_memory.
+    space : {"embeddings", "attributes"}
+        What CM compares nodes by.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     References
@@ -70,23 +81,43 @@ class ERGNN(GradientLearner):
 
     budget: int = 300
     distance: float = 0.5
+    weighting: str = "paper"
+    space: str = "embeddings"
     selects: ClassVar[bool] = True
 
     def _check_params(self) -> None:
         super()._check_params()
         check_number("budget", self.budget, 0, whole=True)
         check_number("distance", self.distance, 0)
+        for name, known in (("weighting", WEIGHTINGS), ("space", SPACES)):
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"{name}={getattr(self, name)!r} is unknown: use one of {', '.join(known)}"
+                )
 
-    def _prepare(self, task: Task) -> _Replay:
+    def _prepare(self, task: Task) -> _Replay | None:
         nodes, codes = _with_memory(task)
-        return _Replay(task.field_of(nodes), codes)
+        new = task.nodes.numel()
+        if new == nodes.numel():
+            return None
+        beta = 1 - new / nodes.numel()
+        first = beta if self.weighting == "paper" else 1 - beta
+        parts = first * task.shares(task.codes), (1 - first) * task.shares(codes[new:])
+        return _Replay(task.field_of(nodes), codes, torch.cat(parts))
 
-    def _loss(self, task: Task, prepared: _Replay) -> Tensor:
-        return cross_entropy(task.gcn(prepared.field, task.masks), prepared.codes)
+    def _loss(self, task: Task, prepared: _Replay | None) -> Tensor:
+        if prepared is None:
+            return task.loss()
+        logits = task.gcn(prepared.field, task.masks)
+        return cross_entropy(logits, prepared.codes, reduction="none") @ prepared.shares
 
-    def _remember(self, task: Task, prepared: _Replay) -> Tensors:
+    def _remember(self, task: Task, prepared: _Replay | None) -> Tensors:
         nodes, codes = _with_memory(task)
-        order = coverage_order(_embeddings(task, nodes), codes, self.distance)
+        if self.space == "attributes":
+            points = normalize(task.x[nodes])
+        else:
+            points = _embeddings(task, nodes)
+        order = coverage_order(points, codes, self.distance)
         nodes, codes = keep_best(nodes[order], codes[order], self.budget)
         return {"nodes": nodes, "codes": codes}
 

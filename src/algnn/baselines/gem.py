@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from algnn.baselines.memory import keep_best
 from algnn.baselines.training import GradientLearner, Task, Tensors
@@ -56,7 +55,7 @@ class GEM(GradientLearner):
     margin : float
         Lower bound of the multipliers, the paper's memory strength γ: where the gradient must be
         changed at all, at least this multiple of every g_k is added to it.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     Notes
@@ -105,7 +104,7 @@ class GEM(GradientLearner):
             return
         parameters = list(task.gcn.parameters())
         for row, (field, codes) in zip(prepared.gradients, prepared.sessions, strict=False):
-            loss = cross_entropy(task.gcn(field), codes)
+            loss = task.mean_loss(task.gcn(field), codes)
             _flatten(torch.autograd.grad(loss, parameters), row)
         own = [p.grad for p in parameters if p.grad is not None]
         gradient = _flatten(own, prepared.gradients[-1])

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from algnn.baselines.networks import APPNP, SAGE, neighbourhood, whole_graph
@@ -62,7 +61,8 @@ class Chosen(Known):
 class Joint(GradientLearner):
     """A network trained from scratch in each session on the labels of all sessions so far.
 
-    L = mean cross-entropy over every labelled node so far, for `epochs` epochs; the weights are
+    L = mean cross-entropy over every labelled node so far (each class the same where `balanced`),
+    for `epochs` epochs; the weights are
     those of the epoch with the best accuracy on validation nodes of the classes seen so far,
     averaged over classes. Each session trains twice from the same initial weights, once with each
     weight decay, and keeps the training whose best epoch is better; `weight_decay` where they tie.
@@ -86,7 +86,7 @@ class Joint(GradientLearner):
         The two weight decays; where they are the same, there is only one training.
     check_every : int
         Epochs between two evaluations on the validation nodes.
-    seed, device
+    balanced, seed, device
         As in `GradientLearner`.
 
     Examples
@@ -292,7 +292,7 @@ class Joint(GradientLearner):
         best, weights = Trial(decay, self.epochs, None), {}
 
         def loss() -> Tensor:
-            return cross_entropy(task.gcn(field, task.masks), task.codes)
+            return task.mean_loss(task.gcn(field, task.masks), task.codes)
 
         def look(epoch: int) -> None:
             nonlocal best, weights

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, kl_div, log_softmax
+from torch.nn.functional import kl_div, log_softmax
 
 from algnn.baselines.training import GradientLearner, Task
 from algnn.checks import check_number
@@ -27,6 +27,10 @@ class LwF(GradientLearner):
     this term at the scale of those of L_t. The teacher's logits are computed once a session,
     without dropout and without a gradient.
 
+    With one new class a session it comes out as `Bare` does, and that is no defect: the term
+    compares the old columns with each other and never with the new one, which L_t, all of whose
+    nodes are of the new class, raises above them unopposed.
+
     It keeps its weights and nothing else: they are the next session's teacher.
 
     Parameters
@@ -35,7 +39,7 @@ class LwF(GradientLearner):
         λ.
     temperature : float
         T, above 0: the higher, the more the teacher's small probabilities count.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     References
@@ -75,7 +79,7 @@ class LwF(GradientLearner):
             return task.loss()
         logits = task.gcn(task.field, task.masks)
         kept = distillation(logits[:, : task.old], prepared, self.temperature)
-        return cross_entropy(logits, task.codes) + self.strength * kept
+        return task.mean_loss(logits, task.codes) + self.strength * kept
 
 
 def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -24,7 +24,9 @@ class MAS(GradientLearner):
         Ω = Σ_{s<t} 1/n_s Σ_v |∇_θ ‖z_v‖²|,
 
     where z_v are the logits of node v of session s over the classes seen by then, without dropout.
-    No label enters Ω. New columns of the head have Ω = 0.
+    No label enters Ω. New columns of the head have Ω = 0: the first layer and old columns are held,
+    and nothing holds back the column of a new class. One that comes alone can rise above all others
+    by its own column, whatever λ; on Computers and digits the result is then that of `Bare`.
 
     It keeps Ω; θ* are the weights that it has anyway.
 
@@ -32,7 +34,7 @@ class MAS(GradientLearner):
     ----------
     strength : float
         λ.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     References

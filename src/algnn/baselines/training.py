@@ -31,7 +31,7 @@ from algnn.checks import (
     onto,
     resolve_device,
 )
-from algnn.errors import CheckpointError
+from algnn.errors import CheckpointError, InputError
 from algnn.gcn import GCN, glorot, train
 from algnn.graph.propagate import Field, receptive_field
 from algnn.learner import Learner
@@ -72,6 +72,8 @@ class Task:
         The state before the session; None in the base session.
     initial, masks : torch.Generator
         For initial weights, on the CPU; for dropout, on the learner's device.
+    balanced : bool
+        Whether a mean over nodes counts each class the same.
     """
 
     gcn: GCN
@@ -83,6 +85,7 @@ class Task:
     before: Known | None
     initial: torch.Generator
     masks: torch.Generator
+    balanced: bool = False
 
     @property
     def index(self) -> int:
@@ -122,7 +125,27 @@ class Task:
 
     def loss(self) -> Tensor:
         """L_t: the mean cross-entropy of the session's nodes over the classes seen so far."""
-        return cross_entropy(self.gcn(self.field, self.masks), self.codes)
+        return self.mean_loss(self.gcn(self.field, self.masks), self.codes)
+
+    def mean_loss(self, logits: Tensor, codes: Tensor) -> Tensor:
+        """The mean cross-entropy of some nodes [n]; of classes, each the same, where balanced."""
+        return cross_entropy(logits, codes, self.class_weights(codes))
+
+    def class_weights(self, codes: Tensor) -> Tensor | None:
+        """1/n_c [C] of some nodes' classes where balanced; None where every node counts alike."""
+        return class_weights(codes, self.arrival.size) if self.balanced else None
+
+    def shares(self, codes: Tensor) -> Tensor:
+        """Each node's part [n] of `mean_loss`; they add up to 1."""
+        weights = self.class_weights(codes)
+        parts = torch.ones_like(codes, dtype=torch.float32) if weights is None else weights[codes]
+        return parts / parts.sum()
+
+
+def class_weights(codes: Tensor, classes: int) -> Tensor:
+    """1/n_c [C]: what a node of each class weighs where all classes count the same."""
+    counts = torch.bincount(codes, minlength=classes).clamp(min=1)
+    return counts.to(torch.float32).reciprocal()
 
 
 def as_codes(arrival: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Tensor:
@@ -155,6 +178,9 @@ class GradientLearner(Learner):
         Step size and weight decay of Adam.
     dropout : float
         Share of hidden units dropped while training.
+    balanced : bool
+        Whether every mean of cross-entropies weighs a node of class c by 1/n_c, so that each class
+        counts the same; otherwise each node does.
     seed : int
         Seed of all that is random.
     device : str
@@ -177,6 +203,7 @@ class GradientLearner(Learner):
     lr: float = 1e-3
     dropout: float = 0.5
     weight_decay: float = 5e-4
+    balanced: bool = False
     seed: int = 0
     device: str = "auto"
 
@@ -248,6 +275,7 @@ class GradientLearner(Learner):
             before,
             initial,
             torch.Generator(device).manual_seed(second),
+            self.balanced,
         )
 
     def _model(
@@ -290,6 +318,8 @@ class GradientLearner(Learner):
         check_number("lr", self.lr, 0)
         check_number("dropout", self.dropout, 0, 1)
         check_number("weight_decay", self.weight_decay, 0)
+        if not isinstance(self.balanced, bool):
+            raise InputError(f"balanced={self.balanced!r} must be True or False")
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known, x = self._known, self._inputs(graph)
@@ -348,11 +378,12 @@ class Bare(GradientLearner):
     """Plain fine-tuning: each session by its own loss, with no defence against forgetting.
 
     L = L_t, the mean cross-entropy on the session's nodes over the classes seen so far. It keeps
-    its weights and nothing else; it is the lower end of every comparison.
+    its weights and nothing else; it is the lower end of every comparison. With `balanced`, classes
+    that come in the same session count the same; one that comes alone leaves nothing to balance.
 
     Parameters
     ----------
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     Examples

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from algnn.baselines.penalty import QuadraticPenalty, check_importances
 from algnn.baselines.training import GradientLearner, Task, Tensors
@@ -71,7 +70,7 @@ class TWP(GradientLearner):
     beta : float
         β. The default is not that of the benchmarks, 0.01, which public code detached from the
         weights: see the comment on it.
-    hidden, epochs, lr, dropout, weight_decay, seed, device
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
         As in `GradientLearner`.
 
     References
@@ -169,7 +168,7 @@ def _values(
             gate = dropout(gate, gcn.dropout, masks)
     # ReLU and dropout as one factor: the same values and derivatives, in a third of the passes
     projected = (before * gate) @ gcn.weight2
-    loss = cross_entropy(task.field.mix @ projected + gcn.bias2, task.codes)
+    loss = task.mean_loss(task.field.mix @ projected + gcn.bias2, task.codes)
     return loss, topology_score(projected, prepared.targets, prepared.neighbours)
 
 

@@ -27,7 +27,7 @@ PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
 OUTSIDE = (
     *("__main__", "cli", "report", "plot", "serve", "cluster"),
     *(f"bench/{name}" for name in ("scheduler", "processes", "worker", "progress")),
-    *(f"bench/{name}" for name in ("record", "runs", "tables", "paper")),
+    *(f"bench/{name}" for name in ("record", "runs", "paper")),
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -102,7 +102,7 @@ def _tree(source: str) -> str:
 
 def _foreign_modules(learner: type) -> list[str]:
     """The modules of a class and its bases, without ours and those whose versions are recorded."""
-    ours = {"algnn", *PACKAGES, *sys.stdlib_module_names} - {"__main__"}
+    ours = {"algnn", "sklearn", *PACKAGES, *sys.stdlib_module_names} - {"__main__"}
     modules = {cls.__module__ for cls in learner.__mro__}
     return sorted(name for name in modules if name.partition(".")[0] not in ours)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -30,23 +29,11 @@ DATASETS = ("digits", "cora", "citeseer", "computers")
 
 @dataclass(frozen=True)
 class Plan:
-    """One method on one dataset, with several seeds.
+    """One method on one dataset, one run for each seed.
 
-    Attributes
-    ----------
-    dataset : str
-        A dataset's name, or the path of an ``.npz``.
-    method : str
-        A name of the registry, or the ``module:Class`` of a learner of your own.
-    seeds : sequence of int
-        One run for each.
-    changes : dict
-        Settings that differ from the method's for this dataset.
-    base, step, edges, order
-        As in `ClassStream`.
-    device : str
-    data : Path or None
-        The data root, where it is not the usual one.
+    `dataset` is a name or the path of an ``.npz``, `method` a name of the registry or the
+    ``module:Class`` of a learner of your own, `changes` are settings that differ from the method's;
+    the stream is as in `ClassStream`, and `data` a data root other than the usual one.
     """
 
     dataset: str
@@ -223,10 +210,11 @@ def _learner(plan: Plan, seed: int) -> Learner:
 
 
 def _stream(plan: Plan, graph: Data, seed: int) -> ClassStream:
-    placed = graph
+    # tensors of its own for each run: what one learner may do to them is no other's concern
+    placed = graph.clone("x", "edge_index")
     if registry.find(plan.method).kind != "own":
         # a part of loading, which no clock shall count; a user's learner may not expect it there
-        placed = copy.copy(graph).to(resolve_device(plan.device), "x", "edge_index")
+        placed = placed.to(resolve_device(plan.device), "x", "edge_index")
     return ClassStream(placed, plan.base, plan.step, plan.order, plan.edges, seed)
 
 

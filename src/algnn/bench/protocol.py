@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
@@ -19,8 +19,8 @@ from algnn.errors import InputError
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
 
-# at most so many nodes of either kind, evenly among them, get a novelty score
-ASKED = 4096
+# about so many test nodes get a novelty score, evenly among them; but so many of each session
+ASKED, FEWEST = 8192, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +135,18 @@ def run(
 
     Notes
     -----
-    A prediction that is not one of the classes seen so far is wrong like any other. The clocks
-    stand still while data is prepared and answers are counted, and wait for the GPU's queue.
+    The learner is asked once after each session, about all test nodes of the graph in ascending
+    order, those of classes to come included; only those of classes seen so far are counted. So
+    neither the set of nodes nor their order says which class or session a node belongs to. (Where
+    the graph grows, ``edges="seen"``, its nodes are those of seen classes, and which of them are
+    new is no secret.) A prediction that is not one of the classes seen so far is wrong like any
+    other. A learner that writes into the graph it is handed ends the run with an error.
 
-    Probabilities and novelty scores come from a second learner with the same state, off the clocks,
-    so that nothing it caches about the graph saves the first one time. Novelty is scored on the
-    graph of the next session, in which the nodes of its classes exist, for at most 4096 nodes of
-    either kind.
+    The clocks stand still while data is prepared and answers are counted, and wait for the GPU's
+    queue. Probabilities and novelty scores come from a second learner with the same state, off the
+    clocks, so that nothing it caches about the graph saves the first one time. Novelty is scored on
+    the graph of the next session, in which the nodes of its classes exist, in one call for about
+    8192 test nodes of all sessions; those of the next session and of seen ones are compared.
 
     Examples
     --------
@@ -151,26 +156,27 @@ def run(
     >>> outcome.matrix.shape, len(outcome.learn_seconds)
     ((2, 2), 2)
     """
-    tests = test_nodes(stream)
+    tests = _Tests.of(stream)
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
-    correct, total = [], _count(torch.cat([labels for _, labels in tests]).numpy(), column)
+    correct, total = [], _count(tests.labels, column)
     learning, predicting, retained = [], [], []
     confidence = _Confidence(stream, tests) if isinstance(learner, Learner) else None
+    watched = _Watched()
     for session in stream:
-        nodes, labels = (
-            torch.cat(parts) for parts in zip(*tests[: session.index + 1], strict=True)
-        )
+        asked = tests.of_graph(session.graph)
+        watched.add(session.graph)
         learn = learner.fit if session.index == 0 else learner.partial_fit
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
         _, seconds = _timed(learn, session.graph, session.nodes, session.labels, *extra)
         learning.append(seconds)
-        answers, seconds = _timed(learner.predict, session.graph, nodes)
+        answers, seconds = _timed(learner.predict, session.graph, asked.nodes.clone())
         predicting.append(seconds)
         retained.append(int(learner.retained_bytes()))
-        truth = labels.numpy()
-        correct.append(_count(truth[_check_answers(answers, truth) == truth], column))
+        right = _check_answers(answers, asked.labels) == asked.labels
+        correct.append(_count(asked.labels[right & (asked.sessions <= session.index)], column))
         if confidence is not None:
-            confidence.measure(learner, session.graph, nodes, truth)
+            confidence.measure(learner, session.graph, asked)
+        watched.check(learner, session.index)
         if on_session is not None:
             on_session(session.index)
     # a user's own learner need not clock its selection
@@ -180,35 +186,68 @@ def run(
     return outcome if confidence is None else confidence.added_to(outcome)
 
 
+@dataclass(frozen=True)
+class _Tests:
+    """Test nodes in ascending order, with their labels and sessions, [n] each."""
+
+    nodes: Tensor
+    labels: npt.NDArray[np.int64]
+    sessions: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, stream: ClassStream) -> _Tests:
+        """Those of all sessions."""
+        parts = test_nodes(stream)
+        nodes, labels = (torch.cat(part) for part in zip(*parts, strict=True))
+        sessions = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
+        return cls(nodes, labels.numpy(), sessions)._take(torch.argsort(nodes).numpy())
+
+    def of_graph(self, graph: Data) -> _Tests:
+        """Those that exist in a session's graph: all of them, but where it grows."""
+        return self._take(np.flatnonzero(self.nodes.numpy() < graph.x.size(0)))
+
+    def sample(self) -> _Tests:
+        """About `ASKED` of them, evenly; at least `FEWEST` of each session that has as many."""
+        step = -(-len(self.nodes) // ASKED)
+        chosen = []
+        for session in np.unique(self.sessions):
+            own = np.flatnonzero(self.sessions == session)
+            chosen.append(own[:: max(1, min(step, len(own) // FEWEST))])
+        return self._take(np.sort(np.concatenate(chosen)))
+
+    def _take(self, places: npt.NDArray[np.int64]) -> _Tests:
+        return _Tests(self.nodes[places], self.labels[places], self.sessions[places])
+
+
 class _Confidence:
     """Measures calibration and novelty detection on a second learner with the same state."""
 
-    def __init__(self, stream: ClassStream, tests: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, stream: ClassStream, tests: _Tests) -> None:
         self.stream = stream
-        self.tests = [nodes for nodes, _ in tests]
+        self.tests = tests.sample()
         self.bins: list[metrics.Matrix] = []
         self.aurocs: list[float] = []
         self.twin: Learner | None = None
 
-    def measure(
-        self, learner: Learner, graph: Data, nodes: Tensor, truth: npt.NDArray[np.int64]
-    ) -> None:
-        """After a session, on the test nodes of seen classes."""
+    def measure(self, learner: Learner, graph: Data, asked: _Tests) -> None:
+        """After a session: calibration on test nodes of seen classes, novelty on the next ones'."""
         if self.twin is None:
             self.twin = type(learner)(**learner.get_params())
         # all that a learner has learned is in one attribute, and is replaced, never changed
         self.twin._learned = learner._learned
+        seen = asked.sessions <= len(self.bins)
+        truth = asked.labels[seen]
         classes = np.asarray(learner.classes_)
         columns = np.searchsorted(classes, truth).clip(max=classes.size - 1)
         columns = np.where(classes[columns] == truth, columns, -1)
-        self.bins.append(metrics.reliability(self.twin.predict_proba(graph, nodes), columns))
+        found = np.asarray(self.twin.predict_proba(graph, asked.nodes.clone()))
+        self.bins.append(metrics.reliability(found[seen], columns))
         coming = len(self.bins)
-        if coming < len(self.tests):
+        if coming < len(self.stream):
             later = self.stream.graph(coming)
-            new, old = (
-                self.twin.novelty(later, some[:: -(-len(some) // ASKED)])
-                for some in (self.tests[coming], nodes)
-            )
+            some = self.tests.of_graph(later)
+            scores = np.asarray(self.twin.novelty(later, some.nodes.clone()))
+            new, old = scores[some.sessions == coming], scores[some.sessions < coming]
             self.aurocs.append(metrics.auroc(new, old))
 
     def added_to(self, outcome: Outcome) -> Outcome:
@@ -219,6 +258,31 @@ class _Confidence:
             novelty_aurocs=tuple(self.aurocs),
             reliability=self.bins[-1],
         )
+
+
+class _Watched:
+    """Copies of the tensors of graphs, by which a learner that writes into them is noticed."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def add(self, graph: Data) -> None:
+        """A graph that is about to be handed out."""
+        for name in ("x", "edge_index"):
+            tensor = graph[name]
+            # most streams hand out the same tensors in every session
+            if name not in self.given or self.given[name][0] is not tensor:
+                self.given[name] = tensor, tensor.clone()
+
+    def check(self, learner: Learner, index: int) -> None:
+        """Put back what a learner has changed, and raise an error that names it."""
+        for name, (tensor, copy) in self.given.items():
+            if not torch.equal(tensor, copy):
+                tensor.copy_(copy)
+                raise InputError(
+                    f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
+                    " learner must work on a copy, or it spoils what others are handed"
+                )
 
 
 def test_nodes(stream: ClassStream) -> list[tuple[Tensor, Tensor]]:

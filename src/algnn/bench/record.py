@@ -59,25 +59,11 @@ class Failure(Run):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record(_Facts):
-    """A finished run.
+    """A finished run: its outcome, when it started, the packages and the machine.
 
-    Attributes
-    ----------
-    dataset, provenance
-        The graph's name; its source, size and ``sha256``.
-    method, settings
-        The method's name, and every parameter of its learner but seed and device.
-    base, step, edges, order, seed
-        The stream, as `algnn.ClassStream` takes it (an explicit order joined by commas), and the
-        learner's seed.
-    device : str
-        ``"cpu"`` or ``"cuda"``.
-    outcome : Outcome
-        Counts, clocks and bytes.
-    started : str
-        Time in UTC.
-    versions, machine : dict
-        Of the packages and the code; of the hardware, and how many runs shared it.
+    `settings` are all parameters of the learner but seed and device, `provenance` is that of the
+    graph with its ``sha256``, `machine` says how many runs shared it; an explicit order of classes
+    is joined by commas.
     """
 
     outcome: Outcome
@@ -199,9 +185,9 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
         _bins(found.get("reliability")),
     )
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
-    lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), {count})
-    lengths |= {"calibration_errors": {0, count}, "novelty_aurocs": {0, count - 1}}
-    for name, wanted in lengths.items():
+    lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
+    optional = {"calibration_errors": (0, count), "novelty_aurocs": (0, count - 1)}
+    for name, wanted in (lengths | optional).items():
         if len(getattr(outcome, name)) not in wanted:
             raise TypeError(f"{name} does not fit {count} sessions")
     if bool(outcome.calibration_errors) != (outcome.reliability is not None):

@@ -11,7 +11,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -164,39 +164,6 @@ def summarise(values: Iterable[float | None]) -> Summary:
         return Summary(float(given[0]), None, 1)
     std = float(given.std(ddof=1))
     return Summary(float(given.mean()), _student(count) * std / count**0.5, count)
-
-
-def summary(frame: pd.DataFrame, by: Sequence[str], of: Sequence[str]) -> pd.DataFrame:
-    """Mean, 95% half-width and count of figures for each group of runs.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As `read_runs` gives it.
-    by, of : sequence of str
-        Columns that make a group, and columns of figures.
-
-    Returns
-    -------
-    DataFrame
-        A row per group, in order of appearance, indexed by `by`; columns ``(figure, "mean")``,
-        ``(figure, "ci95")`` and ``(figure, "count")``, the interval NaN for a single run.
-
-    Examples
-    --------
-    >>> runs = pd.DataFrame({"method": ["a", "a", "b"], "ap": [74.0, 76.0, 80.0]})
-    >>> summary(runs, ["method"], ["ap"])["ap"]["mean"].to_dict()
-    {'a': 75.0, 'b': 80.0}
-    """
-    columns = pd.MultiIndex.from_product([list(of), Summary._fields])
-    keys, rows = [], []
-    for key, group in frame.groupby(list(by), sort=False, dropna=False):
-        keys.append(key)
-        known = [group[name].dropna() for name in of]
-        rows.append([v for s in known for v in (summarise(s) if len(s) else (np.nan, np.nan, 0))])
-    index = pd.MultiIndex.from_tuples(keys, names=by) if keys else pd.Index([])
-    table = pd.DataFrame(rows, index.get_level_values(0) if len(by) == 1 else index, columns)
-    return table.astype({name: int if name[1] == "count" else float for name in columns})
 
 
 def _student(count: int) -> float:

@@ -93,8 +93,8 @@ def bench(
     datasets : sequence of str, optional
         Names, or paths of ``.npz`` files; the small ones that are at hand by default.
     methods : sequence of str or type, optional
-        Names of the registry, and learners of your own: ``"module:Class"`` or the class itself,
-        which must be in a module that can be imported. The whole registry by default.
+        Names of the registry, ``"module:Class"`` or a class in a module that can be imported. The
+        whole registry by default.
     steps, seeds : sequence of int
     records : str or path
         Folder of the records. Only one process may work on it at a time.

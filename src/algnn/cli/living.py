@@ -402,10 +402,10 @@ def _free_graph(path: Path) -> Path:
 
 
 def _save_graph(path: Path, graph: Data) -> None:
-    import numpy as np
+    from algnn.graph.npz import input_arrays, write_arrays
 
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, x=graph.x.numpy(), edge_index=graph.edge_index.numpy())
+        write_arrays(file, input_arrays(graph))
 
 
 def _holdings(learner: AnyModel) -> Holdings:

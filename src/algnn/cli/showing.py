@@ -14,7 +14,7 @@ from algnn.cli.running import draw
 
 # the graphs of the demo, as far as they are at hand: the first needs no data
 GRAPHS = ("digits", "cora")
-SLOW = ("joint-appnp", "joint-sage")
+SLOW = ("cat-long", "joint-appnp", "joint-sage", "joint-appnp-balanced", "joint-sage-balanced")
 
 commands = typer.Typer()
 

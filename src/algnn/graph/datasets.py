@@ -101,10 +101,14 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
         the path of an ``.npz`` with the arrays
 
         - ``edge_index`` [2, E], integers: edges as (source, target), kept as they are, so an
-          undirected graph has each edge in both directions;
+          undirected graph has each edge in both directions; in a directed one the target gathers
+          from the source;
+        - ``edge_weight`` [E], numbers of at least 0, optional;
         - ``y`` [N], integers (-1 = no label) or strings (``""`` = no label), which become 0, 1, …
           in sorted order;
-        - ``x`` [N, d], numbers, optional;
+        - ``x`` [N, d], numbers, optional; or, where most of them are zero, its CSR arrays
+          ``x_data``, ``x_indices``, ``x_indptr`` and ``x_shape`` (of a SciPy matrix its ``data``,
+          ``indices``, ``indptr`` and ``shape``), which become a sparse tensor;
         - a split, optional: for each of train, val and test either a mask (``train_mask`` … [N],
           bool) or the nodes' ids (``train_idx``, ``val_idx`` or ``valid_idx``, ``test_idx``); nodes
           without a label are left out of it;
@@ -120,7 +124,7 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     Data
         `x` [N, d] float32, `edge_index` [2, E] int64, `y` [N] int64 (-1 = no label), `train_mask`,
         `val_mask`, `test_mask` [N] bool; `provenance`, a dict of where all this comes from; and
-        `class_names`, a list of str, where the file has them.
+        where the file has them `edge_weight` [E] float32 and `class_names`, a list of str.
 
     Raises
     ------
@@ -156,7 +160,7 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
     Returns
     -------
     Data
-        `x` [N, d] float32 and `edge_index` [2, E].
+        `x` [N, d] float32, `edge_index` [2, E], and `edge_weight` [E] where the file has it.
 
     Examples
     --------
@@ -168,7 +172,7 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
     x, edge_index = graph.x, graph.edge_index
     if x is None:
         x = structural_features(edge_index, graph.num_nodes)
-    return Data(x=x, edge_index=edge_index)
+    return Data(x=x, edge_index=edge_index, **_weights(graph))
 
 
 def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
@@ -251,7 +255,7 @@ def _finish(
     masks = {key: graph[key] for key in MASKS if graph.get(key) is not None}
     if not masks:
         masks, split = _random_split(y, seed), f"{RANDOM_SPLIT}, seed {seed}"
-    result = Data(x=x, edge_index=edge_index, y=y, **masks)
+    result = Data(x=x, edge_index=edge_index, y=y, **_weights(graph), **masks)
     if directed is None:
         directed = not is_undirected(edge_index, num_nodes=nodes)
     loops = int((edge_index[0] == edge_index[1]).sum())
@@ -271,6 +275,10 @@ def _finish(
     return result
 
 
+def _weights(graph: Data) -> dict[str, Tensor]:
+    return {} if graph.get("edge_weight") is None else {"edge_weight": graph.edge_weight}
+
+
 def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
     labelled = (y >= 0).nonzero().squeeze(1)
     generator = torch.Generator().manual_seed(int(seed))
@@ -286,13 +294,17 @@ def _digest(graph: Data, features: str) -> str:
     The last bits of structural features depend on the machine.
     """
     digest = hashlib.sha256(features.encode())
-    for key in ("x", "edge_index", "y", *MASKS):
-        if key == "x" and features != "given":
+    for key in ("x", "edge_index", "y", *MASKS, "edge_weight"):
+        if (key == "x" and features != "given") or graph.get(key) is None:
             continue
         tensor = graph[key].t() if key == "edge_index" else graph[key]
         digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        for block in blocks(tensor.size(0), tensor[:1].nbytes):
-            digest.update(tensor[block].contiguous().numpy())
+        dense = tensor.layout == torch.strided
+        for part in (
+            [tensor] if dense else [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+        ):
+            for block in blocks(part.size(0), part[:1].nbytes):
+                digest.update(part[block].contiguous().numpy())
     return digest.hexdigest()[:16]
 
 

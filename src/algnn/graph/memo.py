@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from torch import Tensor
+from torch_geometric.data import Data
 
 Value = TypeVar("Value")
 
@@ -70,6 +71,12 @@ class Last(Generic[Value]):
     # copied and pickled empty
     def __reduce__(self) -> tuple[type[Last[Value]], tuple[()]]:
         return (Last, ())
+
+
+def inputs_of(graph: Data) -> tuple[Tensor, ...]:
+    """The tensors of a graph that a learner looks at, as a key."""
+    weight = graph.get("edge_weight")
+    return (graph.x, graph.edge_index, *(() if weight is None else (weight,)))
 
 
 def _matches(key: list[tuple[weakref.ref[Tensor], int]], tensors: tuple[Tensor, ...]) -> bool:

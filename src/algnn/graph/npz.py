@@ -8,11 +8,12 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask
@@ -20,6 +21,7 @@ from torch_geometric.utils import index_to_mask
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
 from algnn.graph.download import one_line
+from algnn.graph.propagate import csr, to_csr
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -30,15 +32,18 @@ PARTS = {
     "test": ("test_mask", "test_idx"),
 }
 MASKS = tuple(f"{part}_mask" for part in PARTS)
-KEYS = ("edge_index", "y", "x", "class_names", *(key for keys in PARTS.values() for key in keys))
+SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")  # CSR, under SciPy's names
+INPUTS = ("edge_index", "edge_weight", "x", *SPARSE, "y")
+KEYS = (*INPUTS, "class_names", *(key for keys in PARTS.values() for key in keys))
 UNUSED = ("node_year",)  # in the file of arxiv-graph
 
 
 def read_npz(path: str | os.PathLike[str]) -> Data:
     """The checked content of a file with the arrays that `algnn.load` documents.
 
-    `edge_index` [2, E] int64 and `y` [N] int64; `x` [N, d] float32, the three masks [N] and
-    `class_names` where the file has them. Raises `DatasetError` for a damaged file or array.
+    `edge_index` [2, E] int64 and `y` [N] int64; `x` [N, d] float32, dense or sparse CSR,
+    `edge_weight` [E] float32, the three masks [N] and `class_names` where the file has them. Raises
+    `DatasetError` for a damaged file or array.
     """
     with _naming(path):
         arrays = read_arrays(path, KEYS, strict=True)
@@ -46,30 +51,24 @@ def read_npz(path: str | os.PathLike[str]) -> Data:
             if key not in arrays:
                 raise DatasetError(f"{key} is missing: edge_index and y are needed")
         y, names = _labels(arrays)
-        graph = Data(edge_index=_edges(arrays["edge_index"], y.numel()), y=y)
-        if "x" in arrays:
-            graph.x = _features(arrays["x"], y.numel())
-        graph.update(_split(arrays, y))
+        graph = Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y))
         if names:
             graph.class_names = names
         return graph
 
 
 def read_inputs(path: str | os.PathLike[str]) -> Data:
-    """The `edge_index` [2, E] of a file, `num_nodes`, and `x` [N, d] where the file has it.
+    """The inputs in a file: `edge_index` and `num_nodes`, `x` and `edge_weight` where it has them.
 
     Without `x`, the number of nodes comes from ``y`` [N] or ``num_nodes``. Labels are not read.
     Raises `DatasetError` for a damaged file or array.
     """
     with _naming(path):
-        arrays = read_arrays(path, ("edge_index", "x", "y", "num_nodes"), strict=True)
+        arrays = read_arrays(path, (*INPUTS, "num_nodes"), strict=True)
         if "edge_index" not in arrays:
             raise DatasetError("edge_index is missing: it is needed")
         nodes = _num_nodes(arrays)
-        graph = Data(edge_index=_edges(arrays["edge_index"], nodes), num_nodes=nodes)
-        if "x" in arrays:
-            graph.x = _features(arrays["x"], nodes)
-        return graph
+        return Data(num_nodes=nodes, **_inputs(arrays, nodes))
 
 
 @contextlib.contextmanager
@@ -89,7 +88,8 @@ def save_npz(graph: Data, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     graph : Data
-        With `edge_index` and `y`; `x`, the masks and `class_names` are written where it has them.
+        With `edge_index` and `y`; `x`, `edge_weight`, the masks and `class_names` are written where
+        it has them.
     path : str or path
         The file; one that exists is replaced.
 
@@ -105,12 +105,32 @@ def save_npz(graph: Data, path: str | os.PathLike[str]) -> None:
     if graph.get("edge_index") is None or graph.get("y") is None:
         raise InputError("graph needs edge_index and y to be written as .npz")
     structural = graph.get("provenance", {}).get("features", "").startswith("structural")
-    tensors = [key for key in ("edge_index", "y", "x", *MASKS) if graph.get(key) is not None]
-    arrays = {k: graph[k].cpu().numpy() for k in tensors if not (k == "x" and structural)}
+    arrays = input_arrays(graph, features=not structural)
+    arrays |= {k: graph[k].cpu().numpy() for k in ("y", *MASKS) if graph.get(k) is not None}
     if graph.get("class_names"):
         arrays["class_names"] = np.array(graph.class_names, dtype=np.str_)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+        write_arrays(file, arrays)
+
+
+def write_arrays(file: IO[bytes], arrays: Arrays) -> None:
+    """Write arrays as an ``.npz``, compressed."""
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def input_arrays(graph: Data, *, features: bool = True) -> Arrays:
+    """The features and edges of a graph as the arrays of a file."""
+    keys = [key for key in ("edge_index", "edge_weight") if graph.get(key) is not None]
+    arrays = {key: graph[key].detach().cpu().numpy() for key in keys}
+    x = graph.get("x")
+    if x is None or not features:
+        return arrays
+    x = x.detach().cpu()
+    if x.layout == torch.strided:
+        return {**arrays, "x": x.numpy()}
+    x = to_csr(x)
+    parts = (x.values(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
+    return {**arrays, **{key: part.numpy() for key, part in zip(SPARSE, parts, strict=True)}}
 
 
 def read_arrays(
@@ -206,10 +226,39 @@ def _num_nodes(arrays: Arrays) -> int:
     for key in ("x", "y"):
         if key in arrays and arrays[key].ndim and len(arrays[key]):
             return len(arrays[key])
+    if "x_shape" in arrays:
+        return _sparse_shape(arrays["x_shape"])[0]
     count = arrays.get("num_nodes", np.zeros(0))
     if count.ndim or count.dtype.kind not in "iu" or not 0 < count < 2**31:
         raise DatasetError("has neither x nor y: num_nodes must then say how many nodes there are")
     return int(count)
+
+
+def _inputs(arrays: Arrays, nodes: int) -> dict[str, Tensor]:
+    """Edges and, where they are there, features and weights."""
+    found = {"edge_index": _edges(arrays["edge_index"], nodes)}
+    sparse = [key for key in SPARSE if key in arrays]
+    if "x" in arrays and sparse:
+        raise DatasetError(f"x and {sparse[0]} are both there: give x once, dense or sparse")
+    if "x" in arrays:
+        found["x"] = _features(arrays["x"], nodes)
+    elif sparse:
+        found["x"] = _sparse_features(arrays, nodes)
+    if "edge_weight" in arrays:
+        found["edge_weight"] = _weights(arrays["edge_weight"], found["edge_index"].size(1))
+    return found
+
+
+def _weights(weights: npt.NDArray[Any], edges: int) -> Tensor:
+    if weights.shape != (edges,) or weights.dtype.kind not in "iufb":
+        raise DatasetError(
+            f"edge_weight ({weights.dtype}, shape {weights.shape}) must be numbers of shape"
+            f" [{edges}], one for each edge"
+        )
+    found = _float32("edge_weight", weights)
+    if bool((found < 0).any()):
+        raise DatasetError("edge_weight holds negative values: weights are 0 or more")
+    return found
 
 
 def _edges(edges: npt.NDArray[Any], nodes: int) -> Tensor:
@@ -230,11 +279,50 @@ def _features(x: npt.NDArray[Any], nodes: int) -> Tensor:
         raise DatasetError(
             f"x ({x.dtype}, shape {x.shape}) must be numbers of shape [N, d], N = {nodes} as in y"
         )
+    return _float32("x", x)
+
+
+def _float32(key: str, values: npt.NDArray[Any]) -> Tensor:
     with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite just below
-        features = torch.from_numpy(x.astype(np.float32, order="C"))
-    if not bool(torch.isfinite(features).all()):
-        raise DatasetError("x holds NaN or infinite values: replace them by numbers of float32")
-    return features
+        found = torch.from_numpy(values.astype(np.float32, order="C"))
+    if not bool(torch.isfinite(found).all()):
+        raise DatasetError(f"{key} holds NaN or infinite values: replace them by float32 numbers")
+    return found
+
+
+def _sparse_features(arrays: Arrays, nodes: int) -> Tensor:
+    """X in CSR from its four arrays; within a row, columns may come in any order, each once."""
+    lacking = [key for key in SPARSE if key not in arrays]
+    if lacking:
+        raise DatasetError(f"{lacking[0]} is missing: a sparse x needs {', '.join(SPARSE)}")
+    data, indices, indptr, shape = (arrays[key] for key in SPARSE)
+    rows, columns = _sparse_shape(shape)
+    if rows != nodes:
+        raise DatasetError(f"x_shape gives {rows} rows: there are {nodes} nodes")
+    for key, kinds in zip(SPARSE, ("iufb", "iu", "iu"), strict=False):
+        array = arrays[key]
+        if array.ndim != 1 or array.dtype.kind not in kinds:
+            raise DatasetError(f"{key} ({array.dtype}, shape {array.shape}) must be numbers [n]")
+    parts = (_float32("x_data", data).numpy(), indices.astype(np.int64), indptr.astype(np.int64))
+    try:
+        matrix = csr_array(parts, shape=(rows, columns))
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        words = one_line(error)
+        raise DatasetError(f"x_indices or x_indptr do not fit x_shape ({words})") from error
+    matrix.sort_indices()
+    if not matrix.has_canonical_format:
+        raise DatasetError("x_indices names a column twice in one row: name each once")
+    starts, places = (torch.from_numpy(part).long() for part in (matrix.indptr, matrix.indices))
+    return csr(starts, places, torch.from_numpy(matrix.data), (rows, columns))
+
+
+def _sparse_shape(shape: npt.NDArray[Any]) -> tuple[int, int]:
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or not (shape > 0).all():
+        raise DatasetError(
+            f"x_shape ({shape.dtype}, shape {shape.shape}) must be two sizes, N and d"
+        )
+    return int(shape[0]), int(shape[1])
 
 
 def _split(arrays: Arrays, y: Tensor) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,9 @@ BLOCK_BYTES = 64 * 2**20
 GPU_BLOCK_BYTES = 1024 * 2**20
 
 
-def normalised_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
+def normalised_adjacency(
+    edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None
+) -> Tensor:
     """Â = D^(-1/2) (A + I) D^(-1/2), with one self-loop per node.
 
     Parameters
@@ -26,12 +28,15 @@ def normalised_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
         Edges as (source, target); a self-loop that is already there is not added again.
     num_nodes : int
         N.
+    edge_weight : Tensor [E], optional
+        The weight of each edge, not negative; 1 by default, which is that of an added self-loop.
 
     Returns
     -------
     Tensor [N, N], sparse CSR, float32
-        Row i gathers what reaches node i. D counts incoming edges, as PyTorch Geometric's `GCNConv`
-        does, so that an undirected graph gives a symmetric matrix.
+        Of a directed graph, row i gathers what reaches node i. D sums the weights of incoming
+        edges, as PyTorch Geometric's `GCNConv` does, so that an undirected graph gives a symmetric
+        matrix.
 
     Examples
     --------
@@ -40,7 +45,9 @@ def normalised_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
-    edges, weight = gcn_norm(edge_index, None, num_nodes, dtype=torch.float32)
+    given = None if edge_weight is None else edge_weight.detach().to(edge_index.device)
+    given = None if given is None else given.to(torch.float32)
+    edges, weight = gcn_norm(edge_index, given, num_nodes, dtype=torch.float32)
     source, target = edges
     # sort by (target, source), then build the rows: one sort, no intermediate COO tensor
     order = torch.argsort(target * num_nodes + source)
@@ -115,7 +122,9 @@ def receptive_field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
 
 
 def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
-    """Some rows [k] of a sparse CSR matrix [m, n], as one [k, n]."""
+    """Some rows [k] of a matrix [m, n], dense or sparse CSR, as one [k, n] of the same layout."""
+    if matrix.layout == torch.strided:
+        return matrix[rows]
     starts = matrix.crow_indices()
     counts = starts[rows + 1] - starts[rows]
     new_starts = _row_starts(counts)
@@ -124,6 +133,28 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     entries = torch.arange(shift.numel(), device=shift.device) + shift
     shape = (rows.numel(), matrix.size(1))
     return csr(new_starts, matrix.col_indices()[entries], matrix.values()[entries], shape)
+
+
+def to_csr(matrix: Tensor) -> Tensor:
+    """A dense or sparse COO matrix in sparse CSR, with indices of 64 bits."""
+    if matrix.layout == torch.sparse_coo:
+        return _quietly(lambda: matrix.coalesce().to_sparse_csr())
+    if matrix.layout == torch.sparse_csr:
+        starts, columns = (t.long() for t in (matrix.crow_indices(), matrix.col_indices()))
+        return csr(starts, columns, matrix.values(), (matrix.size(0), matrix.size(1)))
+    row, column = matrix.nonzero(as_tuple=True)
+    counts = torch.bincount(row, minlength=matrix.size(0))
+    return csr(_row_starts(counts), column, matrix[row, column], (matrix.size(0), matrix.size(1)))
+
+
+def without_diagonal(matrix: Tensor) -> Tensor:
+    """A square sparse CSR matrix without its diagonal: of Â, each node's neighbours alone."""
+    counts = matrix.crow_indices().diff()
+    row = torch.repeat_interleave(torch.arange(matrix.size(0), device=matrix.device), counts)
+    kept = matrix.col_indices() != row
+    counts = torch.bincount(row[kept], minlength=matrix.size(0))
+    shape = (matrix.size(0), matrix.size(1))
+    return csr(_row_starts(counts), matrix.col_indices()[kept], matrix.values()[kept], shape)
 
 
 def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Iterator[slice]:
@@ -149,7 +180,13 @@ def _row_starts(counts: Tensor) -> Tensor:
 
 def csr(starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     """A sparse CSR matrix from its parts, which are not checked."""
+    return _quietly(
+        lambda: torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)
+    )
+
+
+def _quietly(make: Callable[[], Tensor]) -> Tensor:
+    """What `make` gives, without torch's warning, once per process, that CSR is in beta."""
     with warnings.catch_warnings():
-        # torch warns once per process that CSR tensors are in beta
         warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)
+        return make()

@@ -13,6 +13,7 @@ from torch_geometric.utils import subgraph
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import InputError
+from algnn.graph.propagate import take_rows, to_csr
 
 SPLITS = ("train", "val", "test")
 
@@ -136,14 +137,18 @@ class ClassStream:
             A new object that shares the tensors of the whole graph where ``edges="full"``; a graph
             of the nodes that exist by then where ``edges="seen"``.
         """
+        weight = self._graph.get("edge_weight")
         if self.edges == "full":
-            return Data(x=self._graph.x, edge_index=self._graph.edge_index)
+            kept = {} if weight is None else {"edge_weight": weight}
+            return Data(x=self._graph.x, edge_index=self._graph.edge_index, **kept)
         exists = self._arrival[: int((self._session_of <= index).sum())]
         device = self._graph.edge_index.device
         # node ids in the order of arrival, of the nodes that exist
-        edge_index, _ = subgraph(exists.to(device), self._graph.edge_index)
-        position = self._position.to(device)
-        return Data(x=self._graph.x[exists.to(device)], edge_index=position[edge_index])
+        edge_index, weight = subgraph(exists.to(device), self._graph.edge_index, weight)
+        kept = {} if weight is None else {"edge_weight": weight}
+        x = self._graph.x
+        rows = take_rows(x if x.layout == torch.strided else to_csr(x), exists.to(device))
+        return Data(x=rows, edge_index=self._position.to(device)[edge_index], **kept)
 
     def nodes(self, split: str, index: int) -> tuple[Tensor, Tensor]:
         """Nodes of session `index`'s classes in one split, with their labels.

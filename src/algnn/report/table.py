@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -77,17 +77,26 @@ class Table:
 
 
 def ranked(
-    columns: Sequence[Column], rows: Iterable[Sequence[Value]], apart: Sequence[str] = ()
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Value]],
+    apart: Sequence[str] = (),
+    barred: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Row, ...]:
-    """Rows with the best of each column marked, among those whose name is not set apart."""
+    """Rows with the best of each column marked, among those whose name is not set apart.
+
+    `barred` are names of rows, by column, that are not ranked in that column.
+    """
     given = [(tuple(values), str(values[0]) in apart) for values in rows]
 
     def shown(i: int, value: Value) -> str:
         return columns[i].write(number(value) if isinstance(value, Summary) else value)
 
+    def fit(i: int, values: Sequence[Value], aside: bool) -> bool:
+        return not aside and values[0] not in (barred or {}).get(columns[i].name, ())
+
     best: dict[int, str] = {}
     for i, column in enumerate(columns):
-        found = [values[i] for values, aside in given if not aside and values[i] is not None]
+        found = [v[i] for v, aside in given if fit(i, v, aside) and v[i] is not None]
         if column.best and len(found) > 1:
             pick = max if column.best == "high" else min
             # as written: two rows that look the same are both best
@@ -95,7 +104,7 @@ def ranked(
     return tuple(
         Row(
             values,
-            frozenset(i for i in best if shown(i, values[i]) == best[i] and not aside),
+            frozenset(i for i in best if shown(i, values[i]) == best[i] and fit(i, values, aside)),
             aside,
         )
         for values, aside in given

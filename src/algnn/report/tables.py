@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -22,15 +22,19 @@ TEXT = WORDS["tables"]
 
 
 def overview(study: Study, hardware: str) -> Table | None:
-    """Final AP of every method on every dataset, on one hardware."""
+    """Final AP and micro accuracy of every method on every dataset, on one hardware."""
     graphs = study.datasets(hardware, 1)
-    rows = [
-        [name, *(_mean(study.cell(hardware, graph, 1, name).ap) for graph in graphs)]
-        for name in study.methods(hardware, step=1)
-    ]
+    rows: list[list[Value]] = []
+    columns: list[Column] = []
+    for graph in graphs:
+        columns.append(Column(graph, "points", best="high"))
+        columns.append(Column(f"{graph} micro", "point", "Accuracy over test nodes.", "high"))
+    for name in study.methods(hardware, step=1):
+        cells = [study.cell(hardware, graph, 1, name) for graph in graphs]
+        found = [(_mean(cell.ap), _mean(cell.micro)) for cell in cells]
+        rows.append([name, *(v for ap, micro in found for v in (ap, micro and micro.mean))])
     runs = study.select(hardware=hardware, step=1)
     runs = runs[runs.dataset.isin(graphs)]
-    columns = [Column(name, "points", best="high") for name in graphs]
     return _table(study, "overview", ["method", *columns], rows, runs, hardware=hardware)
 
 
@@ -54,10 +58,13 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
         " first, then one at a time" * bool(later)
     )
     several = runs.method.duplicated().any()
-    more = {"mean": several, "paper": beside, "shared": not runs.alone.all()}
+    # who never learns has nothing to forget
+    aps = runs.groupby("method").ap.mean()
+    low = [name for name in names if aps[name] < aps.get("bare", 0)]
+    more = {"mean": several, "paper": beside, "shared": not runs.alone.all(), "low": low}
     notes = [TEXT[key] for key, holds in more.items() if holds]
-    where = {"hardware": hardware, "dataset": dataset, "sessions": sessions}
-    return _table(study, "main", columns, rows, runs, notes, **where)
+    where: dict[str, Any] = {"hardware": hardware, "dataset": dataset, "sessions": sessions}
+    return _table(study, "main", columns, rows, runs, notes, barred={"AF": low}, **where)
 
 
 def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
@@ -78,7 +85,7 @@ def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
         rows.append(values)
     runs = study.select(hardware=hardware, dataset=dataset)
     counts = listed(sorted({len(stages) for stages in runs.stages}, reverse=True))
-    where = {"hardware": hardware, "dataset": dataset, "counts": counts}
+    where: dict[str, Any] = {"hardware": hardware, "dataset": dataset, "counts": counts}
     return _table(study, "steps", columns, rows, runs, **where)
 
 
@@ -254,6 +261,7 @@ def _table(
     runs: pd.DataFrame | None = None,
     notes: Sequence[str] = (),
     apart: Sequence[str] | None = ALL_LABELS,
+    barred: Mapping[str, Collection[str]] | None = None,
     **values: Any,
 ) -> Table | None:
     """The table with its title and caption, best values and commands; None without rows.
@@ -263,7 +271,7 @@ def _table(
     found = [COLUMNS[column] if isinstance(column, str) else column for column in columns]
     if apart is None:
         found = [replace(column, best="") for column in found]
-    made = ranked(found, rows, apart or ())
+    made = ranked(found, rows, apart or (), barred)
     if not made:
         return None
     if any(column.best for column in found) and sum(not row.apart for row in made) > 1:

@@ -1,24 +1,18 @@
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from algnn import ALGNN
+import algnn
 from algnn.analytic.features.expansion import random_weights
-from algnn.analytic.features.hops import (
-    BANKS,
-    NARROW_VIEW,
-    UNITS,
-    HopEncoder,
-    candidates,
-    kernels,
-    plain_encoder,
-    polynomial,
-)
+from algnn.analytic.features.hops import VIEW_SETS, HopEncoder, polynomial, steps
+from algnn.analytic.features.reduce import RANK
+from algnn.analytic.lifecycle.reach import without_node
 from algnn.errors import InputError
-from algnn.graph.propagate import Operator, normalised_adjacency
+from algnn.graph.propagate import normalised_adjacency, to_csr, without_diagonal
 
 
 def unit(rows: torch.Tensor) -> torch.Tensor:
@@ -33,34 +27,56 @@ def directed(seed: int, nodes: int = 30, edges: int = 90) -> tuple[torch.Tensor,
     return x, normalised_adjacency(edge_index, nodes)
 
 
+def wide(nodes: int = 40, columns: int = RANK + 88) -> torch.Tensor:
+    """Wide counts, most of them zero, and a row without any."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randint(1, 9, (nodes, columns), generator=generator).float()
+    x[torch.rand(nodes, columns, generator=generator) > 0.05] = 0
+    x[3] = 0
+    return x
+
+
 def by_hand(adjacency: torch.Tensor, x: torch.Tensor) -> dict[str, torch.Tensor]:
     dense, x = adjacency.to_dense().double(), x.double()
-    walk = x
+    walk, neighbours = x, dense - dense.diag().diag()
     for _ in range(10):
         walk = 0.9 * dense @ walk + 0.1 * x
-    return {"0": unit(x), "2": unit(dense @ dense @ x), "pagerank": unit(walk)}
+    return {
+        "0": unit(x),
+        "2": unit(dense @ dense @ x),
+        "open 1": unit(neighbours @ x),
+        "open 2": unit(neighbours @ neighbours @ x),
+        "pagerank": unit(walk),
+    }
 
 
-@pytest.mark.parametrize("name", BANKS)
+@pytest.mark.parametrize("name", VIEW_SETS)
 def test_views_are_polynomials_of_the_adjacency_side_by_side(name):
     x, adjacency = directed(0)
-    bank, views = HopEncoder(name, 7), by_hand(adjacency, x)
-    expected = torch.cat([views[view] for view in bank.views], 1)
-    prepared = bank.prepare(adjacency, x)
+    encoder, views = HopEncoder(name, 7), by_hand(adjacency, x)
+    expected = torch.cat([views[view] for view in encoder.views], 1)
+    prepared = encoder.prepare(adjacency, x)
     torch.testing.assert_close(prepared.double(), expected, rtol=1e-6, atol=1e-7)
-    assert bank.width == prepared.size(1)
-    assert bank(prepared).dtype == torch.float64
+    assert encoder.width == prepared.size(1)
+    assert encoder(prepared).dtype == torch.float64
+    torch.testing.assert_close(encoder.prepare(adjacency, to_csr(x)), prepared)
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.sampled_from(sorted(BANKS)), st.integers(0, 99), st.booleans(), st.sampled_from([0, 4]))
-def test_a_few_nodes_have_the_views_that_they_have_among_all(name, seed, root, projected):
+@pytest.mark.parametrize("view", VIEW_SETS["all"])
+def test_what_a_node_sees_is_its_row_of_the_polynomial(view):
     """Also where edges go one way only, so that Â is not its own transpose."""
-    x, adjacency = directed(seed)
-    bank = HopEncoder(name, 7, projected, root, seed=seed)
-    nodes = torch.tensor([3, 29, 3, 0])
-    rows = bank.rows(Operator(adjacency).T.matrix, x, nodes)
-    torch.testing.assert_close(rows, bank.prepare(adjacency, x)[nodes], rtol=2e-7, atol=1e-8)
+    _, adjacency = directed(2)
+    everything = torch.eye(30).double()
+    matrix = adjacency.double()
+    expected = polynomial(view, matrix, without_diagonal(matrix), everything)
+    nodes = torch.tensor([3, 29, 0])
+    transposed = to_csr(matrix.to_dense().mT.contiguous())
+    seen = HopEncoder("all", 7).seen(view, transposed, nodes)
+    torch.testing.assert_close(seen, expected[nodes].mT)
+
+
+def test_a_view_looks_as_far_as_its_degree():
+    assert [steps(view) for view in VIEW_SETS["all"]] == [0, 1, 2, 10]
 
 
 def test_roots_keep_their_signs():
@@ -69,54 +85,74 @@ def test_roots_keep_their_signs():
     torch.testing.assert_close(found, unit(torch.tensor([[2.0, -3.0]])))
 
 
-def test_wide_features_are_projected_so_that_inner_products_stay():
-    x = torch.randn(40, 5000, generator=torch.Generator().manual_seed(0)).double()
-    bank = HopEncoder("raw", 5000, projected=1024, seed=3)
-    drawn, found = x @ x.T / 5000, bank.entries(x) @ bank.entries(x).T / 5000
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_wide_features_are_reduced_to_their_coordinates_in_a_basis(kind):
+    x = wide()
+    adjacency = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), len(x))
+    encoder = HopEncoder.of(x if kind == "dense" else to_csr(x), 100, seed=3)
+    assert encoder.root
+    # as many directions as rows; the row without entries adds none that matter
+    assert encoder.basis.shape == (x.size(1), len(x))
+    found = encoder.prepare(adjacency, x if kind == "dense" else to_csr(x))
+    rows = unit(x.sqrt().double())
+    own = unit(rows @ encoder.basis.double())
+    torch.testing.assert_close(found[:, : len(x)].double(), own, rtol=0, atol=2e-6)
+    # the basis spans all rows, so nothing of their inner products is lost
+    torch.testing.assert_close(own @ own.mT, rows @ rows.mT, rtol=0, atol=1e-5)
+
+
+def test_sparse_and_dense_features_are_encoded_alike():
+    x = wide()
+    dense, sparse = (HopEncoder.of(one, 4000, seed=3) for one in (x, to_csr(x)))
+    assert replace(dense, basis=None).__dict__ == replace(sparse, basis=None).__dict__
+    torch.testing.assert_close(dense.basis, sparse.basis, rtol=0, atol=1e-6)
+
+
+def test_a_random_projection_keeps_inner_products():
+    """As files of version 0.1 and private learners have it in the place of a basis."""
+    x = torch.randn(40, 5000, generator=torch.Generator().manual_seed(0))
+    first, again, other = (
+        HopEncoder("raw", 5000, projected=1024, seed=seed).reduction(x.device) for seed in (3, 3, 4)
+    )
+    drawn, found = x @ x.T / 5000, (x.double() @ first) @ (x.double() @ first).T / 5000
     # an inner product of n terms is off by about its size / √1024
     assert float((drawn - found).abs().mean()) < 0.05
-    assert torch.equal(bank.entries(x), bank.entries(x))
-    other = HopEncoder("raw", 5000, projected=1024, seed=4)
-    assert not torch.equal(bank.entries(x), other.entries(x))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 def test_units_stand_beside_the_views():
     x, adjacency = directed(0)
-    bank = HopEncoder("two hops", 7, expanded=50, seed=5)
-    prepared = bank.prepare(adjacency, x)
+    encoder = HopEncoder("two hops", 7, expanded=50, seed=5)
+    prepared = encoder.prepare(adjacency, x)
     units = unit((prepared.double() @ random_weights(7, 50, 5).double()).relu())
-    torch.testing.assert_close(bank(prepared), torch.cat([prepared.double(), units], 1))
-    assert bank.width == 57
+    torch.testing.assert_close(encoder(prepared), torch.cat([prepared.double(), units], 1))
+    assert encoder.width == 57
+
+
+def test_half_of_the_units_of_all_views_see_pagerank_alone():
+    weights = HopEncoder("all", 7, expanded=51, seed=5).unit_weights(torch.device("cpu"))
+    drawn = random_weights(28, 51, 5).double()
+    assert torch.equal(weights[:, :25], drawn[:, :25])
+    assert not bool(weights[:21, 25:].any())
+    torch.testing.assert_close(weights[21:, 25:], 2 * drawn[21:, 25:])
 
 
 def test_what_is_decided_without_labels():
-    assert plain_encoder(torch.full((10, 5000), -1.0), 0) == HopEncoder("pagerank", 5000)
-    assert plain_encoder(torch.eye(10), 0) == HopEncoder("pagerank", 10)
-    large = plain_encoder(torch.full((5000, 1025), 2.0), 1)
-    assert large == HopEncoder("pagerank", 1025, 1024, True, 0, 1)
-    # wide features, and those of fewer nodes than columns, are not expanded
-    assert not any(bank.expanded for bank in candidates(HopEncoder("raw", NARROW_VIEW + 1), 10**6))
-    assert not any(bank.expanded for bank in candidates(HopEncoder("raw", 100), 99))
-    assert all(bank.expanded == UNITS for bank in candidates(HopEncoder("raw", 100), 200))
+    def decided(x, width=100):
+        encoder = HopEncoder.of(x, width, seed=1)
+        return encoder.root, encoder.view_width, encoder.expanded
+
+    assert decided(torch.full((10, 5), -1.0)) == (False, 5, 80)  # signs: no roots
+    assert decided(torch.eye(10)) == (False, 10, 60)  # 0 and 1 have no roots but themselves
+    assert decided(torch.full((10, 5), 2.0), 18) == (True, 5, 0)  # views that leave no room
+    assert decided(torch.rand(9, RANK))[1] == RANK
+    assert decided(torch.rand(9, RANK + 1))[1] == 9  # reduced, to as many columns as rows
 
 
-def test_a_polynomial_counts_hops():
-    swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).to_sparse_csr()
-    assert polynomial("2", swap, torch.tensor([[5.0], [7.0]])).flatten().tolist() == [5, 7]
-
-
-def test_kernels_are_inner_products_of_features():
-    x, adjacency = directed(0)
-    encoders = [HopEncoder("raw", 7), HopEncoder("own and two hops", 7, expanded=50, seed=5)]
-    views = {name: view.float() for name, view in by_hand(adjacency, x).items()}
-    for encoder, found in zip(encoders, kernels(encoders, views), strict=True):
-        Z = encoder(torch.cat([views[view] for view in encoder.views], dim=1))
-        torch.testing.assert_close(found, Z @ Z.mT)
-
-
-def test_an_unknown_bank_is_named():
-    with pytest.raises(InputError, match="bank='all' is unknown: use one of pagerank"):
-        HopEncoder("all", 3)
+def test_unknown_views_are_named():
+    with pytest.raises(InputError, match="views='some' is unknown: use one of all"):
+        HopEncoder("some", 3)
 
 
 def mixed(homophily: float, noise: float) -> tuple[Data, torch.Tensor]:
@@ -131,13 +167,67 @@ def mixed(homophily: float, noise: float) -> tuple[Data, torch.Tensor]:
     return Data(x=torch.from_numpy(x).float(), edge_index=edges), torch.from_numpy(y)
 
 
-@pytest.mark.parametrize(
-    ("homophily", "noise", "expected"),
-    [(0.9, 4.0, {"pagerank", "two hops"}), (0.0, 0.8, {"raw", "own and pagerank"})],
-)
-def test_the_base_session_finds_out_whether_neighbours_are_alike(homophily, noise, expected):
+@pytest.mark.parametrize(("homophily", "noise"), [(0.9, 4.0), (0.0, 1.5)])
+def test_one_set_of_views_serves_like_and_unlike_neighbours(homophily, noise):
     """With neighbours at random the node's own features count, with like ones their average."""
     graph, y = mixed(homophily, noise)
-    nodes = torch.arange(200)
-    model = ALGNN(device="cpu").fit(graph, nodes, y[nodes])
-    assert model._learned.features.name in expected
+    nodes, others = torch.arange(300), torch.arange(300, 600)
+    model = algnn.ALGNN(width=512, device="cpu").fit(graph, nodes, y[nodes])
+    assert model.score(graph, others, y[others]) > 0.85
+
+
+@pytest.mark.parametrize("layout", ["csr", "coo"])
+def test_a_learner_takes_sparse_features(small_graph, tmp_path, layout):
+    """With the same answers in every layout, whatever is asked."""
+    mask, y = small_graph.train_mask, small_graph.y
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        x = small_graph.x.to_sparse_csr() if layout == "csr" else small_graph.x.to_sparse()
+    sparse = Data(x=x, edge_index=small_graph.edge_index)
+    ours, theirs = (
+        algnn.ALGNN(width=128, device="cpu").fit(graph, mask, y[mask])
+        for graph in (sparse, small_graph)
+    )
+    ours.save(tmp_path / "model.safetensors")
+    ours = algnn.ALGNN.load(tmp_path / "model.safetensors")
+    answers = [
+        (
+            one.decision_function(graph),
+            one.novelty(graph),
+            one.explain(graph, 5).by_feature,
+            without_node(graph, 7).x.to_dense().numpy(),
+        )
+        for one, graph in ((ours, sparse), (theirs, small_graph))
+        if one.forget(graph, [0], y[:1])
+    ]
+    for found, expected in zip(*answers, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+class FewDirections(algnn.ALGNN):
+    """Reduces to fewer columns, to be quick."""
+
+    def _hop_encoder(self, graph):
+        return HopEncoder.of(self._inputs(graph, sparse=True), self.width, self.seed, rank=24)
+
+
+def test_features_too_wide_to_be_dense():
+    """5,000 nodes with 100,000 columns: 4 GB in float64, and a few entries in each row."""
+    rng = np.random.default_rng(0)
+    nodes, columns, each = 5_000, 100_000, 8
+    y = np.arange(nodes) % 3
+    # the first entries of a row are among 50 columns of its class, the others anywhere
+    places = rng.integers(columns, size=(nodes, each))
+    places[:, :4] = y[:, None] * 50 + rng.integers(50, size=(nodes, 4))
+    rows = np.repeat(np.arange(nodes), each)
+    where = torch.from_numpy(np.stack([rows, places.ravel()]))
+    x = torch.sparse_coo_tensor(
+        where, torch.ones(nodes * each), (nodes, columns), check_invariants=True
+    )
+    edges = torch.from_numpy(rng.integers(nodes, size=(2, nodes)))
+    graph, y = Data(x=x, edge_index=edges), torch.from_numpy(y)
+    nodes = torch.arange(300)
+    model = FewDirections(width=256, device="cpu").fit(graph, nodes, y[nodes])
+    assert model._learned.features.basis.shape == (columns, 24)
+    asked = torch.arange(300, 900)
+    assert model.score(graph, asked, y[asked]) > 0.8

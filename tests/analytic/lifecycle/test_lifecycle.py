@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 import algnn
 from algnn.analytic.classes import CodedLabels
-from algnn.analytic.features.hops import BANKS, HopEncoder
+from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.joint import JointRidge
 from algnn.analytic.lifecycle.reach import affected, hops, without_node
@@ -37,7 +37,7 @@ WIDE, NARROW = 200, 12
 
 
 def learner(kind, **changes):
-    return algnn.ALGNN(**{**LEARNERS[kind], "device": "cpu", **changes})
+    return algnn.ALGNN(**{"width": 256, **LEARNERS[kind], "device": "cpu", **changes})
 
 
 def assert_same(found, expected, graph, bound=1e-9):
@@ -356,7 +356,7 @@ def directed(graph, seed):
 
 
 @pytest.mark.parametrize("kind", ["default", "ridge", "paper", "paper, plain", "paper, γ chosen"])
-@pytest.mark.parametrize("bank", BANKS)
+@pytest.mark.parametrize("bank", VIEW_SETS)
 def test_a_node_that_left_was_never_there(make_graph, kind, bank):
     if kind.startswith("paper") and bank != "raw":
         pytest.skip("the paper's encoder has no banks")
@@ -379,7 +379,7 @@ def test_a_node_that_left_was_never_there(make_graph, kind, bank):
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.sampled_from([*BANKS, "gcn", "plain"]), st.integers(0, 99), st.integers(0, 59))
+@given(st.sampled_from([*VIEW_SETS, "gcn", "plain"]), st.integers(0, 99), st.integers(0, 59))
 def test_reach_names_all_whose_features_change(bank, seed, node):
     generator = torch.Generator().manual_seed(seed)
     x, edges = (
@@ -388,7 +388,7 @@ def test_reach_names_all_whose_features_change(bank, seed, node):
     )
     graph = Data(x=x, edge_index=edges)
     model = algnn.ALGNN(device="cpu")
-    if bank in BANKS:
+    if bank in VIEW_SETS:
         model._learned = model._untaught(HopEncoder(bank, inputs=12))
     else:
         model = learner("paper", expansion=bank).fit(graph, [0, 1], [0, 1])
@@ -402,11 +402,9 @@ def test_reach_names_all_whose_features_change(bank, seed, node):
 
 
 def test_how_far_features_look():
-    views = {"0": 0, "2": 2, "pagerank": 10}
-    for name, parts in BANKS.items():
-        assert hops(HopEncoder(name, inputs=2)) == max(views[part] for part in parts)
-    assert hops(HopEncoder("two hops", inputs=9, projected=4)) == 2
-    assert hops(HopEncoder("two hops", inputs=9, root=True, expanded=8)) == 2
+    far = {"all": 10, "pagerank": 10, "two hops": 2, "own and pagerank": 10}
+    far |= {"own and two hops": 2, "raw": 0}
+    assert {name: hops(HopEncoder(name, inputs=2)) for name in VIEW_SETS} == far
     path = torch.stack([torch.arange(9), torch.arange(1, 10)])
     assert affected(HopEncoder("two hops", inputs=2), path, 10, 2).tolist() == [2, 3, 4, 5]
     assert affected(HopEncoder("raw", inputs=2), path, 10, 2).tolist() == [2]

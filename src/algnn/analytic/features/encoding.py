@@ -7,32 +7,17 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.expansion import Expansion
 from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
-from algnn.analytic.features.hops import (
-    FLOAT,
-    VIEWS,
-    HopEncoder,
-    candidates,
-    kernels,
-    plain_encoder,
-)
-from algnn.analytic.selection import MOST_HALVINGS, agreements, some_of
+from algnn.analytic.features.hops import FLOAT, HopEncoder
 from algnn.analytic.state import Features, State
 from algnn.checks import check_trained, onto
-from algnn.graph.memo import Last, Memo
+from algnn.graph.memo import Last, Memo, inputs_of
 from algnn.graph.propagate import Operator, blocks, receptive_field
 from algnn.learner import Learner
-
-# Nodes of the base session by which hop encoders are compared, and the ways of halving them: all
-# ways up to so many nodes, else a few.
-COMPARED_NODES = 256
-THOROUGH_NODES = 128
-QUICK_HALVINGS = 2
 
 
 class Encoding(Learner):
@@ -63,24 +48,9 @@ class Encoding(Learner):
         expansion = Expansion(self.expansion, self.hidden, self.width, self.seed)
         return ExpandedGCN(encoder, expansion)
 
-    def _hop_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> HopEncoder:
-        """The views by which halves of the base session agree best on its classes."""
-        x = self._inputs(graph)
-        offered = list(self._candidates(x, nodes.numel()))
-        places = some_of(nodes, self.seed, COMPARED_NODES)
-        some = nodes[places]
-        names = [view for view in VIEWS if any(view in one.views for one in offered)]
-        rows = offered[0].look(names, self._transposed(graph), x, onto(some, x.device))
-        rows = normalize(rows.to(FLOAT), dim=2).to(torch.float32)
-        ways = MOST_HALVINGS if some.numel() <= THOROUGH_NODES else QUICK_HALVINGS
-        inner = kernels(offered, dict(zip(names, rows, strict=True)))
-        chosen = CodedLabels(labels.classes, labels.codes[places.numpy()])
-        found = agreements(inner, some, chosen, self.seed, ways)
-        return offered[max(range(len(offered)), key=found.__getitem__)]
-
-    def _candidates(self, x: Tensor, nodes: int) -> Iterator[HopEncoder]:
-        """The encoders that a base session of so many nodes chooses from."""
-        return candidates(plain_encoder(x, self.seed), nodes)
+    def _hop_encoder(self, graph: Data) -> HopEncoder:
+        """The label-free encoder of a graph."""
+        return HopEncoder.of(self._inputs(graph, sparse=True), self.width, self.seed)
 
     def _features(self, graph: Data, nodes: Tensor, state: State) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
@@ -91,17 +61,13 @@ class Encoding(Learner):
 
     def _prepared(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Tensor, Tensor]:
         """What features are made of, and the rows of it in which these nodes are."""
-        key, memo = (graph.x, graph.edge_index), self._prepared_memo(features)
-        x = self._inputs(graph)
-        where = onto(nodes, x.device)
-        prepared = memo.peek(key)
-        if prepared is not None:
-            return prepared, where
-        if isinstance(features, HopEncoder) and features.is_few(nodes.numel(), x.size(0)):
-            # a few nodes cost less by themselves than the whole graph does
-            alone = features.rows(self._transposed(graph), x, where)
-            return alone, torch.arange(nodes.numel(), device=x.device)
-        return memo.get(key, lambda: features.prepare(self._adjacency(graph), x)), where
+
+        def build() -> Tensor:
+            x = self._inputs(graph, sparse=isinstance(features, HopEncoder))
+            return features.prepare(self._adjacency(graph), x)
+
+        prepared = self._prepared_memo(features).get(inputs_of(graph), build)
+        return prepared, onto(nodes, prepared.device)
 
     def _prepared_memo(self, features: Features) -> Memo[Tensor]:
         """The cache of the last graph under these features, which are frozen, and no others."""
@@ -117,7 +83,7 @@ class Encoding(Learner):
         def build() -> Tensor:
             return Operator(self._adjacency(graph)).T.matrix.to(FLOAT)
 
-        return self._last_transposed.get((graph.edge_index, graph.x), build)
+        return self._last_transposed.get(inputs_of(graph), build)
 
     @cached_property
     def _last_transposed(self) -> Memo[Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -48,14 +48,14 @@ def state(known: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if known.membership is not None:
         hashes, prints = map(torch.from_numpy, known.membership.ordered)
         tensors |= {"record.hashes": hashes, "record.prints": prints}
-    encoder, facts = _features_state(known.features)
+    encoder, facts = encoder_state(known.features)
     facts |= {"head": known.head, "gamma": known.gamma, "log": known.log.to_json()}
     return tensors | encoder, facts
 
 
 def fingerprint(features: Features) -> str:
     """SHA-256 of everything that determines how nodes are encoded, equal on every device."""
-    tensors, facts = _features_state(features)
+    tensors, facts = encoder_state(features)
     total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
@@ -64,14 +64,16 @@ def fingerprint(features: Features) -> str:
     return total.hexdigest()
 
 
-def _features_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def encoder_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of the encoder alone."""
     if isinstance(features, HopEncoder):
         # under the name that this encoder had when the format was made
-        return {}, {"bank": {f.name: getattr(features, f.name) for f in fields(HopEncoder)}}
+        names = [field.name for field in fields(HopEncoder) if field.name != "basis"]
+        tensors = {} if features.basis is None else {"encoder.basis": features.basis}
+        return tensors, {"bank": {name: getattr(features, name) for name in names}}
     encoder, expansion = features.encoder, features.expansion
-    names = ("kind", "inputs", "width", "seed")
-    facts = {"expansion": {name: getattr(expansion, name) for name in names}}
+    shape = ("kind", "inputs", "width", "seed")
+    facts = {"expansion": {name: getattr(expansion, name) for name in shape}}
     return {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}, facts
 
 
@@ -154,6 +156,12 @@ def restored_features(
         check_number("projected", bank.projected, 0, WIDEST_INPUTS, whole=True)
         check_number("expanded", bank.expanded, 0, MOST_UNITS, whole=True)
         check_number("seed", bank.seed, 0, 2**63, whole=True)
+        if "encoder.basis" in tensors:
+            basis = tensors["encoder.basis"]
+            check_tensor("encoder.basis", basis, (bank.inputs, basis.size(-1)), torch.float32)
+            if not basis.numel() or bank.projected:
+                raise CheckpointError("encoder.basis has no columns, or a projection beside it")
+            bank = replace(bank, basis=basis.to(device))
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not isinstance(bank.root, bool):
             raise CheckpointError("bank is none that this version makes")
         return lambda: bank, bank.width

@@ -88,9 +88,10 @@ class Lifecycle(Encoding):
         Parameters
         ----------
         head : {"balanced", "ridge", "ncm", "slda"}
+            ``"balanced"``: every class counts the same; ``"ridge"``: every node does.
         gamma : float
-            γ; 0 to choose it from the sums, which the balanced head can do where it has from the
-            first session on.
+            γ; 0 to choose it from the sums, which the balanced and the ridge head can do where one
+            of them has from the first session on.
 
         Returns
         -------
@@ -101,7 +102,7 @@ class Lifecycle(Encoding):
         >>> import algnn
         >>> graph = algnn.load("digits")
         >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
-        >>> model.set_head("ridge", gamma=0.1).head
+        >>> model.set_head("ridge").head
         'ridge'
         """
         known, trial = self._known, self._view()

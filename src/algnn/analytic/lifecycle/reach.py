@@ -9,25 +9,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.features.gcn import ExpandedGCN
-from algnn.analytic.features.hops import HopEncoder
-from algnn.graph.propagate import normalised_adjacency
-
-# longer than the receptive field of any encoder; one that sees its end is taken to see everything
-PATH = 64
+from algnn.analytic.features.hops import HopEncoder, steps
+from algnn.graph.propagate import to_csr
 
 
-def hops(features: HopEncoder | ExpandedGCN) -> int | None:
-    """The receptive field of the features in hops; None for the whole graph."""
+def hops(features: HopEncoder | ExpandedGCN) -> int:
+    """The receptive field of the features in hops."""
     if isinstance(features, ExpandedGCN):
         return 2 if features.expansion.kind == "gcn" else 1
-    # measured: how far along a path does the one node that has features show?
-    steps = torch.arange(PATH - 1)
-    both_ways = torch.cat([torch.stack([steps, steps + 1]), torch.stack([steps + 1, steps])], 1)
-    x = torch.zeros(PATH, features.inputs, dtype=torch.float32)
-    x[0] = 1.0
-    seen = features.prepare(normalised_adjacency(both_ways, PATH), x).any(dim=1)
-    farthest = int(seen.nonzero().max()) if bool(seen.any()) else 0
-    return None if farthest == PATH - 1 else farthest
+    return max(map(steps, features.views))
 
 
 def affected(
@@ -39,8 +29,6 @@ def affected(
     neighbours otherwise, and is weighed otherwise by them.
     """
     far = hops(features)
-    if far is None:
-        return torch.arange(num_nodes)
     source, target = edge_index.cpu()
     reached = torch.zeros(num_nodes, dtype=torch.bool)
     reached[node] = True
@@ -58,6 +46,12 @@ def without_node(graph: Data, node: int) -> Data:
         if isinstance(value, Tensor):
             along = graph.__cat_dim__(name, value)
             bare[name] = value.index_select(along, kept.nonzero().squeeze(1).to(value.device))
-    bare.x = graph.x.detach().clone()
-    bare.x[node] = 0
+    x = graph.x.detach().clone()
+    if x.layout == torch.strided:
+        x[node] = 0
+    else:
+        x = to_csr(x)
+        starts = x.crow_indices()
+        x.values()[starts[node] : starts[node + 1]] = 0
+    bare.x = x
     return bare

@@ -21,6 +21,7 @@ from algnn.analytic.lifecycle.io import (
     FLOAT,
     WIDEST_INPUTS,
     check_values,
+    encoder_state,
     restored_classes,
     restored_features,
     restored_sums,
@@ -36,7 +37,7 @@ from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_number, check_trained, resolve_device
 from algnn.errors import CheckpointError
-from algnn.graph.memo import Memo
+from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import blocks
 from algnn.learner import Learner, shortened
 
@@ -237,9 +238,10 @@ class PrivateALGNN(Learner):
         features = learned.features
 
         def prepare() -> Tensor:
-            return features.prepare(self._adjacency(graph), self._inputs(graph))
+            x = self._inputs(graph, sparse=True)
+            return features.prepare(self._adjacency(graph), x)
 
-        views = learned.encoded.get((graph.x, graph.edge_index), prepare)
+        views = learned.encoded.get(inputs_of(graph), prepare)
         chosen = nodes.to(views.device)
         return [
             _clipped(features(views[chosen[block]]))
@@ -266,7 +268,8 @@ class PrivateALGNN(Learner):
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         known = self._known
         tensors = {f"shown.{name}": t for name, t in known.shown.tensors().items()}
-        facts = {"bank": vars(known.features).copy(), "variance": known.variance}
+        _, bank = encoder_state(known.features)
+        facts = {**bank, "variance": known.variance}
         return {**tensors, "spent": known.spent}, facts
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> PrivateState:

@@ -1,4 +1,6 @@
-"""Tables of a Markdown document, written anew from records.
+"""The tables of docs/baselines.md, written anew from records.
+
+    python benchmarks/baselines.py docs/baselines.md docs/records
 
 A document marks the place of a table by two comments, ``<!-- table cpu/cora -->`` and
 ``<!-- end -->``; `refresh` writes between them what the records in the folder ``cpu`` say of cora.

@@ -1,3 +1,4 @@
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -5,8 +6,10 @@ import numpy as np
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import Record
 from algnn.bench.runs import frame, write
-from algnn.bench.tables import comparison, refresh
 from algnn.methods import settings
+
+MODULE = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks/baselines.py"))
+comparison, refresh = MODULE["comparison"], MODULE["refresh"]
 
 
 def record(method, seed, seconds, correct=8, **changes):

@@ -1,0 +1,64 @@
+"""Truncated singular value decomposition of wide features."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from algnn.analytic.features.expansion import random_weights
+from algnn.graph.propagate import Operator, csr
+
+RANK = 512  # columns that wider features are reduced to
+OVERSAMPLING = 32  # further directions that the iteration carries along, for accuracy
+ITERATIONS = 3
+LACKING = 1e-10  # of the largest eigenvalue: below this, float32 knows no direction
+MOST_ROWS = 2**15  # rows, evenly spaced over the graph, that the basis is found from
+
+
+def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
+    """The first right singular vectors of X [n, d], dense or CSR: a basis V [d, rank] in float32.
+
+    Randomised subspace iteration (Halko, Martinsson and Tropp, 2011): Q ← orth(XᵀX Q) from a seeded
+    start, then the eigenvectors of QᵀXᵀXQ; with fewer rows than columns the same for Xᵀ, since
+    orthonormal columns are what takes time. Each column has its largest entry positive, so that the
+    basis is the same on every machine, to rounding. Directions that X lacks are columns of zeros.
+    """
+    operator = Operator(X) if X.layout == torch.sparse_csr else X
+    rows, width = X.shape
+    tall = operator if rows >= width else operator.T
+    fewer = min(rows, width)
+    rank = min(rank, fewer)
+    Q = random_weights(fewer, min(rank + OVERSAMPLING, fewer), seed).to(X)
+    for _ in range(ITERATIONS):
+        Q = _orthonormal(tall.T @ (tall @ Q)).to(X.dtype)
+    image = (tall @ Q).to(torch.float64)
+    values, vectors = (t.flip(-1)[..., :rank] for t in torch.linalg.eigh(image.mT @ image))
+    if rows >= width:
+        V = Q.to(torch.float64) @ vectors
+    else:
+        there = values > LACKING * values[0]
+        V = image @ (vectors * torch.where(there, values.clamp_min(1e-300).rsqrt(), 0.0))
+    peaks = V.gather(0, V.abs().argmax(0, keepdim=True))
+    basis: Tensor = (V * torch.where(peaks < 0, -1.0, 1.0)).to(torch.float32)
+    return basis
+
+
+def _orthonormal(Y: Tensor) -> Tensor:
+    """An orthonormal basis of the columns, by Cholesky QR, twice: the second time for accuracy."""
+    Y = Y.to(torch.float64)
+    for _ in range(2):
+        gram = Y.mT @ Y
+        # columns that depend on others become rounding, and stay harmless
+        gram.diagonal().add_(1e-13 * gram.trace().clamp_min(1e-300))
+        L, _ = torch.linalg.cholesky_ex(gram)
+        Y = torch.linalg.solve_triangular(L, Y.mT, upper=False).mT
+    return Y
+
+
+def unit_rows(X: Tensor) -> Tensor:
+    """A sparse CSR matrix with each row scaled to length one; empty rows stay."""
+    starts, values = X.crow_indices(), X.values()
+    row = torch.repeat_interleave(torch.arange(X.size(0), device=X.device), starts.diff())
+    lengths = values.new_zeros(X.size(0)).index_add_(0, row, values.square()).sqrt_()
+    scaled = values / lengths.clamp_min(torch.finfo(values.dtype).tiny)[row]
+    return csr(starts, X.col_indices(), scaled, (X.size(0), X.size(1)))
