@@ -188,7 +188,8 @@ def examine(folder: Path, path: Path, cases: int, seed: int) -> dict[str, int]:
         name = chance.choice(list(kinds))
         path.write_bytes(damaged(originals[name], chance))
         try:
-            model = kinds[name].load(path, device="cpu")
+            # what a checksum would notice is what shall be looked at here
+            model = kinds[name].load(path, device="cpu", verify=False)
             seen["loaded"] += 1
             model.predict(graph)
         except algnn.AlgnnError as error:

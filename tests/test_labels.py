@@ -71,7 +71,7 @@ def test_nodes_alone(tmp_path: Path) -> None:
         ("node,label\n0.0,a\n", "line 2: node is '0.0': give a whole number"),
         ("node,label\none,a\n", "line 2: node is 'one'"),
         ("node,label\n٣,a\n", "line 2: node is '٣'"),
-        ("node,label\n0,\n", "line 2: label is empty"),
+        ("node,label\n0,\n1,-1\n", "no row has a label"),
         ("node,label\n0,a\n1,b,c\n", "line 3: has 3 cells and the header 2: .* quotes"),
         ("node,label\n0\n", "line 2: has 1 cells"),
         ("node;label\n0;a\n", "its header is 'node;label': it must hold node and label"),
@@ -148,8 +148,12 @@ def test_parquet_goes_there_and_back(tmp_path: Path) -> None:
     assert read_labels(path, 4)[1].tolist() == [7, 8]
 
     pd.DataFrame({"node": [3, 0], "label": ["a", None]}).to_parquet(path)
-    with pytest.raises(InputError, match="row 2: label is empty"):
-        read_labels(path, 4)
+    nodes, labels = read_labels(path, 4)
+    assert (nodes.tolist(), labels.tolist()) == ([3], ["a"])
+    # a gap makes floats of whole numbers
+    pd.DataFrame({"node": [3, 0, 1], "label": [7, None, -1]}).to_parquet(path)
+    nodes, labels = read_labels(path, 4)
+    assert (nodes.tolist(), labels.tolist()) == ([3], [7])
     pd.DataFrame({"node": [3, 9], "label": ["a", "b"]}).to_parquet(path)
     with pytest.raises(InputError, match="row 2: node 9 is not in the graph"):
         read_labels(path, 4)

@@ -245,7 +245,7 @@ def test_a_graph_that_lost_remembered_nodes_is_refused(method, graph):
     shrunken.edge_index = shrunken.edge_index.contiguous()
     before = model.decision_function(graph)
     with pytest.raises(InputError, match="a graph may grow"):
-        model.partial_fit(shrunken, [0], [int(graph.y[0])])
+        model.partial_fit(shrunken, [2], [int(graph.y[2])])
     assert np.array_equal(model.decision_function(graph), before)
 
 

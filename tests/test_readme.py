@@ -76,9 +76,9 @@ def test_the_figures_in_the_text_are_those_of_the_records():
 
     said = [
         f"expected calibration error {mean('cora', 'ece')} on cora and"
-        f" {mean('computers', 'ece')} on computers",
+        f" {mean('citeseer', 'ece')} on citeseer",
         f"AUROC {mean('cora', 'novelty_auroc')} on cora and"
-        f" {mean('computers', 'novelty_auroc')} on computers",
+        f" {mean('citeseer', 'novelty_auroc')} on citeseer",
     ]
     text = " ".join(README.split())
     for words in said:

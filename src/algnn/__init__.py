@@ -17,8 +17,10 @@ if TYPE_CHECKING:
         NotFittedError,
     )
     from algnn.graph.datasets import load
+    from algnn.graph.npz import save_npz
     from algnn.graph.stream import ClassStream, Session
     from algnn.learner import Learner
+    from algnn.models import open_model
 
 __version__ = "0.2.0"
 
@@ -35,6 +37,8 @@ __all__ = [
     "PrivateALGNN",
     "Session",
     "load",
+    "open_model",
+    "save_npz",
 ]
 
 # Public names are imported when first used: torch takes seconds, and `algnn --help` need not wait.
@@ -45,6 +49,8 @@ _HOMES = {
     "PrivateALGNN": "algnn.analytic.privacy.model",
     "Session": "algnn.graph.stream",
     "load": "algnn.graph.datasets",
+    "open_model": "algnn.models",
+    "save_npz": "algnn.graph.npz",
 }
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -27,34 +31,75 @@ def write(
     """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
     # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
     # shall give the same bytes
-    header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": facts}
+    text = json.dumps(facts, default=_plain)
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": json.loads(text)}
+    header["sha256"] = _digest(header["facts"], contents)
     with replacing(path) as temporary:
-        # safetensors makes files that nobody else can read; who may is for the user's umask to say
-        temporary.touch()
-        mode = temporary.stat().st_mode
         try:
             save_file(contents, temporary, metadata={"algnn": json.dumps(header)})
         except SafetensorError as error:
             # 100 MB of header: a log of hundreds of thousands of events
             raise CheckpointError(f"{path} cannot be written: {in_short(error)}") from error
-        temporary.chmod(mode)
 
 
-def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(
+    path: str | os.PathLike[str], kind: str, *, verify: bool = True
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors, on the CPU, and JSON values of a checkpoint of a learner of class `kind`."""
+    with _opened(path) as file:
+        header = _header(path, file.metadata())
+        found = header["kind"]
+        if found != kind:
+            raise CheckpointError(
+                f"{path} holds a {found}, not a {kind}: load it with {found}.load"
+            )
+        # clone: a tensor must not change or vanish when the file does
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        # files of early versions have none
+        if verify and "sha256" in header and header["sha256"] != _digest(header["facts"], tensors):
+            raise CheckpointError(
+                f"{path} is damaged (its content is not that of its SHA-256): use a copy, or save"
+                " the learner again"
+            )
+    return tensors, header["facts"]
+
+
+def read_kind(path: str | os.PathLike[str]) -> str:
+    """The class of the learner in a checkpoint."""
+    with _opened(path) as file:
+        return str(_header(path, file.metadata())["kind"])
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     if not Path(path).is_file():
         raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
     try:
         with safe_open(path, framework="pt") as file:
-            header = _header(path, file.metadata(), kind)
-            # clone: a tensor must not change or vanish when the file does
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            yield file
     except (SafetensorError, OSError, RuntimeError) as error:
         raise CheckpointError(
             f"{path} is damaged or not a checkpoint ({in_short(error)}): save the learner again"
         ) from error
-    return tensors, header["facts"]
+
+
+def _digest(facts: Any, tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of all that a checkpoint holds."""
+    total = hashlib.sha256(json.dumps(facts).encode())
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        if tensor.numel():
+            # the memory itself, not a copy of it
+            total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar, which may be a learner's parameter, as JSON knows it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written into a checkpoint")
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -73,9 +118,7 @@ def in_short(error: BaseException) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
-def _header(
-    path: str | os.PathLike[str], metadata: dict[str, str] | None, kind: str
-) -> dict[str, Any]:
+def _header(path: str | os.PathLike[str], metadata: dict[str, str] | None) -> dict[str, Any]:
     try:
         header = json.loads((metadata or {})["algnn"])
         ours = header["format"] == "algnn" and isinstance(header["facts"], dict)
@@ -91,6 +134,4 @@ def _header(
             f"{path} has checkpoint version {version} and this algnn reads {VERSION}: use the"
             " algnn that wrote it, or a newer one"
         )
-    if found != kind:
-        raise CheckpointError(f"{path} holds a {found}, not a {kind}: load it with {found}.load")
     return dict(header)

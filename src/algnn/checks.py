@@ -6,6 +6,8 @@ what way, and what would be right.
 
 from __future__ import annotations
 
+import numbers
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from algnn.errors import DeviceError, InputError
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
 Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
+NO_LABEL = -1  # in a graph's y, a table of labels, a session
 Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
 
 
@@ -52,16 +55,29 @@ def resolve_device(device: str) -> torch.device:
 
 def check_graph(graph: Data) -> bool:
     """True for a graph that a learner can use; `InputError` otherwise."""
+    if isinstance(graph, HeteroData):
+        raise InputError(
+            "graph is a HeteroData, with several kinds of nodes: give a Data of one kind, such as"
+            " graph.to_homogeneous()"
+        )
     if not isinstance(graph, Data):
-        raise InputError(f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data")
+        raise InputError(
+            f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data, then nodes and,"
+            " to learn, their labels: fit(graph, nodes, labels)"
+        )
+    if graph.get("edge_attr") is not None:
+        raise InputError(
+            "graph.edge_attr is not used by any learner: remove it (del graph.edge_attr), or put"
+            " one weight for each edge into graph.edge_weight"
+        )
     x, edge_index = graph.get("x"), graph.get("edge_index")
     if not isinstance(x, Tensor) or x.layout not in LAYOUTS or x.dim() != 2:
         raise InputError(
             "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO); algnn.load"
             " makes one"
         )
-    if not x.is_floating_point():
-        raise InputError(f"graph.x has type {x.dtype}: give floating point, e.g. graph.x.float()")
+    if x.is_complex():
+        raise InputError(f"graph.x has type {x.dtype}: give real numbers, e.g. graph.x.real")
     if x.size(0) == 0 or x.size(1) == 0:
         raise InputError(f"graph.x has shape {list(x.shape)}: give at least one node and feature")
     _check_finite(x.detach())
@@ -73,7 +89,9 @@ def check_graph(graph: Data) -> bool:
 def _check_edges(edge_index: Any, num_nodes: int) -> None:
     dense = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
     if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise InputError("graph.edge_index must be a dense tensor [2, edges]")
+        turned = dense and edge_index.dim() == 2 and edge_index.size(1) == 2
+        hint = ": it is [edges, 2] here, give graph.edge_index.t()" if turned else ""
+        raise InputError(f"graph.edge_index must be a dense tensor [2, edges]{hint}")
     if edge_index.dtype != torch.int64:
         raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
     if edge_index.numel():
@@ -95,6 +113,19 @@ def _check_weights(weight: Any, edges: int) -> None:
             "graph.edge_weight holds values that are negative, NaN or infinite: give each edge a"
             " finite weight of at least 0"
         )
+
+
+def edges_of(adj_t: Tensor) -> dict[str, Tensor]:
+    """`edge_index` [2, E] of the transposed sparse adjacency that PyG's ``ToSparseTensor`` makes,
+    and `edge_weight` [E] where its entries are not all 1.
+    """
+    if adj_t.layout == torch.strided or adj_t.dim() != 2:
+        raise InputError("graph.adj_t must be a sparse tensor [nodes, nodes]")
+    entries = adj_t.detach().to_sparse(layout=torch.sparse_coo).coalesce()
+    found = {"edge_index": entries.indices().flip(0)}
+    if not bool((entries.values() == 1).all()):
+        found["edge_weight"] = entries.values()
+    return found
 
 
 def _check_finite(x: Tensor) -> None:
@@ -148,12 +179,24 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     ids = _as_ids(nodes)
     if ids.ndim != 1:
         raise InputError(f"nodes has shape {list(ids.shape)}: give one dimension of node ids")
+    if ids.dtype != torch.bool:
+        _check_no_mask(ids, num_nodes)
     if ids.dtype != torch.int64:
         ids = _as_int64(ids, num_nodes)
     if session and ids.numel() == 0:
         raise InputError("nodes is empty: a session needs at least one labelled node")
     _check_values(ids.numpy(), num_nodes, session)
     return ids
+
+
+def _check_no_mask(ids: Tensor, num_nodes: int) -> None:
+    """Raise `InputError` for a mask of whole numbers, which would be read as the ids 0 and 1."""
+    long = ids.numel() > 2 and (ids.numel() == num_nodes or ids.dtype == torch.uint8)
+    if long and bool(((ids == 0) | (ids == 1)).all()):
+        raise InputError(
+            f"nodes holds {ids.numel()} zeros and ones of type {ids.dtype}: give a mask as bool, or"
+            " name each node once"
+        )
 
 
 def _as_int64(ids: Tensor, num_nodes: int) -> Tensor:
@@ -208,21 +251,24 @@ def check_labels(
         array = np.asarray(given)
     except (TypeError, ValueError, RuntimeError):
         raise InputError("labels must be one flat list of ints or of strings") from None
-    if array.dtype == object and array.ndim == 1 and all(isinstance(c, str) for c in array):
-        array = array.astype(np.str_)
     if array.ndim != 1 or array.size != count:
         raise InputError(
             f"labels has shape {list(array.shape)} for {count} nodes: give one label per node"
         )
+    if array.dtype.kind == "O" or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
+        # np.asarray makes strings of a list that mixes numbers with strings
+        items = list(given)
+        _check_none_missing(items, [_is_missing(item) for item in items], seen)
+        array = _of_one_kind(items)
+    elif array.dtype.kind in "ifU":
+        nothing = "" if array.dtype.kind == "U" else NO_LABEL
+        _check_none_missing(array, (array == nothing) | (array != array), seen)
+    if array.dtype.kind == "f" and bool((array == np.trunc(array)).all()):
+        array = array.astype(np.int64) if bool((np.abs(array) < 2**53).all()) else array
+    if array.dtype.kind == "b":
+        array = array.astype(np.int64)
     if array.dtype.kind not in "iuU":
         raise InputError(f"labels has type {array.dtype}: give ints or strings")
-    # np.asarray makes strings of a list that mixes numbers with strings
-    if array.dtype.kind == "U" and isinstance(given, list | tuple):
-        strange = next((c for c in given if not isinstance(c, str)), None)
-        if strange is not None:
-            raise InputError(
-                f"labels mixes strings with {strange!r}: give only ints or only strings"
-            )
     if array.dtype.kind != "U":
         if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
             raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
@@ -236,12 +282,49 @@ def check_labels(
     return array
 
 
+def _is_missing(label: Any) -> bool:
+    if label is None or isinstance(label, str):
+        return not label
+    # pandas' own words for nothing cannot be compared
+    return type(label).__name__ in ("NAType", "NaTType") or bool(
+        label != label or label == NO_LABEL
+    )
+
+
+def _check_none_missing(labels: Any, missing: Any, seen: npt.NDArray[Any] | None) -> None:
+    """Raise `InputError` where a label says that there is none."""
+    # models of early versions may hold a class of that name
+    known = seen is not None and {NO_LABEL, ""} & set(seen.tolist())
+    count = int(np.sum(missing))
+    if count and not known:
+        place = int(np.argmax(missing))
+        raise InputError(
+            f"labels holds {labels[place]!s} at place {place} ({count} of {len(labels)} are -1,"
+            " None, NaN or empty, which mean no label): leave these nodes out"
+        )
+
+
+def _of_one_kind(labels: list[Any]) -> npt.NDArray[Any]:
+    """An array of a list whose items must all be strings, or all be numbers."""
+    strange = next((c for c in labels if not isinstance(c, str)), None)
+    if strange is None:
+        return np.array(labels, dtype=np.str_)
+    if not any(isinstance(c, str) for c in labels):
+        try:
+            return np.array([c if isinstance(c, float) else operator.index(c) for c in labels])
+        except (TypeError, OverflowError):
+            raise InputError(
+                f"labels holds {strange!r} and the like: give only ints or only strings"
+            ) from None
+    raise InputError(f"labels mixes strings with {strange!r}: give only ints or only strings")
+
+
 def check_base(labels: npt.NDArray[Any]) -> None:
     """Raise `InputError` unless a base session has the two classes that training needs."""
     if bool((labels == labels[0]).all()):
         raise InputError(
             f"labels holds only class {labels[0]!s}: the base session needs at least two classes,"
-            " since a network learns nothing from one (a stream has base=, a command --base)"
+            " and later ones may bring one at a time (a stream has base=, a command --base)"
         )
 
 
@@ -268,8 +351,9 @@ def check_number(
     name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False
 ) -> None:
     """Raise `InputError` unless a parameter is a number in [low, high)."""
-    kind = int if whole else (int, float)
-    if isinstance(value, kind) and not isinstance(value, bool) and low <= value < high:
+    # NumPy's scalars are numbers in this sense, too
+    fits = isinstance(value, numbers.Integral if whole else numbers.Real)
+    if fits and not isinstance(value, bool) and low <= value < high:
         return
     noun = "a whole number" if whole else "a number"
     below = "" if high == float("inf") else f" and below {high:g}"

@@ -1,12 +1,27 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and by one writer at a time."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import stat
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from algnn.errors import AlgnnError, InputError
+
+PATIENCE = 60.0  # seconds that a second writer waits for the first
+PAUSE = 0.02
+LEFTOVER = 24 * 3600.0  # age in seconds at which a temporary file belongs to a writer that is dead
+
+_held = threading.local()
 
 
 @contextmanager
@@ -14,20 +29,81 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The path of a temporary file beside `path`, which replaces it once all is on disk.
 
     Whoever reads `path` sees the old file or the new one, never part of one, even if the process
-    is killed half-way. The folder is made where it is missing; if the block raises, the temporary
-    file is removed.
+    is killed half-way. A link is followed; a file that exists keeps its mode and, where that is
+    allowed, its owner. The folder is made where it is missing; if the block raises, the temporary
+    file is removed. What a killed writer left behind is removed by a later one.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{uuid.uuid4().hex[:12]}.tmp{target.suffix}")
+    _sweep(target, LEFTOVER)
+    temporary = target.with_name(f".{_tag(target)}-{uuid.uuid4().hex[:12]}.tmp{target.suffix}")
     try:
+        old = target.stat()
+    except OSError:
+        old = None
+    try:
+        # private from the start where the old file is
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600))
+        mode = stat.S_IMODE((temporary.stat() if old is None else old).st_mode)
         yield temporary
+        if old is not None and hasattr(os, "chown"):
+            with contextlib.suppress(OSError):
+                os.chown(temporary, old.st_uid, old.st_gid)
+        # last: a change of owner may clear bits, and a library may have made the file anew
+        temporary.chmod(mode)
         _sync(temporary)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     _sync(target.parent)
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a file's lock, so that a second writer starts from what the first has written.
+
+    A thread that holds it may ask for it again. The lock ends with the process that holds it; the
+    empty file beside `path` that carries it may then stay behind, and does no harm.
+    """
+    target = Path(os.path.realpath(path))
+    mine: set[Path] = _held.__dict__.setdefault("paths", set())
+    if target in mine:
+        yield
+        return
+    lock = target.with_name(f".{target.name}.lock")
+    held = FileLock(lock)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        held.acquire(timeout=PATIENCE, poll_interval=PAUSE)
+    except Timeout:
+        raise InputError(
+            f"{path} is being changed by another algnn command: wait for it, then try again"
+        ) from None
+    except OSError as error:
+        raise AlgnnError(f"{lock} cannot be made: {error.strerror}") from error
+    mine.add(target)
+    try:
+        _sweep(target, 0.0)  # whoever wrote here is dead, or does not hold the lock
+        yield
+    finally:
+        mine.discard(target)
+        # while it is held: who waits for it then finds the file gone, and makes a new one
+        lock.unlink(missing_ok=True)
+        held.release()
+
+
+def _tag(target: Path) -> str:
+    """A short name for a file, by which its leftovers are known."""
+    return hashlib.sha256(target.name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def _sweep(target: Path, age: float) -> None:
+    """Remove temporary files of dead writers of `target`, those older than `age` seconds."""
+    for left in target.parent.glob(f".{_tag(target)}-*.tmp*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime >= age:
+                left.unlink()
 
 
 def _sync(path: Path) -> None:

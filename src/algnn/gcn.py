@@ -26,9 +26,9 @@ class GCN(nn.Module):
         super().__init__()
         self.dropout = dropout
         self.weight1 = nn.Parameter(glorot(inputs, hidden, generator))
-        self.bias1 = nn.Parameter(torch.zeros(hidden))
+        self.bias1 = nn.Parameter(torch.zeros(hidden, dtype=torch.float32))
         self.weight2 = nn.Parameter(glorot(hidden, classes, generator))
-        self.bias2 = nn.Parameter(torch.zeros(classes))
+        self.bias2 = nn.Parameter(torch.zeros(classes, dtype=torch.float32))
 
     @classmethod
     def from_weights(cls, weights: dict[str, Tensor], dropout: float = 0.0) -> GCN:
@@ -92,7 +92,7 @@ def train(
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:
     """Uniform weights in ±√(6 / (rows + columns)), drawn on the CPU: the same on every device."""
-    weights = torch.rand(rows, columns, generator=generator)
+    weights = torch.rand(rows, columns, generator=generator, dtype=torch.float32)
     return weights.mul_(2).sub_(1).mul_(math.sqrt(6 / (rows + columns)))
 
 

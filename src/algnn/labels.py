@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from algnn.checks import NO_LABEL
 from algnn.errors import InputError
 from algnn.files import replacing
 
@@ -21,7 +22,7 @@ Column = npt.NDArray[Any]
 Row = tuple[str, list[str]]
 
 NUMBER = re.compile("-?[0-9]+")
-PLAIN = re.compile("0|-?[1-9][0-9]*")  # as numbers are written: 007 is a name
+PLAIN = re.compile(r"(0|-?[1-9][0-9]*)(\.0+)?")  # as numbers are written: 007 is a name
 PARQUET = (".parquet", ".pq")
 MOST_DIGITS = 18  # a number of so many fits into 64 bits
 
@@ -32,19 +33,23 @@ def read_labels(
     """The nodes and labels of a table with the columns `node` and `label`.
 
     Labels are ints where all of them are written as whole numbers, and strings otherwise; beside
-    classes that were seen before, they are of the same kind as those. Other columns are not looked
-    at, so a table of predictions can be corrected by hand and learned.
+    classes that were seen before, they are of the same kind as those. Rows without a label, or with
+    -1, are skipped. Other columns are not looked at, so a table of predictions can be corrected by
+    hand and learned.
     """
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)
-    texts = [cells[1] for _, cells in rows]
-    for place, cells in rows:
-        if not cells[1]:
-            raise InputError(f"{path}, {place}: label is empty: give every node its class")
+    known = () if seen is None else map(str, seen.tolist())
+    nothing = {"", str(NO_LABEL)}.difference(known)
+    labelled = np.array([cells[1] not in nothing for _, cells in rows])
+    if not labelled.any():
+        raise InputError(f"{path}: no row has a label (-1 and empty cells mean none): give some")
+    texts = [cells[1] for (_, cells), there in zip(rows, labelled, strict=True) if there]
     as_ints = all(PLAIN.fullmatch(t) and len(t.lstrip("-")) <= MOST_DIGITS for t in texts)
     if seen is not None and seen.dtype.kind == "U":
         as_ints = False
-    return nodes, np.array(list(map(int, texts)) if as_ints else texts)
+    labels = [int(text.partition(".")[0]) for text in texts] if as_ints else texts
+    return nodes[labelled], np.array(labels)
 
 
 def read_nodes(path: str | os.PathLike[str], num_nodes: int) -> npt.NDArray[np.int64]:
@@ -131,7 +136,16 @@ def _parquet_rows(path: str | os.PathLike[str], names: Sequence[str]) -> Iterato
         cells = pick(list(values))
         if not all(pandas.api.types.is_scalar(cell) for cell in cells):
             raise InputError(f"{path}: row {place} holds a list where one value belongs")
-        yield f"row {place}", ["" if pandas.isna(cell) else str(cell).strip() for cell in cells]
+        yield f"row {place}", ["" if pandas.isna(cell) else _text(cell) for cell in cells]
+
+
+def _text(cell: Any) -> str:
+    """A cell as text; whole numbers that became floats, as columns with gaps do, and bools as
+    whole numbers.
+    """
+    if isinstance(cell, bool | np.bool_) or (isinstance(cell, float) and cell.is_integer()):
+        return str(int(cell))
+    return str(cell).strip()
 
 
 def _picker(

@@ -6,7 +6,6 @@ import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -19,16 +18,15 @@ from algnn import checkpoint
 from algnn.checks import (
     Labels,
     Nodes,
-    check_graph,
     check_labels,
     check_nodes,
     check_number,
-    check_width,
     resolve_device,
 )
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
-from algnn.graph.memo import Memo, inputs_of
-from algnn.graph.propagate import normalised_adjacency, to_csr
+from algnn.files import locked
+from algnn.graphs import GraphCache
+from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
     # scikit-learn has no types, and a base class of type Any would switch off all checks here
@@ -49,13 +47,16 @@ Path = str | os.PathLike[str]
 SHOWN = 20  # classes in the HTML representation
 
 
-class Learner(BaseEstimator, ABC):
+class Learner(Shared, GraphCache, BaseEstimator, ABC):
     """Base class of all learners: a graph's classes are learned session by session.
 
     A learner is a scikit-learn estimator: `get_params`, `set_params`, ``sklearn.base.clone``,
     ``sklearn.utils.validation.check_is_fitted`` and the short ``repr`` all work. Its constructor
     only stores its parameters, under their own names; learned attributes end in ``_``. `fit` starts
     anew, `partial_fit` goes on. A call that raises leaves the learner as it was.
+
+    Threads may share a learner. A call that answers (`predict`, `save`, …) reads what was learned
+    once, when it starts, and never waits; calls that change a learner take turns.
 
     A subclass writes `_learn`, `_scores`, `_state` and `_restore`, and keeps all that it has
     learned in one attribute, `_learned`, which it replaces in a single assignment.
@@ -71,7 +72,6 @@ class Learner(BaseEstimator, ABC):
     # for a learner of the user's own that has no such parameters
     seed: int = 0
     device: str = "auto"
-    _learned: Any = None
 
     # -- what a subclass writes ---------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Learner(BaseEstimator, ABC):
 
     # -- what everyone calls ------------------------------------------------------------------
 
-    def fit(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
+    def fit(self, graph: Data, nodes: Nodes, labels: Labels | None = None) -> Self:
         """Forget everything and learn a first session.
 
         Parameters
@@ -113,16 +113,18 @@ class Learner(BaseEstimator, ABC):
         graph : Data
             `x` [N, d], dense or sparse (CSR or COO; methods that train a network take a dense copy
             of it), `edge_index` [2, E], and, if edges have weights, `edge_weight` [E] (of which
-            GraphSAGE makes no use); labels and `edge_attr` are not looked at. Of a directed edge,
-            the target gathers from the source, and degrees count incoming edges; an undirected
-            graph has each edge in both directions.
+            GraphSAGE makes no use); or, in the place of these two, the `adj_t` of PyG's
+            ``ToSparseTensor``. Labels are not looked at, and `edge_attr` is refused. Of a directed
+            edge, the target gathers from the source, and degrees count incoming edges; an
+            undirected graph has each edge in both directions.
             A graph is encoded again when torch has seen it change; a change that torch cannot see
             (through ``.data``, or a NumPy array that shares the memory) is missed: pass a new
             tensor then.
         nodes : Tensor, array or list [n]
             Ids of the session's nodes, or a mask [N].
         labels : Tensor, array or list [n]
-            The class of each of these nodes: ints or strings.
+            The class of each of these nodes: ints or strings. Whole floats and bools count as ints.
+            A node without a label (-1, None or NaN) is refused: leave it out.
 
         Returns
         -------
@@ -130,7 +132,7 @@ class Learner(BaseEstimator, ABC):
         """
         return self._session(graph, nodes, labels, anew=True)
 
-    def partial_fit(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
+    def partial_fit(self, graph: Data, nodes: Nodes, labels: Labels | None = None) -> Self:
         """Learn one more session; the first call is the base stage.
 
         Parameters
@@ -159,7 +161,7 @@ class Learner(BaseEstimator, ABC):
         array [n, C]
             A column per entry of `classes_`.
         """
-        scores: npt.NDArray[Any] = self._checked_scores(graph, nodes).cpu().numpy()
+        scores: npt.NDArray[Any] = self._view()._checked_scores(graph, nodes).cpu().numpy()
         return scores
 
     def predict(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[Any]:
@@ -175,8 +177,9 @@ class Learner(BaseEstimator, ABC):
         array [n]
             Labels as they were given: ints or strings.
         """
-        best = self._checked_scores(graph, nodes).argmax(dim=1)
-        labels: npt.NDArray[Any] = self.classes_[best.cpu().numpy()]
+        view = self._view()
+        best = view._checked_scores(graph, nodes).argmax(dim=1)
+        labels: npt.NDArray[Any] = view.classes_[best.cpu().numpy()]
         return labels
 
     def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
@@ -196,10 +199,11 @@ class Learner(BaseEstimator, ABC):
             A column per entry of `classes_`; rows sum to 1. A softmax of the scores, which only
             `ALGNN` promises to be calibrated.
         """
-        scores = self._checked_scores(graph, nodes).to(torch.float64)
-        probabilities: npt.NDArray[np.float64] = (
-            torch.softmax(self._sharpness() * scores, dim=1).cpu().numpy()
-        )
+        view = self._view()
+        scores = view._checked_scores(graph, nodes).to(torch.float64)
+        with full_precision():
+            found = torch.softmax(view._sharpness() * scores, dim=1)
+        probabilities: npt.NDArray[np.float64] = found.cpu().numpy()
         return probabilities
 
     def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
@@ -216,10 +220,12 @@ class Learner(BaseEstimator, ABC):
             From 0 to 1, to be compared among nodes: 1 − the largest probability, unless a learner
             has a better score (`ALGNN` has).
         """
-        self._check_fitted()
-        self._check_graph(graph, self.n_features_in_)
+        view = self._view()
+        view._check_fitted()
+        graph = view._check_graph(graph, view.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0))
-        new: npt.NDArray[np.float64] = self._novelty(graph, chosen).cpu().numpy()
+        with full_precision():
+            new: npt.NDArray[np.float64] = view._novelty(graph, chosen).cpu().numpy()
         return new
 
     def score(self, graph: Data, nodes: Nodes | None, labels: Labels) -> float:
@@ -236,10 +242,11 @@ class Learner(BaseEstimator, ABC):
         -------
         float
         """
-        predicted = self.predict(graph, nodes)
+        view = self._view()
+        predicted = view.predict(graph, nodes)
         if not predicted.size:
             raise InputError("nodes is empty: accuracy needs at least one labelled node")
-        known = check_labels(labels, predicted.size, self.classes_)
+        known = check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
 
     def retained_bytes(self) -> int:
@@ -250,9 +257,10 @@ class Learner(BaseEstimator, ABC):
         int
             The size of what `save` writes, without the tensors named ``encoder.…`` and the header.
         """
-        if self._learned is None:
+        view = self._view()
+        if view._learned is None:
             return 0
-        tensors, _ = self._state()
+        tensors, _ = view._state()
         return sum(t.nbytes for name, t in tensors.items() if not name.startswith("encoder."))
 
     def save(self, path: Path) -> None:
@@ -261,17 +269,22 @@ class Learner(BaseEstimator, ABC):
         Parameters
         ----------
         path : str or path
-            A ``.safetensors`` file; one that exists is replaced in a single step.
+            A ``.safetensors`` file; one that exists is replaced in a single step, by one writer at
+            a time, and keeps its mode. To change a file that others change too, use
+            `algnn.open_model`.
         """
-        self._check_fitted()
-        tensors, facts = self._state()
-        params = self.get_params(deep=False)
-        facts = {"params": params, "classes": self.classes_.tolist(), **facts}
-        checkpoint.write(path, type(self).__name__, tensors, facts)
+        self._settle()
+        view = self._view()
+        view._check_fitted()
+        tensors, facts = view._state()
+        params = view.get_params(deep=False)
+        facts = {"params": params, "classes": view.classes_.tolist(), **facts}
+        with locked(path):
+            checkpoint.write(path, type(self).__name__, tensors, facts)
 
     @classmethod
-    def load(cls, path: Path, device: str | None = None) -> Self:
-        """Read a learner that `save` wrote.
+    def load(cls, path: Path, device: str | None = None, *, verify: bool = True) -> Self:
+        """Read a learner that `save` wrote; it answers bit for bit as the one that was saved.
 
         Parameters
         ----------
@@ -280,12 +293,15 @@ class Learner(BaseEstimator, ABC):
         device : str, optional
             Where it shall run from now on; by default as it was saved, or on the CPU where that
             device is absent.
+        verify : bool
+            Whether to compare the content with the SHA-256 that `save` wrote into the file. False
+            saves the time this takes, about a second for each gigabyte, and lets a flipped bit by.
 
         Returns
         -------
         Learner
         """
-        tensors, facts = checkpoint.read(path, cls.__name__)
+        tensors, facts = checkpoint.read(path, cls.__name__, verify=verify)
         try:
             params = dict(facts.pop("params"))
             if device is not None:
@@ -294,7 +310,7 @@ class Learner(BaseEstimator, ABC):
                 params["device"] = "cpu"
             learner = cls(**params)
             resolve_device(learner.device)
-            learner._learned = learner._restore(tensors, facts)
+            learner._replace(learner._restore(tensors, facts))
         except DeviceError:
             raise
         except AlgnnError as error:
@@ -326,7 +342,8 @@ class Learner(BaseEstimator, ABC):
                     f"{name!r} is no parameter of {type(self).__name__}: use one of"
                     f" {', '.join(known)}"
                 )
-        super().set_params(**params)
+        with self._lock:
+            super().set_params(**params)
         return self
 
     # -- how it is shown ----------------------------------------------------------------------
@@ -339,7 +356,8 @@ class Learner(BaseEstimator, ABC):
         return self._learned is not None
 
     def _repr_html_(self) -> str:
-        rows = self._described() if self._learned is not None else {"": "not fitted yet"}
+        view = self._view()
+        rows = view._described() if view._learned is not None else {"": "not fitted yet"}
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
@@ -361,27 +379,47 @@ class Learner(BaseEstimator, ABC):
 
     def _check_params(self) -> None:
         """Raise `InputError` for a parameter that cannot be used."""
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, np.generic):  # as the number that it stands for
+                setattr(self, name, value.item())
         check_number("seed", self.seed, 0, 2**63, whole=True)
         resolve_device(self.device)
 
-    def _session(self, graph: Data, nodes: Nodes, labels: Labels, *, anew: bool) -> Self:
+    @changes
+    def _session(
+        self, graph: Data, nodes: Nodes, labels: Labels | None, *, anew: bool, repeat: str = "count"
+    ) -> Self:
         """Check everything, then learn, then replace the state in one assignment."""
         self._check_params()
         first = anew or self._learned is None
-        self._check_graph(graph, width=None if first else self.n_features_in_)
+        if not first:
+            self._check_fitted()
+        graph = self._check_graph(graph, width=None if first else self.n_features_in_)
+        if labels is None:
+            raise InputError("labels are missing: a session is a graph, nodes and their labels")
         chosen = check_nodes(nodes, graph.x.size(0), session=True)
         known = check_labels(labels, chosen.numel(), None if first else self.classes_)
+        if not first:
+            new = self._new(chosen, known, repeat)
+            if not new.any():
+                return self
+            chosen, known = chosen[torch.from_numpy(new)], known[new]
         before = None if first else self._learned
-        # also where the caller has switched gradients off
-        with torch.inference_mode(False), torch.enable_grad():
-            self._learned = self._learn(graph, chosen, known, before)
+        with undisturbed():
+            self._replace(self._learn(graph, chosen, known, before))
         return self
+
+    def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
+        """Which of some labelled nodes to learn: all, where a learner cannot tell."""
+        return np.ones(labels.size, dtype=bool)
 
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
         self._check_fitted()
-        self._check_graph(graph, self.n_features_in_)
+        graph = self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0))
-        scores, wanted = self._scores(graph, chosen), (chosen.numel(), len(self.classes_))
+        with full_precision():
+            scores = self._scores(graph, chosen)
+        wanted = (chosen.numel(), len(self.classes_))
         # a learner may be a user's own
         if not isinstance(scores, Tensor) or scores.shape != wanted:
             found = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -390,6 +428,9 @@ class Learner(BaseEstimator, ABC):
                 f" {wanted[1]} classes: it must give a Tensor {list(wanted)}"
             )
         return scores
+
+    def _settle(self) -> None:
+        """Before a file is written: answer to the last bit as what is loaded from it will."""
 
     def _sharpness(self) -> float:
         """β, the inverse temperature of ``predict_proba = softmax(β scores)``."""
@@ -405,50 +446,7 @@ class Learner(BaseEstimator, ABC):
             raise NotFittedError(
                 f"this {type(self).__name__} has learned nothing yet: call fit or partial_fit first"
             )
-
-    def _check_graph(self, graph: Data, width: int | None) -> None:
-        """`check_graph`, once for as long as the graph stays the same."""
-        tensors = inputs_of(graph) if isinstance(graph, Data) else ()
-        if tensors and all(isinstance(t, Tensor) for t in tensors):
-            self._sound_graph.get(tensors, lambda: check_graph(graph))
-        else:
-            check_graph(graph)
-        check_width(graph, width)
-
-    def _adjacency(self, graph: Data) -> Tensor:
-        """Â on the learner's device, built once for as long as the edges stay the same."""
-        device = resolve_device(self.device)
-
-        def build() -> Tensor:
-            edges = graph.edge_index.to(device)
-            return normalised_adjacency(edges, graph.x.size(0), graph.get("edge_weight"))
-
-        return self._last_adjacency.get(inputs_of(graph), build)
-
-    def _inputs(self, graph: Data, *, sparse: bool = False) -> Tensor:
-        """X in float32 on the learner's device, moved once for as long as it stays the same.
-
-        Dense; where a sparse X may stay so, in CSR.
-        """
-        device, sparse = resolve_device(self.device), sparse and graph.x.layout != torch.strided
-        made = self._last_inputs.get((graph.x,), dict)
-        if sparse not in made:
-            # detached: a tensor of its own, so that the memo does not keep its own key alive
-            x: Tensor = graph.x.detach().to(device, torch.float32)
-            made[sparse] = to_csr(x) if sparse else x.to_dense()
-        return made[sparse]
-
-    @cached_property
-    def _sound_graph(self) -> Memo[bool]:
-        return Memo()
-
-    @cached_property
-    def _last_adjacency(self) -> Memo[Tensor]:
-        return Memo()
-
-    @cached_property
-    def _last_inputs(self) -> Memo[dict[bool, Tensor]]:
-        return Memo()
+        self._check_fixed()
 
 
 def shortened(items: Iterable[str]) -> str:

@@ -16,8 +16,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+import algnn.files as files_module
 from algnn import ALGNN, InputError
-from algnn.cli import _is_out_of_memory, locking, main
+from algnn.cli import _is_out_of_memory, main
 from algnn.graph.datasets import load_inputs
 
 WORDS = ["fox", "cat", "owl", "bee"]
@@ -303,7 +304,7 @@ def holder(path: Path) -> Any:
     """A process that holds a model's lock until it is killed."""
     code = f"""
 from pathlib import Path
-from algnn.cli.locking import locked
+from algnn.files import locked
 with locked(Path({str(path)!r})):
     print("held", flush=True)
     input()
@@ -323,7 +324,7 @@ def test_a_second_writer_waits_and_then_says_so(
     before = (desk / "a.safetensors").read_bytes()
     process = holder(desk / "a.safetensors")
     try:
-        monkeypatch.setattr(locking, "PATIENCE", 0.1)
+        monkeypatch.setattr(files_module, "PATIENCE", 0.1)
         assert main(["learn", "a.safetensors", "graph.npz", "third.csv"]) == 2
         assert "is being changed by another algnn command" in capsys.readouterr().err
         assert (desk / "a.safetensors").read_bytes() == before
@@ -355,19 +356,27 @@ def test_the_lock_is_taken_on_the_file_that_is_there(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     lock = tmp_path / ".a.safetensors.lock"
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT)
-    with locking.locked(path):
+    with files_module.locked(path):
         assert os.fstat(descriptor).st_ino == lock.stat().st_ino
     os.close(descriptor)
     assert not lock.exists()
-    with pytest.raises(ZeroDivisionError), locking.locked(path):
+    with pytest.raises(ZeroDivisionError), files_module.locked(path):
         raise ZeroDivisionError
-    with locking.locked(path), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locking, "PATIENCE", 0.05)
-        # not even this process gets it twice
-        with pytest.raises(InputError, match="is being changed"), locking.locked(path):
-            raise AssertionError
+
+    def again() -> None:
+        with files_module.locked(path):
+            pass
+
+    with files_module.locked(path), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files_module, "PATIENCE", 0.05)
+        again()  # whoever holds it may ask again, and still holds it then
+        with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match="is being changed"):
+            pool.submit(again).result()
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="cannot be made"), locking.locked(tmp_path / "file" / "a"):
+    with (
+        pytest.raises(ValueError, match="cannot be made"),
+        files_module.locked(tmp_path / "file" / "a"),
+    ):
         raise AssertionError
 
 

@@ -212,7 +212,9 @@ MALFORMED = [
     ({"edge_index": GOOD["edge_index"].astype(object)}, (), "edge_index cannot be read"),
     ({"y": np.array([[5], [9], [5], [-1]])}, (), "y has shape .*per node"),
     ({"y": np.array([], dtype=int)}, (), "y has shape"),
-    ({"y": np.array([0.0, 1.0, 1.0, 0.0])}, (), "y .*float64.* integers"),
+    ({"y": np.array([0.5, 1.0, 1.0, 0.0])}, (), "y .*float64.* integers"),
+    ({"X": GOOD["x"]}, ("x",), r"holds X, which no graph has .did you mean x\?"),
+    ({"edge_attr": np.ones(4), "foo": np.ones(1)}, (), "holds edge_attr, foo, which no graph has"),
     ({"y": np.array([0, 1, -2, 0])}, (), "y .*-1 and above"),
     ({"y": np.array([2**63, 1, 1, 0], dtype=np.uint64)}, (), "y .*uint64"),
     ({"y": np.array([-1, -1, -1, -1])}, (), "y has no labelled node"),
@@ -256,7 +258,8 @@ def test_malformed_files_are_named_with_the_key(tmp_path, changes, leave_out, pr
         (pickle.dumps({"y": [1]}), "not an .npz"),
         (b"\x93NUMPY", "not an .npz"),
         ({"y.npy": b"1 2 3", "edge_index.npy": b""}, "edge_index cannot be read"),
-        ({"readme.txt": b"hello"}, "edge_index is missing"),
+        ({"readme.txt": b"hello"}, "holds readme.txt, which no graph has"),
+        ({"_readme.txt": b"hello"}, "edge_index is missing"),
     ],
 )
 def test_files_that_are_no_graph(tmp_path, content, problem):

@@ -56,12 +56,13 @@ class JointRidge(ALGNN):
 
     def retained_bytes(self) -> int:
         """Bytes kept between sessions beside the frozen encoder: sums, and nodes with labels."""
-        if self._learned is None:
+        view = self._view()
+        if view._learned is None:
             return 0
-        nodes: Tensor = self._learned.nodes
-        return super().retained_bytes() + 2 * nodes.nbytes
+        nodes: Tensor = view._learned.nodes
+        return super(JointRidge, view).retained_bytes() + 2 * nodes.nbytes
 
-    def merge(self, other: Lifecycle) -> Self:
+    def merge(self, other: Lifecycle, *, repeat: str = "error") -> Self:
         """Refused: nodes of two graphs cannot be kept as nodes of one."""
         raise InputError(
             "JointRidge keeps the nodes of one graph and cannot be merged: merge ALGNN learners"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -18,8 +19,8 @@ from algnn.analytic.features.expansion import EXPANSIONS
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle import io
+from algnn.analytic.lifecycle.corrections import Corrections
 from algnn.analytic.lifecycle.membership import Membership
-from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
@@ -28,10 +29,10 @@ from algnn.analytic.uncertainty.calibration import held_out, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
 from algnn.checks import Nodes, check_base, check_number, check_trained, resolve_device
 from algnn.errors import InputError
-from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.memo import Last, Memo, inputs_of
 
 
-class ALGNN(Lifecycle):
+class ALGNN(Corrections):
     """Analytic learning on a graph: each session is one closed-form step, exact and without replay.
 
     The base session decides how nodes are encoded, and from then on the encoder is frozen. Later
@@ -95,6 +96,8 @@ class ALGNN(Lifecycle):
     >>> bool((predicted == graph.y[graph.test_mask].numpy()).mean() > 0.9)
     True
     """
+
+    _fixed = ("encoder", "hidden", "width", "expansion", "seed")
 
     def __init__(
         self,
@@ -237,18 +240,18 @@ class ALGNN(Lifecycle):
     def retained_bytes(self) -> int:
         """Bytes that must be kept between sessions beside the frozen encoder.
 
-        Those of the sums, and eight for each node in the record of what was learned.
+        Those of the sums, and sixteen for each node in the record of what was learned.
 
         Returns
         -------
         int
         """
-        if self._learned is None:
+        known: State | None = self._learned
+        if known is None:
             return 0
-        known = self._known
         sums = [known.statistics, known.half_sums]
         basis = 0 if known.span.basis is None else known.span.basis.nbytes
-        record = 0 if known.membership is None else known.membership.hashes.nbytes
+        record = 0 if known.membership is None else known.membership.nbytes()
         return sum(one.nbytes() for one in sums) + basis + record
 
     def explain(self, graph: Data, node: int, label: int | str | None = None) -> Explanation:
@@ -280,23 +283,25 @@ class ALGNN(Lifecycle):
         >>> bool(abs(why.by_neighbour.sum() + why.bias - score) < 1e-5)
         True
         """
-        encoder = self._known.features
+        view = self._view()
+        encoder = view._known.features
         if not isinstance(encoder, HopEncoder):
             raise InputError(
                 f"encoder={self.encoder!r} is trained and not linear, so its scores are no sums"
                 " over features and neighbours: explain takes a learner with encoder='hops'"
             )
-        scores = self._checked_scores(graph, [node])
-        column = int(scores.argmax()) if label is None else column_of(label, self.classes_)
-        W, b = self._known.affine
-        x = self._inputs(graph, sparse=True)
+        scores = view._checked_scores(graph, [node])
+        graph = view._check_graph(graph, None)
+        column = int(scores.argmax()) if label is None else column_of(label, view.classes_)
+        W, b = view._known.affine
+        x = view._inputs(graph, sparse=True)
         by_feature, neighbours, by_neighbour = (
             part.cpu().numpy()
-            for part in contributions(encoder, self._transposed(graph), x, int(node), W[:, column])
+            for part in contributions(encoder, view._transposed(graph), x, int(node), W[:, column])
         )
         bias = float(b[column])
         score = float(by_feature.sum()) + bias
-        name = self.classes_[column].item()
+        name = view.classes_[column].item()
         return Explanation(int(node), name, score, bias, by_feature, neighbours, by_neighbour)
 
     def _check_params(self) -> None:
@@ -393,15 +398,17 @@ class ALGNN(Lifecycle):
 
     def _sharpness(self) -> float:
         known = self._taught
-        sharp = self._last_sharpness
-        if sharp is None or sharp[0] is not known:
+
+        def compute() -> float:
             # where sums are over features, and not over coordinates in a span, so are the weights
             solved = known.affine if known.span.basis is None else None
-            found = sharpness(held_out(known.head, known.gamma, known.statistics, solved))
-            self._last_sharpness = sharp = known, found
-        return sharp[1]
+            return sharpness(held_out(known.head, known.gamma, known.statistics, solved))
 
-    _last_sharpness: tuple[State, float] | None = None
+        return self._last_sharpness.get(known, compute)
+
+    @cached_property
+    def _last_sharpness(self) -> Last[float]:
+        return Last()
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._taught
@@ -421,12 +428,24 @@ class ALGNN(Lifecycle):
             sums = state.statistics.padded(span.rank)
             return span, NoveltyModel.of(sums, span.coordinates(sample))
 
-        found = self._last_novelty_model
-        if found is None or found[0] is not state:
-            self._last_novelty_model = found = state, Memo()
-        return found[1].get(inputs_of(graph), build)
+        return self._last_novelty_model.get(state, Memo).get(inputs_of(graph), build)
 
-    _last_novelty_model: tuple[State, Memo[tuple[Span, NoveltyModel]]] | None = None
+    @cached_property
+    def _last_novelty_model(self) -> Last[Memo[tuple[Span, NoveltyModel]]]:
+        return Last()
+
+    def _settle(self) -> None:
+        known: State | None = self._learned
+        if known is None or known.factor is None:
+            return
+        # weights by way of an updated factor differ in their last bits from those that are solved
+        solved = known.resolved()
+        if self._lock.acquire(blocking=False):  # else another state is about to replace this one
+            try:
+                if self._learned is known:
+                    self._replace(solved)
+            finally:
+                self._lock.release()
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return io.state(self._known)

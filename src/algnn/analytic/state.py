@@ -15,7 +15,7 @@ from algnn.analytic.features.gcn import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS, Affine
 from algnn.analytic.lifecycle.audit import AuditLog
-from algnn.analytic.lifecycle.membership import Membership
+from algnn.analytic.lifecycle.membership import Membership, Sketch
 from algnn.analytic.lifecycle.removal import check_left, check_spanned
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.linalg.update import MOST_ROWS_DIVISOR, UpdatedFactor
@@ -74,6 +74,11 @@ class State:
             W = factor.times(sums.Q)
         return replace(self, solved=(W, W.new_zeros(W.size(1))), factor=factor)
 
+    def resolved(self) -> State:
+        """The same with weights that follow from the sums alone, to the last bit."""
+        plain = replace(self, solved=None, factor=None)
+        return replace(plain, solved=plain.affine)
+
     @property
     def _expects_few(self) -> bool:
         """Whether the next session is likely to be small: one class like those that are known."""
@@ -91,6 +96,10 @@ class State:
     ) -> State:
         """With the sums of some more nodes, whose features come in blocks; not solved yet."""
         before = self.with_room_for(nodes.numel())
+        membership, sketch = self.membership, None
+        if membership is not None:
+            sketch = Sketch(membership.key)
+            features = sketch.watch(features)
         span, factor = before.span, before.factor
         if factor is not None and not factor.has_room(nodes.numel()):
             factor = None
@@ -103,7 +112,8 @@ class State:
         masks = half_masks(nodes, seed, before.ways)
         sums, half_sums = (one.padded(span.rank) for one in (before.statistics, before.half_sums))
         sums, half_sums = with_session(sums, half_sums, features, labels, masks)
-        membership = None if self.membership is None else self.membership.plus(nodes, labels.values)
+        if membership is not None:
+            membership = membership.plus(nodes, labels.values, sketch)
         return replace(before._with(span, sums, half_sums, membership), factor=factor)
 
     def minus(
@@ -114,9 +124,11 @@ class State:
         Ways of halving that were given up since many nodes were learned do not come back.
         """
         self._check_counts(labels)
-        membership = (
-            None if self.membership is None else self.membership.minus(nodes, labels.values)
-        )
+        membership, sketch = self.membership, None
+        if membership is not None:
+            membership.minus(nodes, labels.values)  # before any work, whether they were learned
+            sketch = Sketch(membership.key)
+            features = sketch.watch(features)
         span, before, device = self.span, self.statistics, self.statistics.G.device
         if span.basis is not None:
             Z = torch.cat(list(features))
@@ -129,6 +141,8 @@ class State:
             labels,
             half_masks(nodes, seed, self.ways),
         )
+        if membership is not None:
+            membership = membership.minus(nodes, labels.values, sketch)
         sums = before.minus(gone)
         half_sums = self.half_sums
         half_sums = half_sums.less(half_gone).only(sums.classes) if self.ways else half_sums

@@ -24,8 +24,8 @@ from algnn.graph.propagate import blocks
 GONE = 2.0**-300
 # What is left of a faded count after a subtraction is rounding below this share of it.
 COUNT_ROUNDING = 1e-9
-# From this many rows on the CPU adds half of the Gram matrix (a symmetric rank-n update) and
-# mirrors it, which halves the time of a large session; for fewer, mirroring costs more.
+# From this many rows on the CPU adds half of the Gram matrix (a symmetric rank-n update), which
+# halves the time of a large session.
 SYMMETRIC_ROWS = 256
 
 
@@ -260,8 +260,8 @@ def with_session(
                 _add(half, Z[chosen], Y[chosen])
         start += given.size(0)
     for one, mask in zip(every, [np.ones(codes.size, dtype=bool), *half_masks], strict=True):
-        if codes.size >= SYMMETRIC_ROWS:
-            _mirror(one.G)
+        # symmetric to the last bit: a checkpoint keeps one triangle
+        _mirror(one.G)
         one.n.add_(torch.from_numpy(np.bincount(codes[mask], minlength=classes.size)))
     return sums, half_sums
 

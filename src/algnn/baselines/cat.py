@@ -170,7 +170,7 @@ class Matching:
         classes = int(codes.max()) + 1
         counts = torch.bincount(codes, minlength=classes)
         present = torch.bincount(synthetic, minlength=classes) > 0
-        self._share = counts * present / codes.numel()
+        self._share = (counts * present).to(torch.float32) / codes.numel()
         self._real = _averaging(codes, classes).T
         self._synthetic = _averaging(synthetic, classes).T
 
@@ -221,4 +221,4 @@ def edge_free(x: Tensor) -> Field:
 def _averaging(codes: Tensor, classes: int) -> Tensor:
     """[n, C]: what each node adds to the mean of its class; 0 for the other classes."""
     counts = torch.bincount(codes, minlength=classes).clamp(min=1)
-    return one_hot(codes, classes) / counts
+    return one_hot(codes, classes).to(torch.float32) / counts

@@ -109,7 +109,7 @@ class CGNN(GradientLearner):
         return _Replay(
             task.field_of(torch.cat([task.nodes, nodes])),
             both,
-            parts / parts.sum(),
+            parts.to(torch.float32) / parts.sum(),
             self._fisher(task),
         )
 

@@ -121,7 +121,11 @@ class Joint(GradientLearner):
         return chosen.trials
 
     def fit(
-        self, graph: Data, nodes: Nodes, labels: Labels, validation: Validation | None = None
+        self,
+        graph: Data,
+        nodes: Nodes,
+        labels: Labels | None = None,
+        validation: Validation | None = None,
     ) -> Self:
         """Forget everything and learn a first session.
 
@@ -139,7 +143,11 @@ class Joint(GradientLearner):
         return self._with_validation(graph, nodes, labels, validation, anew=True)
 
     def partial_fit(
-        self, graph: Data, nodes: Nodes, labels: Labels, validation: Validation | None = None
+        self,
+        graph: Data,
+        nodes: Nodes,
+        labels: Labels | None = None,
+        validation: Validation | None = None,
     ) -> Self:
         """Learn one more session; the first call is the base stage.
 
@@ -157,18 +165,24 @@ class Joint(GradientLearner):
         return self._with_validation(graph, nodes, labels, validation, anew=False)
 
     def _with_validation(
-        self, graph: Data, nodes: Nodes, labels: Labels, validation: Validation | None, anew: bool
+        self,
+        graph: Data,
+        nodes: Nodes,
+        labels: Labels | None,
+        validation: Validation | None,
+        anew: bool,
     ) -> Self:
         if validation is None:
             return self._session(graph, nodes, labels, anew=anew)
         self._check_graph(graph, width=None)
         held = check_nodes(validation[0], graph.x.size(0))
         held_labels = check_labels(validation[1], held.numel())
-        self._offered = (held, held_labels)
-        try:
-            return self._session(graph, nodes, labels, anew=anew)
-        finally:
-            self._offered = None
+        with self._lock:
+            self._offered = (held, held_labels)
+            try:
+                return self._session(graph, nodes, labels, anew=anew)
+            finally:
+                self._offered = None
 
     def _check_params(self) -> None:
         super()._check_params()

@@ -42,7 +42,7 @@ class QuadraticPenalty:
     def value(self, gcn: GCN) -> Tensor:
         """Σ I (θ − a)², a scalar with a gradient for the GCN's weights."""
         if not self.importance:
-            return torch.zeros(())
+            return torch.zeros((), dtype=torch.float32)
         terms = [
             (held * (value[..., : held.size(-1)] - self.anchor[name]).square()).sum()
             for name, value in gcn.named_parameters()

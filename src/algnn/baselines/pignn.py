@@ -51,9 +51,9 @@ class Block(GCN):
         generator: torch.Generator,
     ) -> None:
         super().__init__(inputs, units, classes, dropout, generator)
-        self.bias2 = nn.Parameter(torch.zeros(new_classes))
+        self.bias2 = nn.Parameter(torch.zeros(new_classes, dtype=torch.float32))
         # from 0: earlier units do not contribute to a new class until they are trained for it
-        self.columns = nn.Parameter(torch.zeros(old_units, new_classes))
+        self.columns = nn.Parameter(torch.zeros(old_units, new_classes, dtype=torch.float32))
 
     def logits(self, frozen: Frozen, generator: torch.Generator) -> Tensor:
         """Logits [n, classes] of the session's and the memory's nodes while training.

@@ -144,7 +144,8 @@ class Task:
 
 def class_weights(codes: Tensor, classes: int) -> Tensor:
     """1/n_c [C]: what a node of each class weighs where all classes count the same."""
-    return torch.bincount(codes, minlength=classes).clamp(min=1).reciprocal()
+    counts = torch.bincount(codes, minlength=classes).clamp(min=1)
+    return counts.to(torch.float32).reciprocal()
 
 
 def as_codes(arrival: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Tensor:
@@ -288,7 +289,7 @@ class GradientLearner(Learner):
         columns = glorot(old["weight2"].size(0), classes, initial)[:, known:]
         wider = {
             "weight2": torch.cat([old["weight2"], columns], dim=1),
-            "bias2": torch.cat([old["bias2"], torch.zeros(classes - known)]),
+            "bias2": torch.cat([old["bias2"], old["bias2"].new_zeros(classes - known)]),
         }
         return GCN.from_weights({**old, **wider}, self.dropout)
 

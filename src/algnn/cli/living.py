@@ -19,14 +19,14 @@ from rich.table import Table
 from rich.text import Text
 
 from algnn.cli.arguments import say
-from algnn.cli.locking import locked
 from algnn.errors import InputError
-from algnn.files import replacing
+from algnn.files import locked, replacing
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from algnn import ALGNN
+    from algnn.models import Model as AnyModel
 
 ENDING = ".safetensors"
 
@@ -58,6 +58,13 @@ def fit(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    private: Annotated[
+        float | None,
+        typer.Option(
+            metavar="EPSILON",
+            help="Make a model with differentially private sums, of this ε for each session.",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     force: Force = False,
     dry_run: DryRun = False,
@@ -65,17 +72,24 @@ def fit(
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
     path = _writable(model)
-    from algnn import ALGNN
+    from algnn import ALGNN, PrivateALGNN
     from algnn.labels import read_labels
     from algnn.methods import parse
 
-    learner = ALGNN(**{**parse(ALGNN, changes or []), "seed": seed, "device": device})
+    apart: dict[str, Any] = {"seed": seed, "device": device}
+    learner: AnyModel
+    if private is None:
+        learner = ALGNN(**{**parse(ALGNN, changes or []), **apart})
+    else:
+        chosen = parse(PrivateALGNN, changes or [])
+        learner = PrivateALGNN(**{**chosen, **apart, "epsilon": private})
     with _changing(path, dry_run):
         _check_free(path, force)
         now = _load_graph(graph, data)
         nodes, classes = read_labels(labels, now.x.size(0))
         learner.fit(now, nodes, classes)
         _finish(path, learner, ({}, 0), dry_run)
+    say(Console(highlight=False), f"gives away: {learner.exposure()}")
 
 
 @commands.command()
@@ -83,12 +97,44 @@ def learn(
     model: Model,
     graph: Graph,
     labels: Labels,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Skip nodes that were learned before with the same label."),
+    ] = False,
     device: Device = None,
     dry_run: DryRun = False,
     data: DataRoot = None,
 ) -> None:
     """Teach a model more labelled nodes, of new classes or of known ones."""
-    _change(model, graph, labels, device, dry_run, data, lambda m, *some: m.partial_fit(*some))
+
+    def step(learner: AnyModel, *some: Any) -> None:
+        from algnn import PrivateALGNN
+
+        if not isinstance(learner, PrivateALGNN):
+            learner.partial_fit(*some, repeat="ignore" if again else "error")
+        elif again:
+            raise InputError(f"--again: {model} is private and keeps no record to compare with")
+        else:
+            learner.partial_fit(*some)
+
+    _change(model, graph, labels, device, dry_run, data, step)
+
+
+@commands.command()
+def relabel(
+    model: Model,
+    graph: Graph,
+    labels: Labels,
+    device: Device = None,
+    dry_run: DryRun = False,
+    data: DataRoot = None,
+) -> None:
+    """Correct the labels of nodes that were learned: forget the old ones and learn the new ones."""
+
+    def step(learner: AnyModel, now: Data, nodes: Any, classes: Any) -> None:
+        _exact(model, learner).relabel(now, nodes, None, classes)
+
+    _change(model, graph, labels, device, dry_run, data, step)
 
 
 @commands.command()
@@ -114,14 +160,19 @@ def forget(
     if (node is None) != (graph_out is None):
         raise InputError("--node and --graph-out go together: without a node the graph changes too")
     if node is None or graph_out is None:
-        _change(model, graph, labels, device, dry_run, data, lambda m, *some: m.forget(*some))
+
+        def plainly(learner: AnyModel, *some: Any) -> None:
+            _exact(model, learner).forget(*some)
+
+        _change(model, graph, labels, device, dry_run, data, plainly)
         return
     out, again = _free_graph(graph_out), 0
 
-    def without_node(learner: ALGNN, now: Data, nodes: Any, classes: Any) -> None:
+    def without_node(found: AnyModel, now: Data, nodes: Any, classes: Any) -> None:
         import numpy as np
 
         nonlocal again
+        learner = _exact(model, found)
         near = np.isin(nodes, learner.reach(now, node))
         smaller = learner.forget_node(now, node, nodes[near], classes[near])
         again = int((near & (nodes != node)).sum())
@@ -191,7 +242,7 @@ def explain(
     data: DataRoot = None,
 ) -> None:
     """Say which features and which neighbours moved a node's score."""
-    learner = _load_model(model, device)
+    learner = _exact(model, _load_model(model, device))
     now = _load_graph(graph, data)
     named = {str(name): name for name in learner.classes_.tolist()}
     why = learner.explain(now, node, None if label is None else named.get(label, label))
@@ -202,6 +253,10 @@ def explain(
 def merge(
     models: Annotated[list[Path], typer.Argument(help=f"Two or more {ENDING} files.")],
     out: Annotated[Path, typer.Option("-o", "--out", help=f"The new model, a {ENDING} file.")],
+    overlap: Annotated[
+        bool,
+        typer.Option("--overlap", help="Let nodes that models share count more than once."),
+    ] = False,
     force: Force = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -211,10 +266,10 @@ def merge(
         raise InputError("merge needs at least two models: algnn merge A B -o C")
     with _changing(path, dry_run):
         _check_free(path, force)
-        first, *others = (_load_model(model, None) for model in models)
+        first, *others = (_exact(model, _load_model(model, None)) for model in models)
         before = _holdings(first)
         for other in others:
-            first.merge(other)
+            first.merge(other, repeat="count" if overlap else "error")
         _finish(path, first, before, dry_run)
 
 
@@ -228,7 +283,7 @@ def blank(
     path = _writable(out)
     with _changing(path, dry_run=False):
         _check_free(path, force)
-        _load_model(model, None).blank().save(path)
+        _exact(model, _load_model(model, None)).blank().save(path)
     say(Console(highlight=False), f"{out} holds the encoder of {model}, and no class")
 
 
@@ -238,11 +293,19 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say what a model knows and all that was ever done to it."""
-    found = _load_model(model, None).summary()
-    if as_json:
-        print(json.dumps(dataclasses.asdict(found)))
+    from algnn import ALGNN
+
+    found = _load_model(model, None)
+    if isinstance(found, ALGNN):
+        summary = found.summary()
+        facts, text = dataclasses.asdict(summary), str(summary)
     else:
-        say(Console(highlight=False), str(found))
+        facts = {**found._described(), "gives away": found.exposure()}
+        text = "\n".join(f"{name:<22}  {value}" for name, value in facts.items())
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        say(Console(highlight=False), text)
 
 
 # -- what the commands share ----------------------------------------------------------------------
@@ -255,7 +318,7 @@ def _change(
     device: str | None,
     dry_run: bool,
     data: Path | None,
-    step: Callable[[ALGNN, Any, Any, Any], object],
+    step: Callable[[AnyModel, Any, Any, Any], object],
 ) -> None:
     """Read a model, let it learn or forget some labelled nodes, and write it."""
     path = _writable(model)
@@ -309,10 +372,21 @@ def _check_table(path: Path | None) -> None:
     make_folder(path.parent)
 
 
-def _load_model(path: Path, device: str | None) -> ALGNN:
+def _load_model(path: Path, device: str | None) -> AnyModel:
+    from algnn.models import load_model
+
+    return load_model(path, device)
+
+
+def _exact(path: Path, found: AnyModel) -> ALGNN:
     from algnn import ALGNN
 
-    return ALGNN.load(path, device)
+    if not isinstance(found, ALGNN):
+        raise InputError(
+            f"{path} is a private model, with noisy sums and no record of nodes: it can learn,"
+            " predict and be inspected, and nothing else"
+        )
+    return found
 
 
 def _load_graph(name: str, data: Path | None) -> Data:
@@ -334,13 +408,15 @@ def _save_graph(path: Path, graph: Data) -> None:
         write_arrays(file, input_arrays(graph))
 
 
-def _holdings(learner: ALGNN) -> Holdings:
-    from algnn.analytic.state import per_class
+def _holdings(learner: AnyModel) -> Holdings:
+    from algnn.analytic.state import State, per_class
 
-    return per_class(learner._known.statistics), learner.retained_bytes()
+    known = learner._known
+    sums = known.statistics if isinstance(known, State) else known.shown
+    return per_class(sums), learner.retained_bytes()
 
 
-def _finish(path: Path, learner: ALGNN, before: Holdings, dry_run: bool) -> None:
+def _finish(path: Path, learner: AnyModel, before: Holdings, dry_run: bool) -> None:
     """Write the model, unless this is a rehearsal, and say what has changed."""
     if not dry_run:
         learner.save(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import hashlib
 import importlib.util
 import os
@@ -225,10 +226,18 @@ def _find(name: str | os.PathLike[str]) -> Entry | Path:
     if isinstance(name, str) and name.lower() in known:
         return known[name.lower()]
     path = Path(name).expanduser()
+    if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
+        raise DatasetError(
+            f"{path} is a pickle, which can run code and is never opened here: load it yourself"
+            " and write the graph with algnn.save_npz(graph, 'graph.npz')"
+        )
     if path.suffix == ".npz" or path.is_file():
         return path
+    near = difflib.get_close_matches(str(name).lower(), known, 1)
+    guess = f" (did you mean {near[0]}?)" if near else ""
     raise DatasetError(
-        f"{str(name)!r} is no known graph: use one of {', '.join(known)}, or the path of an .npz"
+        f"{str(name)!r} is no known graph{guess}: use one of {', '.join(known)}, or the path of an"
+        " .npz"
     )
 
 
@@ -268,7 +277,7 @@ def _finish(
 
 def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
     labelled = (y >= 0).nonzero().squeeze(1)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     shuffled = labelled[torch.randperm(labelled.numel(), generator=generator)]
     train, val = round(TRAIN_SHARE * labelled.numel()), round(VAL_SHARE * labelled.numel())
     parts = shuffled.tensor_split([train, train + val])

@@ -55,6 +55,24 @@ class Memo(Generic[Value]):
         return (Memo, ())
 
 
+class Last(Generic[Value]):
+    """The last value computed for an object, which is told by its identity."""
+
+    def __init__(self) -> None:
+        self._entry: tuple[object, Value] | None = None
+
+    def get(self, owner: object, compute: Callable[[], Value]) -> Value:
+        """The cached value for this object, else a new one."""
+        entry = self._entry  # read once: another thread may replace it meanwhile
+        if entry is None or entry[0] is not owner:
+            self._entry = entry = (owner, compute())
+        return entry[1]
+
+    # copied and pickled empty
+    def __reduce__(self) -> tuple[type[Last[Value]], tuple[()]]:
+        return (Last, ())
+
+
 def inputs_of(graph: Data) -> tuple[Tensor, ...]:
     """The tensors of a graph that a learner looks at, as a key."""
     weight = graph.get("edge_weight")

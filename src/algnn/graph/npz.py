@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import zipfile
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ MASKS = tuple(f"{part}_mask" for part in PARTS)
 SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")  # CSR, under SciPy's names
 INPUTS = ("edge_index", "edge_weight", "x", *SPARSE, "y")
 KEYS = (*INPUTS, "class_names", *(key for keys in PARTS.values() for key in keys))
+UNUSED = ("node_year",)  # in the file of arxiv-graph
 
 
 def read_npz(path: str | os.PathLike[str]) -> Data:
@@ -44,7 +46,7 @@ def read_npz(path: str | os.PathLike[str]) -> Data:
     `DatasetError` for a damaged file or array.
     """
     with _naming(path):
-        arrays = read_arrays(path, KEYS)
+        arrays = read_arrays(path, KEYS, strict=True)
         for key in ("edge_index", "y"):
             if key not in arrays:
                 raise DatasetError(f"{key} is missing: edge_index and y are needed")
@@ -62,7 +64,7 @@ def read_inputs(path: str | os.PathLike[str]) -> Data:
     Raises `DatasetError` for a damaged file or array.
     """
     with _naming(path):
-        arrays = read_arrays(path, (*INPUTS, "num_nodes"))
+        arrays = read_arrays(path, (*INPUTS, "num_nodes"), strict=True)
         if "edge_index" not in arrays:
             raise DatasetError("edge_index is missing: it is needed")
         nodes = _num_nodes(arrays)
@@ -136,10 +138,13 @@ def input_arrays(graph: Data, *, features: bool = True) -> Arrays:
     return {**arrays, **{key: part.numpy() for key, part in zip(SPARSE, parts, strict=True)}}
 
 
-def read_arrays(path: str | os.PathLike[str], keys: tuple[str, ...]) -> Arrays:
+def read_arrays(
+    path: str | os.PathLike[str], keys: tuple[str, ...], *, strict: bool = False
+) -> Arrays:
     """Those of some arrays that an ``.npz`` holds; nothing is ever unpickled.
 
-    Raises `DatasetError` where the file or one of these arrays cannot be read.
+    Raises `DatasetError` where the file or one of these arrays cannot be read, and where `strict`
+    for an array that no graph has, which may be a misspelt one.
     """
     arrays: Arrays = {}
     key = "the file"
@@ -149,6 +154,8 @@ def read_arrays(path: str | os.PathLike[str], keys: tuple[str, ...]) -> Arrays:
                 raise DatasetError("is not an .npz file, or is cut short: write it with save_npz")
             file.seek(0)
             with np.load(file, allow_pickle=False) as stored:
+                if strict:
+                    _check_names(stored.files)
                 for key in (key for key in keys if key in stored.files):
                     array = stored[key]
                     if not isinstance(array, np.ndarray):  # numpy hands out foreign bytes as such
@@ -165,8 +172,25 @@ def read_arrays(path: str | os.PathLike[str], keys: tuple[str, ...]) -> Arrays:
     return arrays
 
 
+def _check_names(names: list[str]) -> None:
+    known = (*KEYS, "num_nodes")
+    strange = [name for name in names if name not in (*known, *UNUSED) and name[:1] != "_"]
+    if strange:
+        near = difflib.get_close_matches(strange[0].lower(), known, 1)
+        guess = f" (did you mean {near[0]}?)" if near else ""
+        raise DatasetError(
+            f"holds {', '.join(strange)}, which no graph has{guess}: rename or remove it, or let"
+            f" its name start with _; known are {', '.join(known)}"
+        )
+
+
 def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
     y = arrays["y"]
+    if y.dtype.kind == "f" and bool((np.isnan(y) | (y == np.trunc(y))).all()):
+        # whole numbers that became floats since some are missing
+        y = np.where(np.isnan(y), -1, y).astype(np.int64)
+    if y.dtype.kind == "b":
+        y = y.astype(np.int64)
     if y.ndim != 1 or y.size == 0:
         raise DatasetError(f"y has shape {y.shape}: give one label per node, [N]")
     if y.dtype.kind in "US":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -85,14 +86,14 @@ class ClassStream:
     ) -> None:
         labels = _check_labelled(graph)
         check_number("seed", seed, 0, 2**63, whole=True)
+        seed = int(seed)
         if edges not in ("full", "seen"):
             raise InputError(f"edges={edges!r} is not a scenario: use 'full' or 'seen'")
         present = torch.unique(labels[labels >= 0]).tolist()
         self.order = _ordered(present, order, seed)
         self.base = _base_size(base, len(present))
-        if not isinstance(step, int) or step < 1:
-            raise InputError(f"step={step!r} must be a whole number of classes, at least 1")
-        self.step = step
+        check_number("step", step, 1, whole=True)
+        self.step = step = int(step)
         self.edges = edges
         self.seed = seed
         self.classes: list[tuple[int, ...]] = [
@@ -117,8 +118,9 @@ class ClassStream:
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: int) -> Session:
-        if not 0 <= index < len(self):
+        if not -len(self) <= index < len(self):
             raise IndexError(f"session {index} of a stream of {len(self)}")
+        index = range(len(self))[index]
         nodes, labels = self.nodes("train", index)
         return Session(index, self.classes[index], self.graph(index), nodes, labels)
 
@@ -227,8 +229,11 @@ def _ordered(present: list[int], order: str | Sequence[int], seed: int) -> list[
             generator = torch.Generator().manual_seed(seed)
             return [present[i] for i in torch.randperm(len(present), generator=generator).tolist()]
         raise InputError(f"order={order!r} is unknown: use 'label', 'random' or a list of classes")
-    given = list(order) if isinstance(order, Iterable) else [order]
-    if not all(isinstance(c, int) for c in given) or sorted(given) != present:
+    try:
+        given = [operator.index(c) for c in order]
+    except TypeError:
+        given = []
+    if sorted(given) != present:
         raise InputError(
             f"order={order!r} must name each class of the graph exactly once; they are {present}"
         )
@@ -238,9 +243,13 @@ def _ordered(present: list[int], order: str | Sequence[int], seed: int) -> list[
 def _base_size(base: int | None, classes: int) -> int:
     if base is None:
         return -(-classes // 2)
-    if not isinstance(base, int) or not 1 <= base <= classes:
+    try:
+        size = operator.index(base)
+    except TypeError:
+        size = 0
+    if isinstance(base, bool) or not 1 <= size <= classes:
         raise InputError(f"base={base!r} must be a number of classes between 1 and {classes}")
-    return base
+    return size
 
 
 def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:

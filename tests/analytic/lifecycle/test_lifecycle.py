@@ -140,12 +140,12 @@ def steps(model, graph, count, seed, every):
         else:
             nodes = rng.choice(graph.num_nodes, some, replace=False).tolist()
             labels = graph.y[nodes].tolist()
-            model.partial_fit(graph, nodes, labels)
+            model.partial_fit(graph, nodes, labels, repeat="count")
             kept += zip(nodes, labels, strict=True)
         if (step + 1) % every == 0:
             refit = copy.deepcopy(blank)
             for pair in kept:  # one by one: a node may be there twice
-                refit.partial_fit(graph, [pair[0]], [pair[1]])
+                refit.partial_fit(graph, [pair[0]], [pair[1]], repeat="count")
             assert_same(model, refit, graph, bound=1e-8)
 
 
@@ -277,7 +277,7 @@ def test_what_was_never_learned_is_refused_and_nothing_changes(
     assert bytes_of(model, tmp_path) == before
     assert np.array_equal(model.decision_function(graph), scores)
     # learned twice, forgotten twice, and not a third time
-    model.partial_fit(graph, learned, label)
+    model.partial_fit(graph, learned, label, repeat="count")
     model.forget(graph, learned, label).forget(graph, learned, label)
     with pytest.raises(InputError, match="which was not learned"):
         model.forget(graph, learned, label)
@@ -457,7 +457,7 @@ def test_a_node_learned_twice_is_named_twice(make_graph):
     model = taught(learner("paper"), graph, sessions_of(graph))
     nodes = graph.train_mask.nonzero().squeeze(1)
     twice = nodes[:1]
-    model.partial_fit(graph, twice, graph.y[twice])
+    model.partial_fit(graph, twice, graph.y[twice], repeat="count")
     gone = int(nodes[1])
     near = nodes[torch.isin(nodes, torch.from_numpy(model.reach(graph, gone)))]
     if int(twice) in near.tolist():
@@ -467,7 +467,7 @@ def test_a_node_learned_twice_is_named_twice(make_graph):
     bare = model.forget_node(graph, gone, near, graph.y[near])
     stays = nodes[nodes != gone]
     expected = model.blank().partial_fit(bare, stays, graph.y[stays])
-    expected.partial_fit(bare, twice, graph.y[twice])
+    expected.partial_fit(bare, twice, graph.y[twice], repeat="count")
     assert_same(model, expected, bare)
 
 
@@ -513,7 +513,10 @@ def test_merging_twice_counts_twice(make_graph):
     graph = make_graph(features=WIDE)
     model = taught(learner("default"), graph, sessions_of(graph))
     n = model.statistics_.n
-    model.merge(model)
+    with pytest.raises(InputError, match="both learned 24 nodes with the same labels"):
+        model.merge(model)
+    assert torch.equal(model.statistics_.n, n)
+    model.merge(model, repeat="count")
     assert torch.equal(model.statistics_.n, 2 * n)
 
 
@@ -542,8 +545,8 @@ def test_learners_that_differ_are_not_merged(make_graph, tmp_path):
     with pytest.raises(NotFittedError):
         model.merge(learner("paper"))
     assert bytes_of(model, tmp_path) == before
-    other = default.blank()
-    other.seed = 5
+    other = learner("default", seed=5)
+    other._learned = default.blank()._learned
     with pytest.raises(InputError, match="halves its nodes by seed=5"):
         default.merge(other)
 

@@ -15,7 +15,7 @@ from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.features.hops import FLOAT, HopEncoder
 from algnn.analytic.state import Features, State
 from algnn.checks import check_trained, onto
-from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.memo import Last, Memo, inputs_of
 from algnn.graph.propagate import Operator, blocks, receptive_field
 from algnn.learner import Learner
 
@@ -71,13 +71,11 @@ class Encoding(Learner):
 
     def _prepared_memo(self, features: Features) -> Memo[Tensor]:
         """The cache of the last graph under these features, which are frozen, and no others."""
-        # read once: another thread may replace it meanwhile
-        cached = self._last_prepared
-        if cached is None or cached[0] is not features:
-            self._last_prepared = cached = features, Memo()
-        return cached[1]
+        return self._last_prepared.get(features, Memo)
 
-    _last_prepared: tuple[Features, Memo[Tensor]] | None = None
+    @cached_property
+    def _last_prepared(self) -> Last[Memo[Tensor]]:
+        return Last()
 
     def _transposed(self, graph: Data) -> Tensor:
         """Âᵀ in float64, built once for as long as the edges stay the same."""

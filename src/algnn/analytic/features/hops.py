@@ -134,7 +134,7 @@ class HopEncoder:
         exact, count, width = adjacency.to(FLOAT), x.size(0), self.view_width
         open_ = without_diagonal(exact)
         source = self._reduced(x) if self.is_reduced else x.to_dense()
-        parts = torch.empty(count, self.breadth, device=x.device)
+        parts = torch.empty(count, self.breadth, dtype=torch.float32, device=x.device)
         for columns in blocks(width, 3 * 8 * count, x.device):
             X = source[:, columns].to(FLOAT)
             X = X if self.is_reduced else self._rooted(X)

@@ -18,7 +18,7 @@ from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle.audit import AuditLog
-from algnn.analytic.lifecycle.membership import Membership
+from algnn.analytic.lifecycle.membership import Membership, no_prints
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS
 from algnn.analytic.state import Features, State, per_class
@@ -46,7 +46,8 @@ def state(known: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if known.span.basis is not None:
         tensors["span.basis"] = known.span.basis
     if known.membership is not None:
-        tensors["record.hashes"] = torch.from_numpy(known.membership.ordered)
+        hashes, prints = map(torch.from_numpy, known.membership.ordered)
+        tensors |= {"record.hashes": hashes, "record.prints": prints}
     encoder, facts = encoder_state(known.features)
     facts |= {"head": known.head, "gamma": known.gamma, "log": known.log.to_json()}
     return tensors | encoder, facts
@@ -137,8 +138,11 @@ def _restored_membership(
 ) -> Membership | None:
     if "record.hashes" not in tensors:
         return None
-    hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64)
-    return Membership(fingerprint(features), hashes.numpy())
+    hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64).numpy()
+    if "record.prints" not in tensors:
+        return Membership(fingerprint(features), hashes, no_prints(count))
+    prints = check_tensor("record.prints", tensors["record.prints"], (count,), torch.int64).numpy()
+    return Membership(fingerprint(features), hashes, prints)
 
 
 def restored_features(

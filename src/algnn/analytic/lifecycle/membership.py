@@ -1,28 +1,81 @@
 """Which nodes were learned as what, as 64-bit hashes, so that only those can be forgotten.
 
 The sums do not tell whether a node is in them; a hash of each learned pair of node and class, eight
-bytes a node, does. It serves one purpose: to refuse a request to forget what was never learned,
-which would corrupt the sums without a trace. Such a request passes with a probability of the number
-of learned nodes over 2^64. A hash does not reveal its node by itself, but whoever has the file can
-try every id with every class, and where ids are row numbers there are few to try: treat the hashes
-like a list of the labelled nodes and their classes. `ALGNN.drop_record` removes them.
+bytes a node, does. It is what refuses a request to forget what was never learned, which would
+corrupt the sums without a trace, and to learn what was learned before. Such a request passes with a
+probability of the number of learned nodes over 2^64. Eight more bytes are a sketch of the features
+that a node was learned with: it can be forgotten only with the same ones.
+
+A hash does not reveal its node by itself, but whoever has the file can try every id with every
+class, and where ids are row numbers there are few to try: treat the hashes like a list of the
+labelled nodes and their classes. `ALGNN.drop_record` removes them.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from algnn.errors import InputError
 
 Hashes = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
+# Features that differ by a larger share are not those that were learned. The rounding of float32,
+# by which those of another machine may differ, is less.
+CHANGED_FEATURES = 1e-5
+
+
+class Sketch:
+    """Two random projections of each row of some features, and the rows' lengths.
+
+    The rows are collected as they pass: float32 [n, 2], which take eight bytes, and float64 [n].
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._parts: list[Tensor] = []
+
+    def watch(self, features: Iterable[Tensor]) -> Iterator[Tensor]:
+        """The same blocks of rows, one after another."""
+        for Z in features:
+            rows = Z.to(torch.float64)
+            # the same numbers on every machine: bits, not the generator of a library
+            bits = np.arange(2 * Z.size(1), dtype=np.uint64) + _salts(self._key, ["sketch"])[0]
+            numbers = (_mixed(bits) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
+            directions = torch.from_numpy(numbers.reshape(-1, 2)).to(Z.device)
+            lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+            self._parts.append(torch.cat([rows @ directions, lengths], dim=1).cpu())
+            yield Z
+
+    @property
+    def projections(self) -> npt.NDArray[np.float32]:
+        """Of all rows that have passed."""
+        found: npt.NDArray[np.float32] = torch.cat(self._parts)[:, :2].to(torch.float32).numpy()
+        return found
+
+    @property
+    def prints(self) -> Hashes:
+        """The same, eight bytes each."""
+        return np.ascontiguousarray(self.projections).view(np.int64)[:, 0]
+
+    @property
+    def rounding(self) -> npt.NDArray[np.float64]:
+        """By how much projections of the same features may differ."""
+        lengths: npt.NDArray[np.float64] = torch.cat(self._parts)[:, 2:].numpy()
+        return CHANGED_FEATURES * lengths
+
+
+def no_prints(count: int) -> Hashes:
+    """What stands for sketches that were not kept: those of no features at all."""
+    return np.full((count, 2), np.nan, dtype=np.float32).view(np.int64)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -30,29 +83,43 @@ class Membership:
     """A multiset of learned pairs of node and class: a node learned twice can be forgotten twice.
 
     The `hashes` are made with `key`: learners with the same key can be merged, and hashes with
-    different keys have nothing in common.
+    different keys have nothing in common. The `prints` are sketches of the features.
     """
 
     key: str
     hashes: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    prints: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @cached_property
-    def ordered(self) -> Hashes:
-        """The hashes, sorted, so that a file does not show which came together."""
-        return np.sort(self.hashes)
+    def ordered(self) -> tuple[Hashes, Hashes]:
+        """Hashes and prints, sorted, so that a file does not show which came together."""
+        order = np.lexsort((self.prints, self.hashes))
+        return self.hashes[order], self.prints[order]
 
-    def plus(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Membership:
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return self.hashes.nbytes + self.prints.nbytes
+
+    def plus(
+        self, nodes: Tensor, labels: npt.NDArray[Any], sketch: Sketch | None = None
+    ) -> Membership:
         """With some more pairs."""
-        return Membership(self.key, np.concatenate([self.hashes, self._hashes(nodes, labels)]))
+        hashes = np.concatenate([self.hashes, self._hashes(nodes, labels)])
+        prints = no_prints(labels.size) if sketch is None else sketch.prints
+        return Membership(self.key, hashes, np.concatenate([self.prints, prints]))
 
-    def minus(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Membership:
-        """Without some pairs; `InputError` where one of them was never learned."""
+    def minus(
+        self, nodes: Tensor, labels: npt.NDArray[Any], sketch: Sketch | None = None
+    ) -> Membership:
+        """Without some pairs; `InputError` where one of them was never learned, or with others than
+        these features.
+        """
         wanted = self._hashes(nodes, labels)
         order = np.argsort(wanted, kind="stable")
         run = wanted[order]
         # of equal hashes, the first stands for the first, the second for the second, …
         again = np.arange(run.size) - np.searchsorted(run, run)
-        held = self.ordered
+        held, prints = self.ordered
         places = np.searchsorted(held, run) + again
         there = places < held.size
         there[there] = held[places[there]] == run[there]
@@ -64,25 +131,105 @@ class Membership:
                 f" ({missing.size} of {run.size} were not): name only nodes that were learned, each"
                 " with the label it was learned with"
             )
-        return Membership(self.key, np.delete(held, places))
+        if sketch is not None:
+            changed = self._match(run, places, sketch.projections[order], sketch.rounding[order])
+            if changed.size:
+                raise InputError(
+                    f"node {int(nodes[order[changed[0]]])} has other features in this graph than"
+                    f" those that were learned ({changed.size} of {run.size} have), and forgetting"
+                    " them would be inexact: give the graph as it was when they were learned"
+                )
+        return Membership(self.key, np.delete(held, places), np.delete(prints, places))
+
+    def _match(
+        self,
+        run: Hashes,
+        places: npt.NDArray[np.intp],
+        projections: npt.NDArray[np.float32],
+        rounding: npt.NDArray[np.float64],
+    ) -> npt.NDArray[np.intp]:
+        """Which of a sorted run of hashes have no fitting print; `places` are put right."""
+        held, prints = self.ordered
+
+        def fit(at: Any, one: Any) -> npt.NDArray[np.bool_]:
+            kept = prints[at][:, None].view(np.float32)
+            with np.errstate(invalid="ignore", over="ignore"):
+                differs = np.abs(kept.astype(np.float64) - projections[one]) > rounding[one]
+            # what is not a number was not kept
+            fits: npt.NDArray[np.bool_] = ~differs.any(axis=1)
+            return fits
+
+        bad = []
+        for value in np.unique(run[~fit(places, np.arange(run.size))]):
+            # learned several times, perhaps from several graphs: any of them will do
+            same = (run == value).nonzero()[0]
+            start, end = np.searchsorted(held, value), np.searchsorted(held, value, "right")
+            fitting = np.arange(start, end)[fit(np.arange(start, end), same[:1])]
+            if fitting.size < same.size:
+                bad.append(same[fitting.size :])
+            else:
+                places[same] = fitting[: same.size]
+        return np.concatenate(bad) if bad else np.empty(0, dtype=np.intp)
 
     def merged(self, other: Membership) -> Membership:
         """The pairs of both, which have the same key."""
-        return Membership(self.key, np.concatenate([self.hashes, other.hashes]))
+        hashes, prints = (
+            np.concatenate(pair)
+            for pair in ((self.hashes, other.hashes), (self.prints, other.prints))
+        )
+        return Membership(self.key, hashes, prints)
+
+    def shared(self, other: Membership) -> int:
+        """The number of pairs that both hold, learned with the same features.
+
+        Where each site numbers its own nodes, two nodes may have the same id, and other features.
+        """
+        hashes = np.concatenate([self.hashes, other.hashes])
+        numbers = np.concatenate([self.prints, other.prints])[:, None].view(np.float32)
+        owner = np.arange(hashes.size) < self.hashes.size
+        order = np.lexsort((numbers[:, 0], hashes))
+        hashes, numbers, owner = hashes[order], numbers[order].astype(np.float64), owner[order]
+        pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
+        one, two = numbers[1:][pairs], numbers[:-1][pairs]
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
+        # what is not a number was not kept, and may be the same
+        return int((~apart.any(axis=1)).sum())
+
+    def holds(self, nodes: Tensor, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether each of some nodes was learned with its label."""
+        return np.isin(self._hashes(nodes, labels), self.hashes)
 
     def times(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """How often each of some nodes was learned, as any of some classes."""
+        return sum(
+            (count for _, count in self._by_class(nodes, classes)),
+            start=np.zeros(nodes.numel(), dtype=np.int64),
+        )
+
+    def learned_as(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """The place in `classes` of a class that each node was learned as; -1 for none of them."""
+        found = np.full(nodes.numel(), -1)
+        for code, count in self._by_class(nodes, classes):
+            found[count > 0] = code
+        return found
+
+    def _by_class(
+        self, nodes: Tensor, classes: npt.NDArray[Any]
+    ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """For each class, how often each node was learned as such."""
         # Most nodes were not learned, which the low bits of their hashes show: 6.8 million pairs
         # (arxiv) would take seconds to look up in full.
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
         low[self.hashes & (low.size - 1)] = True
-        found = np.zeros(nodes.numel(), dtype=np.int64)
-        for label in classes.tolist():
+        held, _ = self.ordered
+        for code, label in enumerate(classes.tolist()):
+            found = np.zeros(nodes.numel(), dtype=np.int64)
             wanted = _hashed(nodes, *_salts(self.key, [label]))
             some = low[wanted & (low.size - 1)].nonzero()[0]
-            ends = (np.searchsorted(self.ordered, wanted[some], s) for s in ("right", "left"))
-            found[some] += np.subtract(*ends)
-        return found
+            ends = (np.searchsorted(held, wanted[some], s) for s in ("right", "left"))
+            found[some] = np.subtract(*ends)
+            yield code, found
 
     def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)

@@ -16,16 +16,17 @@ from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.encoding import Encoding
 from algnn.analytic.lifecycle.audit import Event
 from algnn.analytic.lifecycle.preconditions import (
+    check_apart,
     check_forgettable,
     check_mergeable,
     check_reached,
-    outside_inference_mode,
 )
 from algnn.analytic.lifecycle.reach import affected, without_node
-from algnn.analytic.lifecycle.summary import Summary, described, summarise
+from algnn.analytic.lifecycle.summary import Summary, described, exposure, summarise
 from algnn.analytic.state import Features, State, per_class
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
+from algnn.sharing import changes, undisturbed
 
 
 class Lifecycle(Encoding):
@@ -80,6 +81,7 @@ class Lifecycle(Encoding):
 
     # -- what everyone calls ------------------------------------------------------------------
 
+    @changes
     def set_head(self, head: str, gamma: float = 0.0) -> Self:
         """Score by another head, or another γ, from now on: it takes no data, only the sums.
 
@@ -103,28 +105,26 @@ class Lifecycle(Encoding):
         >>> model.set_head("ridge").head
         'ridge'
         """
-        known, before = self._known, (self.head, self.gamma)
-        self.head, self.gamma = head, gamma
-        try:
-            self._check_params()
-            with outside_inference_mode():
-                if known.taught:
-                    after = self._settled(known.asked_for(head, gamma))
-                else:
-                    fresh = self._untaught(known.features)
-                    after = replace(fresh, membership=known.membership, log=known.log)
-                self._learned = after.noted("head", {})
-        except BaseException:
-            self.head, self.gamma = before
-            raise
+        known, trial = self._known, self._view()
+        trial.head, trial.gamma = head, gamma
+        trial._check_params()
+        with undisturbed():
+            if known.taught:
+                after = trial._settled(known.asked_for(head, gamma))
+            else:
+                fresh = trial._untaught(known.features)
+                after = replace(fresh, membership=known.membership, log=known.log)
+        self._replace(after.noted("head", {}), head=head, gamma=gamma)
         return self
 
+    @changes
     def forget(self, graph: Data, nodes: Nodes, labels: Labels) -> Self:
         """Forget some labels, exactly as if they had never been learned.
 
         Afterwards weights, predictions and `statistics_` are, to rounding, those of a learner with
         the same encoder that never saw these labels, γ chosen anew. A class forgotten to its last
-        node disappears from `classes_`. What was never learned is refused.
+        node disappears from `classes_`. What was never learned is refused, and so are nodes whose
+        features are not those that were learned.
 
         Two things stay. The encoder, once decided on in the base session, is not decided on anew,
         also where labels of that session are forgotten; `fit` starts anew. And where γ is chosen
@@ -159,10 +159,10 @@ class Lifecycle(Encoding):
             ...
         algnn.errors.InputError: nodes holds 300, which was not learned as 1 (1 of 1 were not)...
         """
-        chosen, given = self._checked_learned(graph, nodes, labels, once=True)
-        with outside_inference_mode():
+        graph, chosen, given = self._checked_learned(graph, nodes, labels, once=True)
+        with undisturbed():
             left = self._without(graph, chosen, given, self._known)
-            self._learned = self._settled(left).noted("forget", given.counts())
+            self._replace(self._settled(left).noted("forget", given.counts()))
         return self
 
     def reach(self, graph: Data, node: int) -> npt.NDArray[np.int64]:
@@ -186,12 +186,13 @@ class Lifecycle(Encoding):
         >>> bool((model.reach(graph, 5) == 5).any())
         True
         """
-        self._check_graph(graph, self.n_features_in_)
+        graph = self._check_graph(graph, self.n_features_in_)
         one = int(check_nodes([node], graph.x.size(0), session=True))
         found = affected(self._known.features, graph.edge_index, graph.x.size(0), one)
         changed: npt.NDArray[np.int64] = found.numpy()
         return changed
 
+    @changes
     def forget_node(self, graph: Data, node: int, nodes: Nodes = (), labels: Labels = ()) -> Data:
         """Forget a node itself: its label if it was learned, its features and its edges.
 
@@ -231,30 +232,33 @@ class Lifecycle(Encoding):
         """
         within = torch.from_numpy(self.reach(graph, node))
         gone, known = int(node), self._known
-        chosen, given = self._checked_learned(graph, nodes, labels, once=False)
+        graph, chosen, given = self._checked_learned(graph, nodes, labels, once=False)
         check_reached(known, within, chosen)
         bare = without_node(graph, gone)
         stays = chosen != gone
         kept, forgotten = (CodedLabels.of(given.values[m.numpy()]) for m in (stays, ~stays))
-        with outside_inference_mode():
+        with undisturbed():
             after = known
             if chosen.numel():
                 after = self._without(graph, chosen, given, known)
             if bool(stays.any()):
                 after = self._with_nodes(bare, chosen[stays], kept, after)
-            self._learned = self._settled(after).noted("forget node", forgotten.counts())
+            self._replace(self._settled(after).noted("forget node", forgotten.counts()))
         return bare
 
-    def merge(self, other: Lifecycle) -> Self:
+    @changes
+    def merge(self, other: Lifecycle, *, repeat: str = "error") -> Self:
         """Learn all that another learner has learned, exactly as if one had learned both.
 
         Parameters
         ----------
         other : ALGNN
             One with the same encoder, to the last bit: a `blank` of this learner, or a copy, that
-            has learned elsewhere. It stays as it is. Its classes may be others or the same. A node
-            that both have learned counts twice; where each site numbers its own nodes, two nodes
-            may have the same id, and either may then be forgotten.
+            has learned elsewhere. It stays as it is. Its classes may be others or the same.
+        repeat : {"error", "count"}
+            Whether to refuse a learner that has learned some of the same nodes as the same classes,
+            or to count these twice. Where each site numbers its own nodes, two nodes may have the
+            same id: they are told apart by their features, and either may be forgotten.
 
         Returns
         -------
@@ -272,6 +276,8 @@ class Lifecycle(Encoding):
         400
         """
         self._check_params()
+        if repeat not in ("error", "count"):
+            raise InputError(f"repeat={repeat!r} is unknown: use 'error' or 'count'")
         if type(other) is not type(self):
             raise InputError(
                 f"other is a {type(other).__name__}: give an {type(self).__name__} with the same"
@@ -279,12 +285,13 @@ class Lifecycle(Encoding):
             )
         known, theirs = self._known.asked_for(self.head, self.gamma), other._known
         check_mergeable(known, theirs, (self.seed, other.seed))
-        with outside_inference_mode():
+        if repeat == "error":
+            check_apart(known, theirs)
+        with undisturbed():
             after = known.merged(theirs)
             # γ is chosen now; weights, if there is nothing to choose, when they are first needed
-            self._learned = (self._settled(after) if self._chooses else after).noted(
-                "merge", per_class(theirs.statistics), other=theirs.log.end
-            )
+            after = self._settled(after) if self._chooses else after
+        self._replace(after.noted("merge", per_class(theirs.statistics), other=theirs.log.end))
         return self
 
     def blank(self) -> Self:
@@ -306,10 +313,12 @@ class Lifecycle(Encoding):
         array([], dtype=int64)
         """
         self._check_params()
-        fresh = type(self)(**self.get_params())
-        fresh._learned = fresh._untaught(self._known.features)
+        view = self._view()
+        fresh = type(self)(**view.get_params())
+        fresh._replace(fresh._untaught(view._known.features))
         return fresh
 
+    @changes
     def drop_record(self) -> Self:
         """Drop the record of which nodes were learned, not what was learned from them.
 
@@ -329,9 +338,9 @@ class Lifecycle(Encoding):
         >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
         >>> before = model.retained_bytes()
         >>> before - model.drop_record().retained_bytes()
-        1600
+        3200
         """
-        self._learned = replace(self._known, membership=None).noted("drop record", {})
+        self._replace(replace(self._known, membership=None).noted("drop record", {}))
         return self
 
     def summary(self) -> Summary:
@@ -353,21 +362,31 @@ class Lifecycle(Encoding):
         10 classes, 200 nodes; labels are ints, x has 64 columns
         ...
         """
-        return summarise(self._known, self.retained_bytes())
+        view = self._view()
+        return summarise(view._known, view.retained_bytes())
+
+    def exposure(self) -> str:
+        """What a file of this learner gives away, in a line; docs/privacy.md has the details.
+
+        Returns
+        -------
+        str
+        """
+        return exposure(self._known.membership is not None)
 
     def _described(self) -> dict[str, str]:
         return {**described(self._known), **super()._described()}
 
     def _checked_learned(
         self, graph: Data, nodes: Nodes, labels: Labels, *, once: bool
-    ) -> tuple[Tensor, CodedLabels]:
-        """Nodes and labels that may have been learned, as far as one can tell without sums."""
+    ) -> tuple[Data, Tensor, CodedLabels]:
+        """A graph, nodes and labels that may have been learned, as far as can be told so far."""
         self._check_params()
         known = self._known
-        self._check_graph(graph, self.n_features_in_)
+        graph = self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, graph.x.size(0), session=once)
         # an empty list comes as floating point
         none = chosen.numel() == 0 and np.size(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
         check_forgettable(known)
-        return chosen, CodedLabels.of(given)
+        return graph, chosen, CodedLabels.of(given)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 
@@ -43,6 +40,19 @@ def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
         )
 
 
+def check_apart(ours: State, theirs: State) -> None:
+    """Raise `InputError` if two learners have learned the same nodes with the same labels."""
+    if ours.membership is None or theirs.membership is None:
+        return
+    shared = ours.membership.shared(theirs.membership)
+    if shared:
+        raise InputError(
+            f"other and this learner have both learned {shared} nodes with the same labels and"
+            " features, which would count twice: merge learners that have learned apart, or say"
+            " that this is meant by repeat='count' (algnn merge --overlap)"
+        )
+
+
 def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
     """Raise `InputError` unless the sums of two learners, with these seeds, can be added up."""
     widths = ours.span.width, theirs.span.width
@@ -75,10 +85,3 @@ def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
             f"other halves its nodes by seed={seeds[1]} and this learner by seed={seeds[0]}: merge"
             " learners that come from one blank()"
         )
-
-
-@contextmanager
-def outside_inference_mode() -> Iterator[None]:
-    """A context in which new tensors can be used anywhere, whatever the caller has switched off."""
-    with torch.inference_mode(False), torch.enable_grad():
-        yield

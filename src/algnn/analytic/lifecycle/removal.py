@@ -11,13 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algnn.analytic.lifecycle.membership import CHANGED_FEATURES
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 
-# Features that differ by a larger share are not those that were learned. The rounding of float32,
-# by which those of another machine may differ, is less.
-CHANGED_FEATURES = 1e-5
 # what G loses to rounding at most, relative to its trace
 GRAM_ROUNDING = 1e-12
 

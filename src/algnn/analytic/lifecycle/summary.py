@@ -106,8 +106,15 @@ class Summary:
                 + ("" if self.record else ", no record of which nodes were learned"),
                 f"encoder             {self.encoder}",
                 f"schema              {self.schema}",
+                f"gives away          {exposure(self.record)}",
             ]
         )
+
+
+def exposure(record: bool) -> str:
+    """What the file of a learner gives away, with and without a record of learned nodes."""
+    who = "which nodes were learned as what, and" if record else "how many nodes were learned, and"
+    return f"{who} sums of their features: keep it like the labelled data (docs/privacy.md)"
 
 
 def summarise(known: State, retained_bytes: int) -> Summary:

@@ -116,7 +116,8 @@ class Span:
         if self.basis is None:
             return statistics
         G = self.basis.mT @ statistics.G @ self.basis
-        return Statistics(G, self.lift(statistics.Q), statistics.n, statistics.classes)
+        # symmetric to the last bit, as sums are
+        return Statistics((G + G.mT) / 2, self.lift(statistics.Q), statistics.n, statistics.classes)
 
     def coordinates(self, Z: Tensor) -> Tensor:
         """Features [n, d] as coordinates [n, r]."""

@@ -185,6 +185,18 @@ class PrivateALGNN(Learner):
         """The width of `x` in the base session."""
         return self._known.features.inputs
 
+    def exposure(self) -> str:
+        """What a file of this learner gives away, in a line; docs/privacy.md has the details.
+
+        Returns
+        -------
+        str
+        """
+        return (
+            f"of a labelled node ε ≤ {self.spent_.max():.3g} at δ = {self.delta:g}; not covered are"
+            " its neighbours' features and the names of classes (docs/privacy.md)"
+        )
+
     # the source of noise; a measurement that must be repeatable may set another
     _entropy: Entropy = staticmethod(os.urandom)
 

@@ -1,0 +1,74 @@
+"""What a learner makes of a graph before it learns: checks, Â and X, once for each graph."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from algnn.checks import check_graph, check_width, edges_of, resolve_device
+from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.propagate import normalised_adjacency, to_csr
+
+
+class GraphCache:
+    """The part of a learner that checks graphs, and caches Â and X of the last one."""
+
+    device: str
+
+    def _check_graph(self, graph: Data, width: int | None) -> Data:
+        """The graph, with an `edge_index`; checked once for as long as it stays the same."""
+        adj_t = graph.get("adj_t") if isinstance(graph, Data) else None
+        if isinstance(adj_t, Tensor) and graph.get("edge_index") is None:
+            graph, packed = copy(graph), graph
+            graph.update(self._unpacked.get((adj_t,), lambda: edges_of(packed.adj_t)))
+            del graph.adj_t
+        tensors = inputs_of(graph) if isinstance(graph, Data) else ()
+        if tensors and all(isinstance(t, Tensor) for t in tensors):
+            self._sound_graph.get(tensors, lambda: check_graph(graph))
+        else:
+            check_graph(graph)
+        check_width(graph, width)
+        return graph
+
+    def _adjacency(self, graph: Data) -> Tensor:
+        """Â on the learner's device, built once for as long as the edges stay the same."""
+        device = resolve_device(self.device)
+
+        def build() -> Tensor:
+            edges = graph.edge_index.to(device)
+            return normalised_adjacency(edges, graph.x.size(0), graph.get("edge_weight"))
+
+        return self._last_adjacency.get(inputs_of(graph), build)
+
+    def _inputs(self, graph: Data, *, sparse: bool = False) -> Tensor:
+        """X in float32 on the learner's device, moved once for as long as it stays the same.
+
+        Dense; where a sparse X may stay so, in CSR.
+        """
+        device, sparse = resolve_device(self.device), sparse and graph.x.layout != torch.strided
+        made = self._last_inputs.get((graph.x,), dict)
+        if sparse not in made:
+            # detached: a tensor of its own, so that the memo does not keep its own key alive
+            x: Tensor = graph.x.detach().to(device, torch.float32)
+            made[sparse] = to_csr(x) if sparse else x.to_dense()
+        return made[sparse]
+
+    @cached_property
+    def _unpacked(self) -> Memo[dict[str, Tensor]]:
+        return Memo()
+
+    @cached_property
+    def _sound_graph(self) -> Memo[bool]:
+        return Memo()
+
+    @cached_property
+    def _last_adjacency(self) -> Memo[Tensor]:
+        return Memo()
+
+    @cached_property
+    def _last_inputs(self) -> Memo[dict[bool, Tensor]]:
+        return Memo()

@@ -1,0 +1,63 @@
+"""A model that is a file: opened by one writer at a time, changed, and put back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from algnn import checkpoint
+from algnn.analytic.model import ALGNN
+from algnn.analytic.privacy.model import PrivateALGNN
+from algnn.files import locked
+
+Path = str | os.PathLike[str]
+Model = ALGNN | PrivateALGNN
+
+
+def load_model(path: Path, device: str | None = None) -> Model:
+    """The model in a file, of whichever kind it is."""
+    if checkpoint.read_kind(path) == PrivateALGNN.__name__:
+        return PrivateALGNN.load(path, device)
+    return ALGNN.load(path, device)
+
+
+@contextmanager
+def open_model(path: Path, device: str | None = None) -> Iterator[Model]:
+    """Load a model, change it, and save it, while nobody else changes the file.
+
+    It takes the lock that `Learner.save` and the commands of the shell take. Another writer, in
+    this process or in any other on this machine, waits for its turn and then starts from what this
+    one has written: no change is lost. Who only reads the file never waits, and finds the old model
+    or the new one. If the block raises, the file stays as it was.
+
+    Parameters
+    ----------
+    path : str or path
+        A file that `save` wrote, of an `ALGNN` or a `PrivateALGNN`.
+    device : str, optional
+        As for `Learner.load`.
+
+    Yields
+    ------
+    ALGNN or PrivateALGNN
+        The model; written back when the block ends, if it has changed.
+
+    Examples
+    --------
+    >>> import algnn, tempfile
+    >>> graph = algnn.load("digits")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = folder + "/model.safetensors"
+    ...     algnn.ALGNN().fit(graph, range(200), graph.y[:200]).save(path)
+    ...     with open_model(path) as model:
+    ...         _ = model.partial_fit(graph, range(200, 300), graph.y[200:300])
+    ...     int(algnn.ALGNN.load(path).statistics_.n.sum())
+    300
+    """
+    with locked(path):
+        model = load_model(path, device)
+        before = model._learned
+        yield model
+        if model._learned is not before:
+            model.save(path)
