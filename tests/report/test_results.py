@@ -23,10 +23,6 @@ def rows(text: str) -> list[str]:
     return re.findall(r"^\|.*", text, flags=re.MULTILINE)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the records are of ER-GNN and PI-GNN as they were weighted before: make them anew",
-)
 def test_its_tables_are_those_of_the_records(text):
     assert rows(markdown(build(read([DOCS / "records"]), brief=True))) == rows(text), "`make docs`"
 
