@@ -7,7 +7,7 @@ from algnn.analytic.heads import HEADS, balanced_system
 
 
 def learner(graph, head, **changes):
-    model = algnn.ALGNN(head=head, gamma=0.05, width=128, device="cpu", **changes)
+    model = algnn.ALGNN(head=head, gamma=0.05, device="cpu", **{"width": 128, **changes})
     nodes = graph.train_mask.nonzero().squeeze(1)
     first = graph.y[nodes] < 2
     model.fit(graph, nodes[first], graph.y[nodes[first]])
