@@ -53,8 +53,8 @@ def resolve_device(device: str) -> torch.device:
     return found
 
 
-def check_graph(graph: Data) -> bool:
-    """True for a graph that a learner can use; `InputError` otherwise."""
+def check_kind(graph: Any) -> None:
+    """Raise `InputError` for what is no graph, and for a graph with parts that would be ignored."""
     if isinstance(graph, HeteroData):
         raise InputError(
             "graph is a HeteroData, with several kinds of nodes: give a Data of one kind, such as"
@@ -70,6 +70,11 @@ def check_graph(graph: Data) -> bool:
             "graph.edge_attr is not used by any learner: remove it (del graph.edge_attr), or put"
             " one weight for each edge into graph.edge_weight"
         )
+
+
+def check_graph(graph: Data) -> bool:
+    """True for a graph that a learner can use; `InputError` otherwise."""
+    check_kind(graph)
     x, edge_index = graph.get("x"), graph.get("edge_index")
     if not isinstance(x, Tensor) or x.layout not in LAYOUTS or x.dim() != 2:
         raise InputError(

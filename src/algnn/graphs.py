@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.checks import check_graph, check_width, edges_of, resolve_device
+from algnn.checks import check_graph, check_kind, check_width, edges_of, resolve_device
 from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import normalised_adjacency, to_csr
 
@@ -21,13 +21,14 @@ class GraphCache:
 
     def _check_graph(self, graph: Data, width: int | None) -> Data:
         """The graph, with an `edge_index`; checked once for as long as it stays the same."""
-        adj_t = graph.get("adj_t") if isinstance(graph, Data) else None
+        check_kind(graph)
+        adj_t = graph.get("adj_t")
         if isinstance(adj_t, Tensor) and graph.get("edge_index") is None:
             graph, packed = copy(graph), graph
             graph.update(self._unpacked.get((adj_t,), lambda: edges_of(packed.adj_t)))
             del graph.adj_t
-        tensors = inputs_of(graph) if isinstance(graph, Data) else ()
-        if tensors and all(isinstance(t, Tensor) for t in tensors):
+        tensors = inputs_of(graph)
+        if all(isinstance(t, Tensor) for t in tensors):
             self._sound_graph.get(tensors, lambda: check_graph(graph))
         else:
             check_graph(graph)

@@ -1,0 +1,342 @@
+"""A year in an hour: everything that can happen to a model, at random and all at once.
+
+    make stress                                 # ten minutes, or SECONDS=3600
+    python benchmarks/stress.py --seconds 600
+
+Two lives run side by side. A *learner in memory* is shared by threads: one learns, forgets,
+relabels, merges and sends commands twice, others predict meanwhile. A *model in a file* is changed
+by a process that is killed at random moments and started again, and by commands of the shell, some
+of which are killed as well; meanwhile others read the file, and flip bits in copies of it.
+
+Whoever changes a model writes down what was acknowledged. After a kill, the last request is simply
+sent again. In the end both models must equal, to 1e-9, one that learned what was acknowledged and
+nothing else; every answer that a reader got must be, to the last bit, that of a state between two
+changes; and every flipped bit must have been noticed. The figures are printed as JSON; the exit code
+is 1 if anything was lost or wrong.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+
+import algnn
+from algnn.errors import CheckpointError, InputError
+
+BASE, WORKERS, SHELLS = range(40), range(40, 140), range(140, 240)
+CLASSES = 10
+BOUND = 1e-9
+
+
+def small_digits():
+    """A part of the digits; few nodes, so that there are many steps."""
+    return algnn.load("digits").subgraph(torch.arange(400))
+
+
+def choose(ledger, pool, chance, ops):
+    """A random request over some nodes: what, which nodes, and labels."""
+    free, held = [n for n in pool if n not in ledger], sorted(ledger)
+    op = chance.choice([op for op in ops if free or op in ("forget", "relabel")])
+    if op in ("forget", "relabel") and len(held) < 20:
+        op = "learn"
+    nodes = chance.sample(held if op in ("forget", "relabel") else free, chance.randint(1, 4))
+    return op, nodes, [chance.randrange(CLASSES) for _ in nodes]
+
+
+def note(ledger, op, nodes, labels):
+    """What is known after a request: the label of each learned node."""
+    for node, label in zip(nodes, labels, strict=True):
+        if op == "forget":
+            del ledger[node]
+        else:
+            ledger[node] = label
+
+
+def carry_out(model, graph, ledger, op, nodes, labels):
+    """A request, in such a way that it may be sent again."""
+    try:
+        if op == "learn":
+            model.partial_fit(graph, nodes, labels, repeat="ignore")
+        elif op == "forget":
+            model.forget(graph, nodes, [ledger[node] for node in nodes])
+        elif op == "relabel":
+            model.relabel(graph, nodes, None, labels)
+        else:
+            model.merge(model.blank().partial_fit(graph, nodes, labels))
+    except InputError as error:
+        # it was done before: forgotten nodes are unknown, and merged ones are shared
+        if not any(words in str(error) for words in ("were learned:", "not learned", "both learn")):
+            raise
+
+
+def error_of(model, graph, ledger):
+    """How far a model is from one that learned what was acknowledged; infinite if it knows else."""
+    expected = model.blank().partial_fit(graph, list(ledger), list(ledger.values()))
+    same = model.classes_.tolist() == expected.classes_.tolist()
+    if not same or not torch.equal(model.statistics_.n, expected.statistics_.n):
+        return float("inf")
+    return float((model.weights_ - expected.weights_).norm() / expected.weights_.norm())
+
+
+# -- the process that is killed -------------------------------------------------------------------
+
+
+def replayed(journal):
+    """The ledger that a journal leaves, and the request at its end that was not acknowledged."""
+    ledger, pending, count = {}, None, 0
+    for line in journal.read_text().splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # cut off by a kill, before anything was done about it
+        if entry == "done":
+            note(ledger, *pending)
+            pending, count = None, count + 1
+        else:
+            pending = entry
+    return ledger, pending, count
+
+
+def work(folder, seed, finish):
+    """Change the model in the file for ever, or only finish what was begun."""
+    graph, chance = small_digits(), random.Random(seed)
+    path, journal = folder / "model.safetensors", folder / "journal"
+    ledger, pending, _ = replayed(journal)
+
+    def write(entry):
+        with journal.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    if not journal.read_text().endswith("\n"):
+        with journal.open("a") as file:
+            file.write("\n")  # a line that was cut off ends here
+    print("ready", flush=True)
+    while True:
+        if pending is None:
+            if finish:
+                return
+            pending = choose(ledger, WORKERS, chance, ("learn", "forget", "relabel", "merge"))
+            write(pending)
+        with algnn.open_model(path) as model:
+            carry_out(model, graph, ledger, *pending)
+        write("done")
+        note(ledger, *pending)
+        pending = None
+
+
+# -- all that happens at once ---------------------------------------------------------------------
+
+
+class Stress:
+    """Two lives of a model, and what came of them."""
+
+    def __init__(self, folder, seconds, seed):
+        self.folder, self.seed = folder, seed
+        self.path, self.journal = folder / "model.safetensors", folder / "journal"
+        self.graph = small_digits()
+        self.end = time.monotonic() + seconds
+        self.counts, self.wrong = Counter(), []
+        labels = [int(label) for label in self.graph.y[list(BASE)]]
+        self.memory = algnn.ALGNN(device="cpu").fit(self.graph, list(BASE), labels)
+        self.memory.save(self.path)
+        algnn.save_npz(self.graph, folder / "graph.npz")
+        self.known = dict(zip(BASE, labels, strict=True))
+        self.shells = {}
+        entries = [["learn", list(BASE), labels], "done"]
+        self.journal.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+        self.states, self.seen = set(), set()
+
+    def running(self):
+        """Whether there is time left, and nothing has gone wrong."""
+        return time.monotonic() < self.end and not self.wrong
+
+    def run(self):
+        """Let all of it happen, and return the figures."""
+        actors = (self.writer, *[self.reader] * 3, self.supervisor, self.shell, self.loader,
+                  self.flipper)  # fmt: skip
+        threads = [threading.Thread(target=self.guarded, args=pair) for pair in enumerate(actors)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if not self.wrong:
+            self.compare()
+        return self.figures()
+
+    def guarded(self, place, actor):
+        """Whatever is raised in a thread is wrong."""
+        try:
+            actor(random.Random(f"{self.seed} {place}"))
+        except Exception as error:
+            self.wrong.append(f"{actor.__name__}: {type(error).__name__}: {error}")
+
+    def answer(self):
+        """A reader's question: which classes, how probable, how new, of 50 nodes."""
+        probabilities = self.memory.predict_proba(self.graph, range(300, 350))
+        return sha256(probabilities.tobytes() + repr(probabilities.shape).encode()).hexdigest()
+
+    def writer(self, chance):
+        """Changes the learner in memory; what every state answers is kept."""
+        self.states.add(self.answer())
+        while self.running():
+            request = choose(self.known, range(40, 240), chance, ("learn", "forget", "relabel",
+                             "merge"))  # fmt: skip
+            carry_out(self.memory, self.graph, self.known, *request)
+            # asked by the only writer: what is answered now is the answer of this state
+            self.states.add(self.answer())
+            op, nodes, labels = request
+            if op == "learn" and chance.random() < 0.3:
+                self.refused(nodes, labels)
+            note(self.known, *request)
+            self.counts["changes in memory"] += 1
+
+    def refused(self, nodes, labels):
+        """The same again, and another label: neither may pass."""
+        for given in (labels, [(label + 1) % CLASSES for label in labels]):
+            try:
+                self.memory.partial_fit(self.graph, nodes, given)
+            except InputError:
+                self.counts["requests refused"] += 1
+            else:
+                self.wrong.append(f"learned again: {nodes}")
+
+    def reader(self, chance):
+        """Asks the learner in memory."""
+        while self.running():
+            self.seen.add(self.answer())
+            self.counts["answers from memory"] += 1
+            time.sleep(0.01)
+
+    def supervisor(self, chance):
+        """Starts the process that works on the file, and kills it."""
+        while self.running():
+            command = [sys.executable, __file__, "work", self.folder, str(chance.randrange(2**31))]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            process.stdout.readline()
+            time.sleep(chance.uniform(0, 2.5))
+            if process.poll() is not None:
+                self.wrong.append(f"a process ended by itself: {process.returncode}")
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            self.counts["processes killed"] += 1
+
+    def shell(self, chance):
+        """Commands on the same file, some of them killed and sent again."""
+        table = self.folder / "labels.csv"
+        while self.running():
+            request = choose(self.shells, SHELLS, chance, ("learn", "forget", "relabel"))
+            op, nodes, labels = request
+            given = [self.shells[node] for node in nodes] if op == "forget" else labels
+            rows = [f"{node},{label}" for node, label in zip(nodes, given, strict=True)]
+            table.write_text("\n".join(["node,label", *rows]) + "\n")
+            arguments = [op, self.path, self.folder / "graph.npz", table]
+            arguments += ["--again"] if op == "learn" else []
+            for patience in (chance.uniform(0, 6) if chance.random() < 0.3 else None, None):
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "algnn", *arguments],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                try:
+                    _, complaint = process.communicate(timeout=patience)
+                    break
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                    self.counts["commands killed"] += 1
+            again = op == "forget" and "learned" in complaint
+            if process.returncode and not again:
+                self.wrong.append(f"{op}: {complaint}")
+            note(self.shells, *request)
+            self.counts["changes of the file, by commands"] += 1
+
+    def loader(self, chance):
+        """Reads the file while it is being replaced."""
+        while self.running():
+            algnn.ALGNN.load(self.path).predict(self.graph, [300])
+            self.counts["loads of the file"] += 1
+            time.sleep(0.2)
+
+    def flipper(self, chance):
+        """Flips bits in copies."""
+        copy, damaged = self.folder / "copy.safetensors", self.folder / "damaged.safetensors"
+        while self.running():
+            whole = self.path.read_bytes()
+            copy.write_bytes(whole)
+            content = bytearray(whole)
+            # as often in the header as behind it, though it is the smaller part
+            ends = 8 + int.from_bytes(whole[:8], "little"), len(whole)
+            for _ in range(chance.choice((1, 1, 2, 8))):
+                content[chance.randrange(chance.choice(ends))] ^= 1 << chance.randrange(8)
+            damaged.write_bytes(content)
+            self.counts["copies with flipped bits"] += 1
+            try:
+                found = algnn.ALGNN.load(damaged)
+            except CheckpointError:
+                self.counts["of these refused"] += 1
+            else:
+                # a letter of a key that nobody reads: nothing else passes
+                if not torch.equal(found.weights_, algnn.ALGNN.load(copy).weights_):
+                    self.wrong.append("a flipped bit changed the weights")
+            time.sleep(0.2)
+
+    def compare(self):
+        """When all is still: finish what was begun, and look."""
+        command = [sys.executable, __file__, "work", self.folder, "0", "--finish"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        known, _, count = replayed(self.journal)
+        self.counts["changes of the file, by the process"] = count
+        with algnn.open_model(self.path) as model:
+            pass
+        self.errors = {
+            "memory": error_of(self.memory, self.graph, self.known),
+            "file": error_of(model, self.graph, {**known, **self.shells}),
+        }
+        self.wrong += [
+            f"{name} is {error} away" for name, error in self.errors.items() if error > BOUND
+        ]
+        strange = len(self.seen - self.states)
+        if strange:
+            self.wrong.append(f"{strange} answers belong to no state")
+        left = [file.name for file in self.folder.glob(".*")]
+        if left:
+            self.wrong.append(f"left behind: {left}")
+
+    def figures(self):
+        """What was done, and what went wrong."""
+        counts = dict(sorted(self.counts.items()))
+        errors = getattr(self, "errors", {})
+        return {**counts, "distinct states": len(self.states), "error": errors, "wrong": self.wrong}
+
+
+def main():
+    if sys.argv[1:2] == ["work"]:
+        work(Path(sys.argv[2]), int(sys.argv[3]), "--finish" in sys.argv)
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Stress(Path(folder), options.seconds, options.seed).run()
+    print(json.dumps(figures, indent=1))
+    return 1 if figures["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
