@@ -11,8 +11,8 @@ of which are killed as well; meanwhile others read the file, and flip bits in co
 Whoever changes a model writes down what was acknowledged. After a kill, the last request is simply
 sent again. In the end both models must equal, to 1e-9, one that learned what was acknowledged and
 nothing else; every answer that a reader got must be, to the last bit, that of a state between two
-changes; and every flipped bit must have been noticed. The figures are printed as JSON; the exit code
-is 1 if anything was lost or wrong.
+changes; and every flipped bit must have been noticed. The figures are printed as JSON; the exit
+code is 1 if anything was lost or wrong.
 """
 
 import argparse
