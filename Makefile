@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples
 
-.PHONY: setup demo test test-gpu lint docs page clean
+.PHONY: setup demo test test-gpu lint docs page stress clean
 
 # One stamp for what a user needs, one for what a developer needs on top.
 .venv/.core: pyproject.toml constraints.txt
@@ -46,6 +46,11 @@ docs: .venv/.core
 # The page of the same records as the README shows it; needs Chromium.
 page: .venv/.core
 	$(BIN)/python benchmarks/page.py
+
+# A year in ten minutes: threads, kills, flipped bits, commands sent twice (docs/reliability.md).
+STRESS ?= 600
+stress: .venv/.core
+	$(BIN)/python benchmarks/stress.py --seconds $(STRESS)
 
 clean:
 	rm -rf .venv demo

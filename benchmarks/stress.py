@@ -1,6 +1,6 @@
 """A year in an hour: everything that can happen to a model, at random and all at once.
 
-    make stress                                 # ten minutes, or SECONDS=3600
+    make stress                                 # ten minutes, or STRESS=3600 seconds
     python benchmarks/stress.py --seconds 600
 
 Two lives run side by side. A *learner in memory* is shared by threads: one learns, forgets,

@@ -78,6 +78,8 @@ def test_the_commands_can_be_typed(
     lines = re.findall(r"^    ((?:algnn|cp) .*)$", story(name), re.MULTILINE)
     assert len(lines) >= 4
     for line in lines:
+        if line.startswith("algnn learn south"):
+            shutil.copy("arrivals.csv", "labels.csv")  # the other hospital has other patients
         command, *arguments = line.split()
         if command == "cp":
             shutil.copy(*arguments)

@@ -78,7 +78,7 @@ class Corrections(Lifecycle):
         >>> graph = algnn.load("digits")
         >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
         >>> model.relabel(graph, [7], [int(graph.y[7])], [9]).statistics_.n.tolist()
-        [20, 20, 20, 21, 20, 20, 20, 19, 19, 21]
+        [21, 19, 20, 21, 19, 20, 21, 19, 19, 21]
         """
         if old is None:
             self._check_graph(graph, self.n_features_in_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +107,9 @@ class Summary:
                 + ("" if self.record else ", no record of which nodes were learned"),
                 f"encoder             {self.encoder}",
                 f"schema              {self.schema}",
-                f"gives away          {exposure(self.record)}",
+                *textwrap.wrap(
+                    f"gives away          {exposure(self.record)}", 99, subsequent_indent=" " * 20
+                ),
             ]
         )
 
