@@ -29,6 +29,7 @@ from algnn.baselines.joint import Joint
 from algnn.baselines.lwf import LwF
 from algnn.baselines.mas import MAS
 from algnn.baselines.pignn import PIGNN
+from algnn.baselines.sums import KLDA, UGCN, LinearBank, RanPAC
 from algnn.baselines.training import Bare
 from algnn.baselines.twp import TWP
 from algnn.errors import InputError
@@ -122,6 +123,14 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
      "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
     ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",
      "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
+    ("ranpac", "closed form", "random ReLU units of label-free views, ridge, λ on held-out nodes",
+     _SUMS, "McDonnell et al., NeurIPS 2023", RanPAC),
+    ("klda", "closed form", "random Fourier features of label-free views, discriminant analysis",
+     _SUMS, "Momeni et al., AAAI 2025", KLDA),
+    ("ugcn-slda", "closed form", "an untrained wide GCN, streaming discriminant analysis",
+     _SUMS, "Donghi et al., 2025", UGCN),
+    ("linear-bank", "closed form", "five graph filters, least squares for each, their mean",
+     _SUMS, "after GraphAny, Zhao et al., ICLR 2025", LinearBank),
     ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", ALGNN),
     ("slda", "reference", "AL-GNN's features, streaming linear discriminant analysis",
      _SUMS, "Hayes and Kanan, CVPR Workshops 2020", ALGNN),
