@@ -13,11 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, InMemoryDataset
-from torch_geometric.datasets import Amazon, CitationFull, CoraFull, Planetoid, Reddit
+from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
 
 from algnn.errors import DatasetError, InputError
@@ -25,6 +23,7 @@ from algnn.graph.download import Root, Source, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz, weights_of
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
+from algnn.graph.sources import SOURCES
 from algnn.graph.structural import HOPS, WIDTH, description, structural_features
 from algnn.graph.synthetic import SEED, communities
 
@@ -74,11 +73,13 @@ class Entry:
     make: Callable[[int, int, int, int], Data] | None = None
 
     def status(self, root: Root = None) -> str:
-        """``"ready"``, or what is missing: ``"download needed"`` or ``"scikit-learn needed"``."""
+        """``"ready"``, or what is missing: a download, scikit-learn, or its file."""
         if self.make is not None:
             return "ready"
         if self.file is not None and locate(self.file, root) is not None:
             return "ready"
+        if self.source is None and self.name != "digits":
+            return "file needed"
         if self.source is None:
             return "ready" if importlib.util.find_spec("sklearn") else "scikit-learn needed"
         here = all(locate(file, root) is not None for file in self.source.files)
@@ -95,8 +96,9 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     Parameters
     ----------
     name : str or path
-        ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``corafull``, ``reddit``,
-        ``arxiv``, ``arxiv-graph`` and ``corafull-graph`` (the two without their features),
+        ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``photo``, ``flickr``,
+        ``facebook``, ``uai``, ``actor``, ``chameleon``, ``corafull``, ``reddit``, ``arxiv``,
+        ``arxiv-graph`` and ``corafull-graph`` (the two without their features),
         ``reddit-synthetic`` (made from a seed, of Reddit's size, to measure time and memory), or
         the path of an ``.npz`` with the arrays
 
@@ -181,11 +183,17 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     if entry.make is not None:
         graph = entry.make(entry.nodes, entry.edges, entry.features, entry.classes)
         origin = entry.origin
-    elif entry.source is None:
+    elif entry.name == "digits":
         graph, origin = _digits(entry, file)
     elif file is not None:
         graph, origin = read_npz(file), file.name
         graph.edge_index = to_undirected(graph.edge_index, num_nodes=graph.y.numel())
+    elif entry.source is None:
+        raise DatasetError(
+            f"{entry.name}: {entry.file} is not on this machine, and nobody offers this version of"
+            f" it for download ({entry.origin}): put the file, as load describes it, at"
+            f" $ALGNN_DATA/{entry.file}"
+        )
     else:
         files = fetch(entry.source, root)
         graph, origin = process(entry.source, files), entry.origin
@@ -196,6 +204,9 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
                 graph.update({"class_names": names} if names else {})
     if entry.name.endswith("-graph"):
         graph.x = None
+    if entry.split == RANDOM_SPLIT:
+        # one that is in a file is a draw like any other
+        graph = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **_named(graph))
     return _finish(graph, entry.name, origin, entry.split, seed, directed=False)
 
 
@@ -275,6 +286,11 @@ def _finish(
     return result
 
 
+def _named(graph: Data) -> dict[str, list[str]]:
+    names = graph.get("class_names")
+    return {"class_names": names} if names else {}
+
+
 def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
     labelled = (y >= 0).nonzero().squeeze(1)
     generator = torch.Generator().manual_seed(int(seed))
@@ -341,94 +357,6 @@ def _nearest(points: npt.NDArray[np.float64]) -> Tensor:
     return edges
 
 
-class _Arxiv(InMemoryDataset):  # type: ignore[misc]
-    """ogbn-arxiv from OGB's raw files, so that neither `ogb` nor its cache is needed."""
-
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.load(self.processed_paths[0])
-
-    @property
-    def raw_dir(self) -> str:
-        return str(self.root)
-
-    @property
-    def raw_file_names(self) -> list[str]:
-        return list(_ARXIV_FILES)
-
-    @property
-    def processed_file_names(self) -> str:
-        return "data.pt"
-
-    def process(self) -> None:
-        tables = {}
-        for file in _ARXIV_FILES:
-            kind = np.float32 if "feat" in file else np.int64
-            frame = pd.read_csv(Path(self.root) / file, header=None, dtype=kind)
-            tables[Path(file).name.removesuffix(".csv.gz")] = frame.to_numpy(copy=True)
-        nodes = int(tables["num-node-list"].sum())
-        x, y = torch.from_numpy(tables["node-feat"]), torch.from_numpy(tables["node-label"])
-        edges = torch.from_numpy(tables["edge"]).t()
-        if (x.size(0), y.numel()) != (nodes, nodes) or edges.size(0) != 2:
-            raise DatasetError(
-                f"{nodes} nodes, {x.size(0)} rows of features, {y.numel()} labels and edges of"
-                f" {edges.size(0)} ends do not belong together"
-            )
-        if int(edges.min()) < 0 or int(edges.max()) >= nodes:
-            raise DatasetError(f"edge.csv.gz names nodes beyond the {nodes} that there are")
-        graph = Data(x=x, edge_index=to_undirected(edges, num_nodes=nodes), y=y.view(-1))
-        for key, part in zip(MASKS, ("train", "valid", "test"), strict=True):
-            graph[key] = index_to_mask(torch.from_numpy(tables[part]).view(-1), nodes)
-        self.save([graph], self.processed_paths[0])
-
-
-_ARXIV_FILES = (
-    *(f"raw/{part}.csv.gz" for part in ("edge", "node-feat", "node-label", "num-node-list")),
-    *(f"split/time/{part}.csv.gz" for part in ("train", "valid", "test")),
-)
-
-
-def _planetoid(name: str) -> Source:
-    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    return Source(
-        name.lower(),
-        tuple(f"Planetoid/{name}/raw/ind.{name.lower()}.{part}" for part in parts),
-        f"{Planetoid.url}/{{}}",
-        lambda folder: Planetoid(str(folder / "Planetoid"), name=name),
-    )
-
-
-SOURCES = {
-    source.name: source
-    for source in (
-        *map(_planetoid, ("Cora", "CiteSeer", "PubMed")),
-        Source(
-            "computers",
-            ("Amazon/Computers/raw/amazon_electronics_computers.npz",),
-            f"{Amazon.url}{{}}",
-            lambda folder: Amazon(str(folder / "Amazon"), name="Computers"),
-        ),
-        Source(
-            "corafull",
-            ("CoraFull/cora/raw/cora.npz",),
-            CitationFull.url.replace("{}.npz", "{}"),
-            lambda folder: CoraFull(str(folder / "CoraFull")),
-        ),
-        Source(
-            "reddit",
-            ("Reddit/raw/reddit_data.npz", "Reddit/raw/reddit_graph.npz"),
-            Reddit.url,
-            lambda folder: Reddit(str(folder / "Reddit")),
-        ),
-        Source(
-            "arxiv",
-            tuple(f"ogbn_arxiv/{file}" for file in _ARXIV_FILES),
-            "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip",
-            lambda folder: _Arxiv(str(folder / "ogbn_arxiv")),
-        ),
-    )
-}
-
 # fmt: off
 _ENTRIES = (
     Entry("digits", "handwritten digits of scikit-learn, each joined to its 10 nearest",
@@ -454,6 +382,21 @@ _ENTRIES = (
     Entry("corafull-graph", "corafull without its features: structural ones instead",
           19_793, 63_421, WIDTH * len(HOPS), 70, RANDOM_SPLIT, "PyG CoraFull",
           SOURCES["corafull"], "CoraFull_nofeat/cora_full_graph.npz"),
+    Entry("photo", "photo products bought together at Amazon, 8 categories",
+          7_650, 119_081, 745, 8, RANDOM_SPLIT, "PyG Amazon", SOURCES["photo"], "more/photo.npz"),
+    Entry("flickr", "users who follow each other, very wide features, 9 groups",
+          7_575, 239_738, 12_047, 9, RANDOM_SPLIT, "Huang et al. 2017", file="more/flickr.npz"),
+    Entry("facebook", "pages that like each other, wide features, 4 kinds",
+          22_470, 170_823, 4_714, 4, RANDOM_SPLIT, "Rozemberczki et al. 2019",
+          file="more/facebook.npz"),
+    Entry("uai", "web pages, 19 uneven classes",
+          3_067, 28_308, 4_973, 19, RANDOM_SPLIT, "UAI2010", file="more/uai.npz"),
+    Entry("actor", "actors on common pages, neighbours of other classes, 5 kinds",
+          7_600, 26_659, 932, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["actor"],
+          "more/actor.npz"),
+    Entry("chameleon", "pages of Wikipedia, neighbours of other classes, 5 classes of traffic",
+          890, 8_854, 2_325, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["chameleon"],
+          "more/chameleon.npz"),
     Entry("reddit-synthetic", "synthetic, of the size that the paper gives for Reddit: for time and"
           " memory only; its accuracy means nothing",
           232_965, 11_606_919, 602, 41, "66/10/24 of each class", f"synthetic, seed {SEED}",
