@@ -19,6 +19,7 @@ from algnn.graph.propagate import to_csr
 from algnn.methods import METHODS, find, make
 
 SMALL = {"hidden": 16, "epochs": 3, "width": 48, "budget": 12, "block": 8, "condense_steps": 5}
+SMALL |= {"pretrain": 3}
 CLASSES = 6
 
 pytestmark = pytest.mark.parametrize("method", METHODS)

@@ -22,6 +22,7 @@ from algnn.analytic.joint import JointRidge
 from algnn.analytic.model import ALGNN
 from algnn.baselines.cat import CaT
 from algnn.baselines.cgnn import CGNN
+from algnn.baselines.delome import DeLoMe
 from algnn.baselines.ergnn import ERGNN
 from algnn.baselines.ewc import EWC
 from algnn.baselines.gem import GEM
@@ -30,6 +31,7 @@ from algnn.baselines.lwf import LwF
 from algnn.baselines.mas import MAS
 from algnn.baselines.pignn import PIGNN
 from algnn.baselines.sums import KLDA, UGCN, LinearBank, RanPAC
+from algnn.baselines.tpp import TPP
 from algnn.baselines.training import Bare
 from algnn.baselines.twp import TWP
 from algnn.errors import InputError
@@ -119,10 +121,14 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
      "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
     ("cat-long", "condensation", "cat with the encoders and epochs of its authors' code",
      "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
+    ("delome", "condensation", "synthetic nodes with the gradients of real ones, debiased logits",
+     "weights, synthetic nodes and labels", "Niu et al., ECAI 2024", DeLoMe),
     ("pignn", "isolation", "old units frozen, a new block of units per session",
      "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
     ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",
      "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
+    ("tpp", "prompting", "a prototype names the node's task; a prompt and a head for each task",
+     "a prototype, a prompt and a head per session", "Niu et al., NeurIPS 2024", TPP),
     ("ranpac", "closed form", "random ReLU units of label-free views, ridge, λ on held-out nodes",
      _SUMS, "McDonnell et al., NeurIPS 2023", RanPAC),
     ("klda", "closed form", "random Fourier features of label-free views, discriminant analysis",
