@@ -78,7 +78,7 @@ def test_what_cannot_be_compared_is_refused():
 def test_ranks_and_nemenyis_difference():
     # four methods on 14 graphs, each a little noisy: 2.569 √(4·5 / (6·14)) = 1.25 (Demšar, 2006)
     noise = np.random.default_rng(0).normal(0, 1, (4, 14))
-    worst, second, third, best = (noise + [[0.0], [2.0], [0.3], [2.1]]).tolist()
+    worst, second, third, best = (noise + np.array([[0.0], [2.0], [0.3], [2.1]])).tolist()
     rows = [
         {"dataset": str(place), "method": name, "ap": value}
         for name, values in (("worst", worst), ("second", second), ("third", third), ("best", best))
