@@ -56,18 +56,22 @@ def comparison(runs: pd.DataFrame, dataset: str, trials: pd.DataFrame | None = N
 
 def grids() -> str:
     """The settings of each method and the grid that it is tuned over, as a Markdown table."""
-    rows = [_line(["method", "source", "settings (of Cora)", "grid"]), _line(["---"] * 4)]
+    rows = [_line(["method", "source", "setting (of Cora)", "grid"]), _line(["---"] * 4)]
     for name, method in METHODS.items():
         tried: dict[str, list[object]] = {}
         for trial in grid(name):
             for setting, value in trial.items():
                 tried.setdefault(setting, [])
                 tried[setting] += [] if value in tried[setting] else [value]
-        words = "; ".join(f"{s} {', '.join(map(str, v))}" for s, v in tried.items())
-        usual = {s: v for s, v in settings(name, "cora").items() if s in tried or not tried}
-        own = ", ".join(f"{s} {v}" for s, v in usual.items()) if tried else "as they come"
-        rows.append(_line([f"`{name}`", method.paper, own, words or "none"]))
+        words = "; ".join(f"{s} {', '.join(map(_short, v))}" for s, v in tried.items())
+        usual = settings(name, "cora")
+        own = ", ".join(f"{setting} {_short(usual[setting])}" for setting in tried)
+        rows.append(_line([f"`{name}`", method.paper, own or "–", words or "none"]))
     return "".join(rows)
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def refresh(document: Path, records: Path) -> str:
