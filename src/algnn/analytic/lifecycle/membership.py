@@ -25,9 +25,11 @@ import torch
 from torch import Tensor
 
 from algnn.errors import InputError
+from algnn.graph.propagate import blocks
 
 Hashes = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.intp]
 # Features that differ by a larger share are not those that were learned. The rounding of float32,
 # by which those of another machine may differ, is less.
 CHANGED_FEATURES = 1e-5
@@ -198,38 +200,43 @@ class Membership:
 
     def holds(self, nodes: Tensor, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether each of some nodes was learned with its label."""
-        return np.isin(self._hashes(nodes, labels), self.hashes)
+        return self._times(self._hashes(nodes, labels)) > 0
 
     def times(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """How often each of some nodes was learned, as any of some classes."""
-        return sum(
-            (count for _, count in self._by_class(nodes, classes)),
-            start=np.zeros(nodes.numel(), dtype=np.int64),
-        )
+        found = np.zeros(nodes.numel(), dtype=np.int64)
+        for _, places, counts in self._pairs(nodes, classes):
+            np.add.at(found, places, counts)
+        return found
 
     def learned_as(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """The place in `classes` of a class that each node was learned as; -1 for none of them."""
         found = np.full(nodes.numel(), -1)
-        for code, count in self._by_class(nodes, classes):
-            found[count > 0] = code
+        for codes, places, _ in self._pairs(nodes, classes):
+            found[places] = codes
         return found
 
-    def _by_class(
-        self, nodes: Tensor, classes: npt.NDArray[Any]
-    ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """For each class, how often each node was learned as such."""
+    def _pairs(self, nodes: Tensor, classes: npt.NDArray[Any]) -> Iterator[tuple[Places, ...]]:
+        """The pairs that were learned: class, node (its place in `nodes`), how often; in blocks."""
         # Most nodes were not learned, which the low bits of their hashes show: 6.8 million pairs
         # (arxiv) would take seconds to look up in full.
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
         low[self.hashes & (low.size - 1)] = True
-        held, _ = self.ordered
-        for code, label in enumerate(classes.tolist()):
-            found = np.zeros(nodes.numel(), dtype=np.int64)
-            wanted = _hashed(nodes, *_salts(self.key, [label]))
-            some = low[wanted & (low.size - 1)].nonzero()[0]
-            ends = (np.searchsorted(held, wanted[some], s) for s in ("right", "left"))
-            found[some] = np.subtract(*ends)
-            yield code, found
+        first, second = _salts(self.key, classes.tolist())
+        for some in blocks(classes.size, 8 * nodes.numel()):
+            wanted = _hashed(nodes, first[some, None], second[some, None])
+            codes, places = low[wanted & (low.size - 1)].nonzero()
+            counts = self._times(wanted[codes, places])
+            there = counts > 0
+            yield codes[there] + some.start, places[there], counts[there]
+
+    def _times(self, wanted: Hashes) -> Places:
+        """How often each hash is held."""
+        return np.searchsorted(self._held, wanted, "right") - np.searchsorted(self._held, wanted)
+
+    @cached_property
+    def _held(self) -> Hashes:
+        return np.sort(self.hashes)
 
     def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)
