@@ -202,7 +202,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         scores = view._checked_scores(graph, nodes).to(torch.float64)
         with full_precision():
-            found = torch.softmax(view._sharpness() * scores, dim=1)
+            found = view._probabilities(scores)
         probabilities: npt.NDArray[np.float64] = found.cpu().numpy()
         return probabilities
 
@@ -432,14 +432,14 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def _settle(self) -> None:
         """Before a file is written: answer to the last bit as what is loaded from it will."""
 
-    def _sharpness(self) -> float:
-        """β, the inverse temperature of ``predict_proba = softmax(β scores)``."""
-        return 1.0
+    def _probabilities(self, scores: Tensor) -> Tensor:
+        """Probabilities [n, C] from scores."""
+        return torch.softmax(scores, dim=1)
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         """Novelty [n] of checked nodes."""
         scores = self._scores(graph, nodes).to(torch.float64)
-        return 1 - torch.softmax(self._sharpness() * scores, dim=1).amax(dim=1)
+        return 1 - self._probabilities(scores).amax(dim=1)
 
     def _check_fitted(self) -> None:
         if self._learned is None:

@@ -25,11 +25,13 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics
-from algnn.analytic.uncertainty.calibration import held_out, sharpness
+from algnn.analytic.uncertainty.calibration import held_out, probabilities, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
 from algnn.checks import Nodes, check_base, check_number, check_trained, resolve_device
 from algnn.errors import InputError
 from algnn.graph.memo import Last, Memo, inputs_of
+
+ENCODERS = ("hops", "self-supervised", "gcn")
 
 
 class ALGNN(Corrections):
@@ -41,9 +43,11 @@ class ALGNN(Corrections):
 
     Parameters
     ----------
-    encoder : {"hops", "gcn"}
-        Label-free views of each node's neighbourhood, or the paper's: a GCN trained on the base
-        session, whose features a fixed random expansion widens.
+    encoder : {"hops", "self-supervised", "gcn"}
+        Label-free views of each node's neighbourhood; the same with the embedding of a GCN beside
+        them that is trained on the graph without labels, which helps most where labels are few; or
+        the paper's, a GCN trained on the base session, whose features a fixed random expansion
+        widens.
     head : {"balanced", "ridge", "ncm", "slda"}
         What is counted. ``"balanced"``: every class counts the same, however many nodes it has,
         which is right where the mean accuracy over classes matters. ``"ridge"``: every node counts
@@ -54,7 +58,7 @@ class ALGNN(Corrections):
         γ, the ridge penalty; 0 to choose it after each session from the sums, which the balanced
         and the ridge head can do.
     hidden : int
-        Width h of the GCN.
+        Width h of the GCN, where there is one.
     width : int
         Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
@@ -285,7 +289,7 @@ class ALGNN(Corrections):
         """
         view = self._view()
         encoder = view._known.features
-        if not isinstance(encoder, HopEncoder):
+        if type(encoder) is not HopEncoder:
             raise InputError(
                 f"encoder={self.encoder!r} is trained and not linear, so its scores are no sums"
                 " over features and neighbours: explain takes a learner with encoder='hops'"
@@ -309,8 +313,10 @@ class ALGNN(Corrections):
         for name in ("hidden", "width", "epochs"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("gamma", self.gamma, 0)
-        if self.encoder not in ("hops", "gcn"):
-            raise InputError(f"encoder={self.encoder!r} is unknown: use 'hops' or 'gcn'")
+        if self.encoder not in ENCODERS:
+            raise InputError(
+                f"encoder={self.encoder!r} is unknown: use one of {', '.join(ENCODERS)}"
+            )
         check_number("lr", self.lr, 0)
         check_number("dropout", self.dropout, 0, 1)
         check_number("weight_decay", self.weight_decay, 0)
@@ -343,7 +349,7 @@ class ALGNN(Corrections):
 
     def _base_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> Features:
         """The features that the base session decides on."""
-        if self.encoder == "hops":
+        if self.encoder != "gcn":
             return self._hop_encoder(graph)
         # the largest piece of memory first: if there is not enough, fail before training
         Statistics.empty(self.width, resolve_device(self.device))
@@ -396,7 +402,7 @@ class ALGNN(Corrections):
         scores = [torch.addmm(b, Z, W) for Z in self._features(graph, nodes, known)]
         return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
 
-    def _sharpness(self) -> float:
+    def _probabilities(self, scores: Tensor) -> Tensor:
         known = self._taught
 
         def compute() -> float:
@@ -404,7 +410,7 @@ class ALGNN(Corrections):
             solved = known.affine if known.span.basis is None else None
             return sharpness(held_out(known.head, known.gamma, known.statistics, solved))
 
-        return self._last_sharpness.get(known, compute)
+        return probabilities(scores, self._last_sharpness.get(known, compute))
 
     @cached_property
     def _last_sharpness(self) -> Last[float]:

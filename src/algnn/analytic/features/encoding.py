@@ -13,6 +13,7 @@ from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.expansion import Expansion
 from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.features.hops import FLOAT, HopEncoder
+from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder
 from algnn.analytic.state import Features, State
 from algnn.checks import check_trained, onto
 from algnn.graph.memo import Last, Memo, inputs_of
@@ -23,6 +24,7 @@ from algnn.learner import Learner
 class Encoding(Learner):
     """The part of `ALGNN` that decides on features, and caches what it has made of a graph."""
 
+    encoder: str
     hidden: int
     width: int
     expansion: str
@@ -50,7 +52,11 @@ class Encoding(Learner):
 
     def _hop_encoder(self, graph: Data) -> HopEncoder:
         """The label-free encoder of a graph."""
-        return HopEncoder.of(self._inputs(graph, sparse=True), self.width, self.seed)
+        x = self._inputs(graph, sparse=True)
+        hops = HopEncoder.of(x, self.width, self.seed)
+        if self.encoder == "hops":
+            return hops
+        return SelfSupervisedEncoder.trained(hops, self._adjacency(graph), x, self.hidden)
 
     def _features(self, graph: Data, nodes: Tensor, state: State) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""

@@ -285,7 +285,7 @@ class PrivateALGNN(Learner):
         if not isinstance(variance, float) or not 0 < variance < math.inf:
             raise CheckpointError(f"variance {variance!r} is no positive number")
         features = make()
-        if not isinstance(features, HopEncoder):
+        if type(features) is not HopEncoder:
             raise CheckpointError("features are none that a private learner has")
         known = PrivateState(features, shown, variance, spent)
         if not bool(known.weights.isfinite().all()):
