@@ -290,18 +290,27 @@ def blank(
 @commands.command()
 def inspect(
     model: Model,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say what a model knows and all that was ever done to it."""
-    from algnn import ALGNN
+    from algnn.analytic.lifecycle.glance import Summary, glance
 
-    found = _load_model(model, None)
-    if isinstance(found, ALGNN):
-        summary = found.summary()
-        facts, text = dataclasses.asdict(summary), str(summary)
+    found: Summary | dict[str, str] = glance(model)
+    if full:
+        learner = _load_model(model, None)
+        summary = getattr(learner, "summary", None)
+        found = summary() if summary else {**glance(model), **learner._described()}
+    if isinstance(found, Summary):
+        facts, text = dataclasses.asdict(found), str(found)
     else:
-        facts = {**found._described(), "gives away": found.exposure()}
-        text = "\n".join(f"{name:<22}  {value}" for name, value in facts.items())
+        facts, text = found, "\n".join(f"{name:<22}  {value}" for name, value in found.items())
     if as_json:
         print(json.dumps(facts))
     else:

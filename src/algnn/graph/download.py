@@ -19,9 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import torch_geometric
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -31,10 +30,12 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from torch_geometric.data import Data
 
 from algnn.errors import DatasetError
 from algnn.files import replacing
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Root = str | os.PathLike[str] | None
 
@@ -196,6 +197,8 @@ def _basename(path: str) -> str:
 
 
 def _fingerprint(files: dict[str, Path]) -> str:
+    import torch_geometric
+
     # PyTorch Geometric's version too: another one may process, or store, in another way
     parts = [torch_geometric.__version__]
     for file, path in files.items():
