@@ -27,6 +27,7 @@ def run(
     learner: Learner,
     stream: ClassStream,
     on_session: Callable[[int], None] | None = None,
+    confidence: bool = True,
 ) -> Outcome:
     """Teach a learner a stream, and test it after each session on all classes seen so far.
 
@@ -39,6 +40,8 @@ def run(
         Every session must have test nodes.
     on_session : callable, optional
         Called with the index of each session once it is learned and tested.
+    confidence : bool
+        Whether to measure calibration and novelty too, which takes longer than all the rest.
 
     Returns
     -------
@@ -71,7 +74,8 @@ def run(
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
     correct, total = [], _count(tests.labels, column)
     learning, predicting, retained = [], [], []
-    confidence = _Confidence(stream, tests) if isinstance(learner, Learner) else None
+    asks = confidence and isinstance(learner, Learner)
+    measured = _Confidence(stream, tests) if asks else None
     watched = _Watched()
     for session in stream:
         asked = tests.of_graph(session.graph)
@@ -85,8 +89,8 @@ def run(
         retained.append(int(learner.retained_bytes()))
         right = _check_answers(answers, asked.labels) == asked.labels
         correct.append(_count(asked.labels[right & (asked.sessions <= session.index)], column))
-        if confidence is not None:
-            confidence.measure(learner, session.graph, asked)
+        if measured is not None:
+            measured.measure(learner, session.graph, asked)
         watched.check(learner, session.index)
         if on_session is not None:
             on_session(session.index)
@@ -94,7 +98,7 @@ def run(
     selecting = tuple(getattr(learner, "selection_seconds_", ()))
     clocks = tuple(learning), tuple(predicting), tuple(retained), selecting
     outcome = Outcome(tuple(stream.classes), np.stack(correct), total, *clocks)
-    return outcome if confidence is None else confidence.added_to(outcome)
+    return outcome if measured is None else measured.added_to(outcome)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console
 
 from algnn.errors import InputError
@@ -35,3 +37,10 @@ def parse_order(text: str) -> str | list[int]:
 def say(console: Console, line: str) -> None:
     """Print a line as it is: without markup, which a file's name may contain, and unwrapped."""
     console.print(line, markup=False, soft_wrap=True)
+
+
+def load_torch() -> None:
+    """Import torch, and say so meanwhile on a terminal: it takes seconds."""
+    if "torch_geometric.data" not in sys.modules:
+        with Console(stderr=True).status("loading torch …"):
+            import torch_geometric.data  # noqa: F401

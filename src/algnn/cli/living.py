@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algnn.cli.arguments import say
+from algnn.cli.arguments import load_torch, say
 from algnn.errors import InputError
 from algnn.files import locked, replacing
 
@@ -72,6 +72,7 @@ def fit(
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
     path = _writable(model)
+    load_torch()
     from algnn import ALGNN, PrivateALGNN
     from algnn.labels import read_labels
     from algnn.methods import parse
@@ -206,6 +207,7 @@ def predict(
     data: DataRoot = None,
 ) -> None:
     """Write each node's label, how probable it is, and how new the node looks."""
+    load_torch()
     _check_table(out)
     import numpy as np
 
@@ -264,6 +266,7 @@ def merge(
     path = _writable(out)
     if len(models) < 2:
         raise InputError("merge needs at least two models: algnn merge A B -o C")
+    load_torch()
     with _changing(path, dry_run):
         _check_free(path, force)
         first, *others = (_exact(model, _load_model(model, None)) for model in models)
@@ -281,6 +284,7 @@ def blank(
 ) -> None:
     """Copy a model's encoder and nothing that it has learned: what several sites start from."""
     path = _writable(out)
+    load_torch()
     with _changing(path, dry_run=False):
         _check_free(path, force)
         _exact(model, _load_model(model, None)).blank().save(path)
@@ -331,6 +335,7 @@ def _change(
 ) -> None:
     """Read a model, let it learn or forget some labelled nodes, and write it."""
     path = _writable(model)
+    load_torch()
     from algnn.labels import read_labels
 
     with _changing(path, dry_run):
@@ -382,6 +387,7 @@ def _check_table(path: Path | None) -> None:
 
 
 def _load_model(path: Path, device: str | None) -> AnyModel:
+    load_torch()
     from algnn.models import load_model
 
     return load_model(path, device)
