@@ -88,7 +88,7 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
     graph = read_npz(found)
-    return _finish(graph, found.stem, found.name, "as in the file", seed)
+    return finish(graph, found.stem, found.name, "as in the file", seed)
 
 
 def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
@@ -139,7 +139,7 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
                 graph.update({"class_names": names} if names else {})
     if entry.name.endswith("-graph"):
         graph.x = None
-    return _finish(graph, entry.name, origin, entry.split, seed, directed=False)
+    return finish(graph, entry.name, origin, entry.split, seed, directed=False)
 
 
 def available(name: str | os.PathLike[str], root: Root = None) -> bool:
@@ -171,7 +171,7 @@ def _find(name: str | os.PathLike[str]) -> Entry | Path:
 # -- what every graph goes through ----------------------------------------------------------------
 
 
-def _finish(
+def finish(
     graph: Data, name: str, source: str, split: str, seed: int, directed: bool | None = None
 ) -> Data:
     """Add what is missing (features, a split) and write down where everything comes from."""
