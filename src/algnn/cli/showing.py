@@ -53,7 +53,6 @@ def demo(
     graphs = [name for name in GRAPHS[: None if full else 1] if available(name)]
     plans = cross(graphs, {name: {} for name in names}, [1], numbers, confidence=full)
     console = Console(highlight=False)
-    say(console, f"{' and '.join(graphs)}: half of the classes first, then one at a time")
     # the slowest methods stand last in the registry: started first, they keep no worker waiting
     tally = carry_out(plans[::-1] if full else plans, out / "records", None, True)
     show_table(console, tally, plans)
