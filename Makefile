@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := src tests benchmarks examples
+SOURCES := src tests benchmarks examples setup.py
 
 .PHONY: setup demo test test-gpu lint docs results page stress release clean
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from setuptools import setup
 
 ROOT = Path(__file__).parent
-REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"][
+    "Repository"
+]
 
 
 def absolute(link: re.Match[str]) -> str:

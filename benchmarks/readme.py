@@ -79,7 +79,9 @@ class Figures:
 def short(figures: Figures) -> str:
     """The README's table: AP ± 95%, micro in brackets."""
     lines = [
-        _line(["graph", "`algnn`", "best other, class by class", "fine-tuning", "joint, all labels"])
+        _line(
+            ["graph", "`algnn`", "best other, class by class", "fine-tuning", "joint, all labels"]
+        )
     ]
     lines += [_line(["---"] * 5)]
     for graph in figures.graphs()[:ROWS]:
@@ -93,14 +95,26 @@ def short(figures: Figures) -> str:
 
 def long(figures: Figures) -> str:
     """The table of docs/performance.md: both defaults, the paper's method and joint training."""
-    names = ["graph", "`algnn`", "`algnn-nodes`", "`algnn-paper`", "the paper's AP", "joint", "s", "MB"]
+    names = [
+        "graph",
+        "`algnn`",
+        "`algnn-nodes`",
+        "`algnn-paper`",
+        "the paper's AP",
+        "joint",
+        "s",
+        "MB",
+    ]
     lines = [_line(names), _line(["---"] * len(names))]
     for graph in figures.graphs():
         paper = paper_figures(graph, "algnn-paper")
         joint, ours = figures.best(graph, JOINT), figures.of(graph, "algnn")
         cells = [_cell(figures, graph, name) for name in ("algnn", "algnn-nodes", "algnn-paper")]
         cells += ["–" if paper is None else f"{paper.ap[0]:.2f}", _cell(figures, graph, joint)]
-        cells += [f"{ours['learn_seconds'].mean():.1f}", f"{ours['retained_bytes'].mean() / 1e6:.1f}"]
+        cells += [
+            f"{ours['learn_seconds'].mean():.1f}",
+            f"{ours['retained_bytes'].mean() / 1e6:.1f}",
+        ]
         lines.append(_line([graph.removesuffix(".npz"), *cells]))
     return "".join(lines).rstrip("\n")
 

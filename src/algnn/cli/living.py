@@ -309,8 +309,10 @@ def inspect(
     found: Summary | dict[str, str] = glance(model)
     if full:
         learner = _load_model(model, None)
-        summary = getattr(learner, "summary", None)
-        found = summary() if summary else {**glance(model), **learner._described()}
+        if isinstance(found, Summary):
+            found = _exact(model, learner).summary()
+        else:
+            found |= learner._described()
     if isinstance(found, Summary):
         facts, text = dataclasses.asdict(found), str(found)
     else:

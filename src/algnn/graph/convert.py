@@ -177,10 +177,10 @@ def _graph(arrays: Arrays, names: pd.Index, directed: bool, origin: str, seed: i
     return result
 
 
-def _check_frame(name: str, value: Any, kind: type) -> None:
+def _check_frame(name: str, value: Any, kind: Any) -> None:
     if not isinstance(value, kind):
         raise InputError(f"{name} is a {type(value).__name__}: give a pandas {kind.__name__}")
-    if not len(value):
+    if not value.shape[0]:
         raise InputError(f"{name} is empty: give at least one row")
 
 
