@@ -44,8 +44,10 @@ def from_pandas(
     labels : Series, optional
         The labels of some nodes or all, strings or ints of at least 0; its index holds the nodes.
         Missing values mean that a node has no label.
-    source, target : str
-        The columns of `edges`.
+    source : str
+        The column of `edges` with the one end.
+    target : str
+        The column of `edges` with the other end.
     weight : str, optional
         The column of `edges` with weights of at least 0.
     directed : bool

@@ -111,9 +111,10 @@ class PrivateALGNN(Learner):
 
     Parameters
     ----------
-    epsilon, delta : float
-        The budget of each session, for one labelled node. δ should be well below one over the
-        number of labelled nodes.
+    epsilon : float
+        ε, the budget of each session for one labelled node.
+    delta : float
+        Its δ, which should be well below one over the number of labelled nodes.
     width : int
         The number of columns that views are projected to; 0 for no projection. More columns tell
         classes apart better, and take more noise.
