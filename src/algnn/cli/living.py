@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algnn.cli.arguments import load_torch, say
+from algnn.cli.arguments import load_torch, say, working
 from algnn.errors import InputError
 from algnn.files import locked, replacing
 
@@ -88,7 +88,8 @@ def fit(
         _check_free(path, force)
         now = _load_graph(graph, data)
         nodes, classes = read_labels(labels, now.x.size(0))
-        learner.fit(now, nodes, classes)
+        with working(f"learning {_count(nodes.size, 'node')}"):
+            learner.fit(now, nodes, classes)
         _finish(path, learner, ({}, 0), dry_run)
     say(Console(highlight=False), f"gives away: {learner.exposure()}")
 
@@ -217,13 +218,14 @@ def predict(
     now = _load_graph(graph, data)
     count = now.x.size(0)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
-    probabilities = learner.predict_proba(now, chosen)
-    columns = {
-        "node": chosen,
-        "label": learner.predict(now, chosen),
-        "probability": probabilities.max(axis=1),
-        "novelty": learner.novelty(now, chosen),
-    }
+    with working(f"predicting {_count(chosen.size, 'node')}"):
+        probabilities = learner.predict_proba(now, chosen)
+        columns = {
+            "node": chosen,
+            "label": learner.predict(now, chosen),
+            "probability": probabilities.max(axis=1),
+            "novelty": learner.novelty(now, chosen),
+        }
     if everything:
         names = (f"p_{name}" for name in learner.classes_)
         columns.update(zip(names, probabilities.T, strict=True))
@@ -345,7 +347,8 @@ def _change(
         before = _holdings(learner)
         now = _load_graph(graph, data)
         nodes, classes = read_labels(labels, now.x.size(0), learner.classes_)
-        step(learner, now, nodes, classes)
+        with working(f"working on {_count(nodes.size, 'node')}"):
+            step(learner, now, nodes, classes)
         _finish(path, learner, before, dry_run)
 
 
@@ -409,7 +412,8 @@ def _exact(path: Path, found: AnyModel) -> ALGNN:
 def _load_graph(name: str, data: Path | None) -> Data:
     from algnn.graph.datasets import load_inputs
 
-    return load_inputs(name, data)
+    with working(f"reading {name}"):
+        return load_inputs(name, data)
 
 
 def _free_graph(path: Path) -> Path:

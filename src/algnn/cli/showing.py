@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from algnn.cli.arguments import parse_seeds, say
+from algnn.cli.arguments import parse_seeds, say, working
 from algnn.cli.benching import carry_out, show_table, start_workers_early
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def demo(
                 console,
                 f"chart: {draw_lines(runs, shown[:5], out / f'{graph}.png', title, labels)}",
             )
-    with console.status("making the page …"):
+    with working("making the page"):
         page = write(study, out)
     say(console, f"page: {page}")
     if tally.failed:

@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import shutil
+import sys
 import tempfile
 import urllib.request
 import zipfile
@@ -209,8 +210,13 @@ def _fingerprint(files: dict[str, Path]) -> str:
 
 def _build(source: Source, folder: Path, remedy: str) -> Data:
     said = io.StringIO()  # PyTorch Geometric says 'Processing...' and 'Done!'
+    console = Console(file=sys.stderr)
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with (
+            console.status(f"reading {source.name}, the first time for long …"),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+        ):
             return source.build(folder)[0]
     except MemoryError:
         raise
