@@ -1,9 +1,9 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := src tests benchmarks examples
+SOURCES := src tests benchmarks examples setup.py
 
-.PHONY: setup demo test test-gpu lint docs page stress clean
+.PHONY: setup demo test test-gpu lint docs results page stress release clean
 
 # One stamp for what a user needs, one for what a developer needs on top.
 .venv/.core: pyproject.toml constraints.txt
@@ -35,13 +35,19 @@ test-gpu:
 	PYTHONPATH=src $(PYTHON) -c "import torch; assert torch.cuda.is_available(), 'no GPU here'"
 	PYTHONPATH=src $(PYTHON) -m pytest tests/analytic tests/test_learners.py
 
-# The documents whose tables and pictures come from docs/records.
-docs: .venv/.core
+# The site, into site/: without a network, and a warning is an error.
+docs: .venv/.dev
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "site: site/index.html"
+
+# Whatever in the documents comes from docs/records: tables, figures and pictures.
+results: .venv/.core
 	rm -rf docs/results
 	$(BIN)/algnn report --records docs/records --markdown docs/results.md
 	$(BIN)/python benchmarks/baselines.py docs/baselines.md docs/records
 	$(BIN)/python benchmarks/ablation.py docs/ablation/records
 	$(BIN)/python benchmarks/life.py document
+	$(BIN)/python benchmarks/readme.py
 
 # The page of the same records as the README shows it; needs Chromium.
 page: .venv/.core
@@ -52,5 +58,14 @@ STRESS ?= 600
 stress: .venv/.core
 	$(BIN)/python benchmarks/stress.py --seconds $(STRESS)
 
+# What to publish, checked, into dist/. Before: the version in pyproject.toml, src/algnn/__init__.py and
+# CITATION.cff; its date in CHANGELOG.md; OWNER in pyproject.toml, README.md, CITATION.cff and
+# mkdocs.yml; `make test results docs`; golden files (CONTRIBUTING.md). After: tag v<version>, upload
+# dist/* with twine, publish site/.
+release: .venv/.dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo dist build site

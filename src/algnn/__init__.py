@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         InputError,
         NotFittedError,
     )
+    from algnn.graph.convert import from_networkx, from_pandas
     from algnn.graph.datasets import load
     from algnn.graph.npz import save_npz
     from algnn.graph.stream import ClassStream, Session
@@ -36,6 +37,8 @@ __all__ = [
     "NotFittedError",
     "PrivateALGNN",
     "Session",
+    "from_networkx",
+    "from_pandas",
     "load",
     "open_model",
     "save_npz",
@@ -48,6 +51,8 @@ _HOMES = {
     "Learner": "algnn.learner",
     "PrivateALGNN": "algnn.analytic.privacy.model",
     "Session": "algnn.graph.stream",
+    "from_networkx": "algnn.graph.convert",
+    "from_pandas": "algnn.graph.convert",
     "load": "algnn.graph.datasets",
     "open_model": "algnn.models",
     "save_npz": "algnn.graph.npz",

@@ -15,24 +15,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from algnn import settings as files
-from algnn.analytic.joint import JointRidge
-from algnn.analytic.model import ALGNN
-from algnn.baselines.cat import CaT
-from algnn.baselines.cgnn import CGNN
-from algnn.baselines.ergnn import ERGNN
-from algnn.baselines.ewc import EWC
-from algnn.baselines.gem import GEM
-from algnn.baselines.joint import Joint
-from algnn.baselines.lwf import LwF
-from algnn.baselines.mas import MAS
-from algnn.baselines.pignn import PIGNN
-from algnn.baselines.training import Bare
-from algnn.baselines.twp import TWP
 from algnn.errors import InputError
-from algnn.learner import Learner
+
+if TYPE_CHECKING:
+    from algnn.learner import Learner
 
 # parameters that are no settings: a run has them beside its settings
 APART = ("seed", "device")
@@ -51,8 +40,9 @@ class Method:
     name, kind, summary, retains, paper : str
         Its name on the command line, its family, what it does in a line, what it keeps between
         sessions, and where it was published.
-    learner : type
-        The class that implements it.
+    place : str or type
+        The learner that implements it, or where it is, ``module:Class``: nothing is imported, torch
+        least of all, before `learner` is asked for.
 
     Examples
     --------
@@ -65,7 +55,16 @@ class Method:
     summary: str
     retains: str
     paper: str
-    learner: type[Learner]
+    place: str | type[Learner]
+
+    @property
+    def learner(self) -> type[Learner]:
+        """The class that implements it."""
+        if isinstance(self.place, type):
+            return self.place
+        module, _, name = self.place.partition(":")
+        found: type[Learner] = getattr(importlib.import_module(module), name)
+        return found
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -79,6 +78,20 @@ class Method:
         return {p.name: p.default for p in named if p.name not in APART}
 
 
+# where learners are: importing them takes torch, and listing them does not
+_ALGNN = "algnn.analytic.model:ALGNN"
+_JOINTRIDGE = "algnn.analytic.joint:JointRidge"
+_CAT = "algnn.baselines.cat:CaT"
+_CGNN = "algnn.baselines.cgnn:CGNN"
+_ERGNN = "algnn.baselines.ergnn:ERGNN"
+_EWC = "algnn.baselines.ewc:EWC"
+_GEM = "algnn.baselines.gem:GEM"
+_JOINT = "algnn.baselines.joint:Joint"
+_LWF = "algnn.baselines.lwf:LwF"
+_MAS = "algnn.baselines.mas:MAS"
+_PIGNN = "algnn.baselines.pignn:PIGNN"
+_BARE = "algnn.baselines.training:Bare"
+_TWP = "algnn.baselines.twp:TWP"
 _SUMS = "sums G, Q, n: no node, label or edge"
 _ALL = "weights, every node and label"
 _EVEN = "with each class counting the same"
@@ -89,57 +102,58 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
     ("algnn", "analytic",
      "ALGNN() as it comes: label-free views, balanced weights, γ from sums",
      "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN", ALGNN),
+     "this library, after AL-GNN", _ALGNN),
     ("algnn-nodes", "analytic",
      "ALGNN() with head=ridge: every node counts the same, γ from sums",
      "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN", ALGNN),
+     "this library, after AL-GNN", _ALGNN),
     ("algnn-ssl", "analytic",
      "ALGNN() with encoder=self-supervised: a GCN trained without labels beside the views",
      "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN and CCA-SSG (Zhang et al., NeurIPS 2021)", ALGNN),
+     "this library, after AL-GNN and CCA-SSG (Zhang et al., NeurIPS 2021)", _ALGNN),
     ("algnn-paper", "analytic", "AL-GNN with the settings of its paper for each dataset",
-     _SUMS, "AL-GNN, Zhang et al.", ALGNN),
+     _SUMS, "AL-GNN, Zhang et al.", _ALGNN),
     ("bare", "reference", "fine-tuning on each session, with no defence against forgetting",
-     "weights", "–", Bare),
+     "weights", "–", _BARE),
     ("bare-balanced", "reference", "bare, with each class of a session counting the same",
-     "weights", "–", Bare),
+     "weights", "–", _BARE),
     ("ewc", "regularisation", "weights held where their Fisher information was large",
-     "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", EWC),
+     "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", _EWC),
     ("lwf", "regularisation", "the old model's answers distilled on the new nodes",
-     "weights", "Li and Hoiem, TPAMI 2018", LwF),
+     "weights", "Li and Hoiem, TPAMI 2018", _LWF),
     ("mas", "regularisation", "weights held where the output was sensitive to them",
-     "weights, importances", "Aljundi et al., ECCV 2018", MAS),
+     "weights, importances", "Aljundi et al., ECCV 2018", _MAS),
     ("twp", "regularisation", "weights held where loss and topology were sensitive to them",
-     "weights, two importances, anchors", "Liu et al., AAAI 2021", TWP),
+     "weights, two importances, anchors", "Liu et al., AAAI 2021", _TWP),
     ("gem", "replay", "gradients projected so that no past session's loss rises",
-     "weights, memory nodes, labels and sessions", "Lopez-Paz and Ranzato, NeurIPS 2017", GEM),
+     "weights, memory nodes, labels and sessions", "Lopez-Paz and Ranzato, NeurIPS 2017", _GEM),
     ("ergnn", "replay", "training on memory nodes chosen by coverage",
-     "weights, memory nodes and labels", "Zhou and Cao, AAAI 2021", ERGNN),
+     "weights, memory nodes and labels", "Zhou and Cao, AAAI 2021", _ERGNN),
     ("cgnn", "replay", "class-balanced memory and elastic weights",
-     "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020", CGNN),
+     "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020", _CGNN),
     ("cat", "condensation", "training on condensed synthetic nodes only",
-     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", _CAT),
     ("cat-long", "condensation", "cat with the encoders and epochs of its authors' code",
-     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", _CAT),
     ("pignn", "isolation", "old units frozen, a new block of units per session",
-     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
+     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", _PIGNN),
     ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",
-     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
-    ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", ALGNN),
+     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", _PIGNN),
+    ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", _ALGNN),
     ("slda", "reference", "AL-GNN's features, streaming linear discriminant analysis",
-     _SUMS, "Hayes and Kanan, CVPR Workshops 2020", ALGNN),
+     _SUMS, "Hayes and Kanan, CVPR Workshops 2020", _ALGNN),
     ("joint-ridge", "reference",
      "AL-GNN's features, solved at once on all labels: must equal algnn-paper",
-     "sums, every node and label", "–", JointRidge),
-    ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", Joint),
-    ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", Joint),
-    ("joint-sage", "reference", f"GraphSAGE {_ANEW}", _ALL, "Hamilton et al., NeurIPS 2017", Joint),
-    ("joint-balanced", "reference", f"joint, {_EVEN}", _ALL, "–", Joint),
+     "sums, every node and label", "–", _JOINTRIDGE),
+    ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", _JOINT),
+    ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", _JOINT),
+    ("joint-sage", "reference", f"GraphSAGE {_ANEW}",
+     _ALL, "Hamilton et al., NeurIPS 2017", _JOINT),
+    ("joint-balanced", "reference", f"joint, {_EVEN}", _ALL, "–", _JOINT),
     ("joint-appnp-balanced", "reference", f"joint-appnp, {_EVEN}",
-     _ALL, "Gasteiger et al., ICLR 2019", Joint),
+     _ALL, "Gasteiger et al., ICLR 2019", _JOINT),
     ("joint-sage-balanced", "reference", f"joint-sage, {_EVEN}",
-     _ALL, "Hamilton et al., NeurIPS 2017", Joint),
+     _ALL, "Hamilton et al., NeurIPS 2017", _JOINT),
 )}
 # fmt: on
 
@@ -271,13 +285,15 @@ def split(pair: str) -> tuple[str, str]:
 
 
 def _own(path: str, learner: Any) -> Method:
+    from algnn.learner import Learner
+
     if not (isinstance(learner, type) and issubclass(learner, Learner)):
         raise InputError(f"method={path!r} is no learner: give a subclass of algnn.Learner")
     lacking = sorted(getattr(learner, "__abstractmethods__", ()))
     if lacking:
         raise InputError(f"method={path!r} is an unfinished learner: it lacks {', '.join(lacking)}")
     summary = (inspect.getdoc(learner) or "").partition("\n")[0]
-    return Method(path, "own", summary, retains="", paper="–", learner=learner)
+    return Method(path, "own", summary, retains="", paper="–", place=learner)
 
 
 def _imported(path: str) -> Any:
@@ -330,6 +346,8 @@ def _current_folder_on_path() -> Iterator[None]:
 
 
 def _learners_of(module: str) -> list[str]:
+    from algnn.learner import Learner
+
     members = vars(sys.modules[module]).items()
     return [
         name

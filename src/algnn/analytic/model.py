@@ -63,8 +63,14 @@ class ALGNN(Corrections):
         Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
-    epochs, lr, dropout, weight_decay
+    epochs : int
         Of the GCN's training on the base session (Adam, full batch).
+    lr : float
+        Its step size.
+    dropout : float
+        Its dropout.
+    weight_decay : float
+        Its weight decay.
     half_life : float
         After so many further sessions a node counts for half, so that old ones fade; 0 for never.
     seed : int

@@ -33,7 +33,8 @@ class Plan:
 
     `dataset` is a name or the path of an ``.npz``, `method` a name of the registry or the
     ``module:Class`` of a learner of your own, `changes` are settings that differ from the method's;
-    the stream is as in `ClassStream`, and `data` a data root other than the usual one.
+    the stream is as in `ClassStream`, and `data` a data root other than the usual one; `confidence`
+    is as in `protocol.run`.
     """
 
     dataset: str
@@ -46,6 +47,7 @@ class Plan:
     order: str | list[int] = "label"
     device: str = "auto"
     data: Path | None = None
+    confidence: bool = True
 
 
 # -- making plans ---------------------------------------------------------------------------------
@@ -164,6 +166,7 @@ def perform(
         _learner(plan, seed),
         stream,
         None if on_session is None else lambda index: on_session(index, len(stream)),
+        plan.confidence,
     )
     run = _run(plan, graph, stream.base, seed)
     return Record(

@@ -20,14 +20,14 @@ def datasets(
     ] = None,
 ) -> None:
     """List the graphs that can be named, and whether they are at hand."""
-    from algnn.graph import datasets as graphs
+    from algnn.graph import catalogue
 
     # a line of figures and one of words: no terminal is wide enough for both side by side
     console = Console(highlight=False)
     widths = {"name": -17, "nodes": 8, "edges": 12, "features": 10, "classes": 9}
     heading = "".join(f"{name:{'<' if w < 0 else '>'}{abs(w)}}" for name, w in widths.items())
     console.print(heading, style="bold")
-    for entry in graphs.datasets():
+    for entry in catalogue.datasets():
         figures = "".join(f"{getattr(entry, key):>{w},}" for key, w in widths.items() if w > 0)
         status = entry.status(data)
         line = Text(f"{entry.name:<17}{figures}  ")

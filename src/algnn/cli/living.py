@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algnn.cli.arguments import say
+from algnn.cli.arguments import load_torch, say, working
 from algnn.errors import InputError
 from algnn.files import locked, replacing
 
@@ -72,6 +72,7 @@ def fit(
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
     path = _writable(model)
+    load_torch()
     from algnn import ALGNN, PrivateALGNN
     from algnn.labels import read_labels
     from algnn.methods import parse
@@ -87,7 +88,8 @@ def fit(
         _check_free(path, force)
         now = _load_graph(graph, data)
         nodes, classes = read_labels(labels, now.x.size(0))
-        learner.fit(now, nodes, classes)
+        with working(f"learning {_count(nodes.size, 'node')}"):
+            learner.fit(now, nodes, classes)
         _finish(path, learner, ({}, 0), dry_run)
     say(Console(highlight=False), f"gives away: {learner.exposure()}")
 
@@ -206,6 +208,7 @@ def predict(
     data: DataRoot = None,
 ) -> None:
     """Write each node's label, how probable it is, and how new the node looks."""
+    load_torch()
     _check_table(out)
     import numpy as np
 
@@ -215,13 +218,14 @@ def predict(
     now = _load_graph(graph, data)
     count = now.x.size(0)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
-    probabilities = learner.predict_proba(now, chosen)
-    columns = {
-        "node": chosen,
-        "label": learner.predict(now, chosen),
-        "probability": probabilities.max(axis=1),
-        "novelty": learner.novelty(now, chosen),
-    }
+    with working(f"predicting {_count(chosen.size, 'node')}"):
+        probabilities = learner.predict_proba(now, chosen)
+        columns = {
+            "node": chosen,
+            "label": learner.predict(now, chosen),
+            "probability": probabilities.max(axis=1),
+            "novelty": learner.novelty(now, chosen),
+        }
     if everything:
         names = (f"p_{name}" for name in learner.classes_)
         columns.update(zip(names, probabilities.T, strict=True))
@@ -264,6 +268,7 @@ def merge(
     path = _writable(out)
     if len(models) < 2:
         raise InputError("merge needs at least two models: algnn merge A B -o C")
+    load_torch()
     with _changing(path, dry_run):
         _check_free(path, force)
         first, *others = (_exact(model, _load_model(model, None)) for model in models)
@@ -281,6 +286,7 @@ def blank(
 ) -> None:
     """Copy a model's encoder and nothing that it has learned: what several sites start from."""
     path = _writable(out)
+    load_torch()
     with _changing(path, dry_run=False):
         _check_free(path, force)
         _exact(model, _load_model(model, None)).blank().save(path)
@@ -290,18 +296,29 @@ def blank(
 @commands.command()
 def inspect(
     model: Model,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say what a model knows and all that was ever done to it."""
-    from algnn import ALGNN
+    from algnn.analytic.lifecycle.glance import Summary, glance
 
-    found = _load_model(model, None)
-    if isinstance(found, ALGNN):
-        summary = found.summary()
-        facts, text = dataclasses.asdict(summary), str(summary)
+    found: Summary | dict[str, str] = glance(model)
+    if full:
+        learner = _load_model(model, None)
+        if isinstance(found, Summary):
+            found = _exact(model, learner).summary()
+        else:
+            found |= learner._described()
+    if isinstance(found, Summary):
+        facts, text = dataclasses.asdict(found), str(found)
     else:
-        facts = {**found._described(), "gives away": found.exposure()}
-        text = "\n".join(f"{name:<22}  {value}" for name, value in facts.items())
+        facts, text = found, "\n".join(f"{name:<22}  {value}" for name, value in found.items())
     if as_json:
         print(json.dumps(facts))
     else:
@@ -322,6 +339,7 @@ def _change(
 ) -> None:
     """Read a model, let it learn or forget some labelled nodes, and write it."""
     path = _writable(model)
+    load_torch()
     from algnn.labels import read_labels
 
     with _changing(path, dry_run):
@@ -329,7 +347,8 @@ def _change(
         before = _holdings(learner)
         now = _load_graph(graph, data)
         nodes, classes = read_labels(labels, now.x.size(0), learner.classes_)
-        step(learner, now, nodes, classes)
+        with working(f"working on {_count(nodes.size, 'node')}"):
+            step(learner, now, nodes, classes)
         _finish(path, learner, before, dry_run)
 
 
@@ -373,6 +392,7 @@ def _check_table(path: Path | None) -> None:
 
 
 def _load_model(path: Path, device: str | None) -> AnyModel:
+    load_torch()
     from algnn.models import load_model
 
     return load_model(path, device)
@@ -392,7 +412,8 @@ def _exact(path: Path, found: AnyModel) -> ALGNN:
 def _load_graph(name: str, data: Path | None) -> Data:
     from algnn.graph.datasets import load_inputs
 
-    return load_inputs(name, data)
+    with working(f"reading {name}"):
+        return load_inputs(name, data)
 
 
 def _free_graph(path: Path) -> Path:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from algnn.cli.arguments import load_torch
 from algnn.errors import InputError
 
 commands = typer.Typer()
@@ -25,6 +26,7 @@ def report(
     ] = None,
 ) -> None:
     """Make one page of all runs, and the same as Markdown, LaTeX and CSV."""
+    load_torch()
     from algnn.bench.plan import make_folder
     from algnn.report.data import read
     from algnn.report.export import write, write_markdown

@@ -5,84 +5,27 @@ from __future__ import annotations
 import contextlib
 import difflib
 import hashlib
-import importlib.util
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, InMemoryDataset
-from torch_geometric.datasets import Amazon, CitationFull, CoraFull, Planetoid, Reddit
+from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
 
 from algnn.errors import DatasetError, InputError
-from algnn.graph.download import Root, Source, fetch, locate, process
+from algnn.graph.catalogue import RANDOM_SPLIT, Entry
+from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
+from algnn.graph.download import Root, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz, weights_of
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
-from algnn.graph.structural import HOPS, WIDTH, description, structural_features
-from algnn.graph.synthetic import SEED, communities
+from algnn.graph.structural import description, structural_features
 
 DIGITS_NEIGHBOURS = 10
 TRAIN_SHARE, VAL_SHARE = 0.4, 0.1  # the paper's, where a dataset has no split of its own
-RANDOM_SPLIT = "random 40/10/50"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A graph that `load` knows by name.
-
-    Attributes
-    ----------
-    name, description : str
-        What to call it, and one line about it.
-    nodes, edges, features, classes : int
-        Its size; edges are undirected.
-    split : str
-        How its nodes are split, in words.
-    origin : str
-        Who made the graph, in words.
-    source : Source, optional
-        Its raw files; none for the digits, which come with scikit-learn, and where `make` is.
-    file : str, optional
-        Path below a data root of an ``.npz`` that holds the graph, which is used before `source`
-        (for the digits: where there is no scikit-learn).
-    make : callable, optional
-        Makes the graph from its four sizes, each time anew: it has no files.
-
-    Examples
-    --------
-    >>> [entry.name for entry in datasets() if entry.classes == 70]
-    ['corafull', 'corafull-graph']
-    """
-
-    name: str
-    description: str
-    nodes: int
-    edges: int
-    features: int
-    classes: int
-    split: str
-    origin: str
-    source: Source | None = None
-    file: str | None = None
-    make: Callable[[int, int, int, int], Data] | None = None
-
-    def status(self, root: Root = None) -> str:
-        """``"ready"``, or what is missing: ``"download needed"`` or ``"scikit-learn needed"``."""
-        if self.make is not None:
-            return "ready"
-        if self.file is not None and locate(self.file, root) is not None:
-            return "ready"
-        if self.source is None:
-            return "ready" if importlib.util.find_spec("sklearn") else "scikit-learn needed"
-        here = all(locate(file, root) is not None for file in self.source.files)
-        return "ready" if here else "download needed"
 
 
 def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Data:
@@ -145,7 +88,7 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
     graph = read_npz(found)
-    return _finish(graph, found.stem, found.name, "as in the file", seed)
+    return finish(graph, found.stem, found.name, "as in the file", seed)
 
 
 def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
@@ -196,23 +139,7 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
                 graph.update({"class_names": names} if names else {})
     if entry.name.endswith("-graph"):
         graph.x = None
-    return _finish(graph, entry.name, origin, entry.split, seed, directed=False)
-
-
-def datasets() -> list[Entry]:
-    """The graphs that `load` knows by name.
-
-    Returns
-    -------
-    list of Entry
-
-    Examples
-    --------
-    >>> entry = datasets()[0]
-    >>> entry.name, entry.nodes, entry.classes, entry.status()
-    ('digits', 1797, 10, 'ready')
-    """
-    return list(_ENTRIES)
+    return finish(graph, entry.name, origin, entry.split, seed, directed=False)
 
 
 def available(name: str | os.PathLike[str], root: Root = None) -> bool:
@@ -222,7 +149,7 @@ def available(name: str | os.PathLike[str], root: Root = None) -> bool:
 
 
 def _find(name: str | os.PathLike[str]) -> Entry | Path:
-    known = {entry.name: entry for entry in _ENTRIES}
+    known = {entry.name: entry for entry in datasets()}
     if isinstance(name, str) and name.lower() in known:
         return known[name.lower()]
     path = Path(name).expanduser()
@@ -244,7 +171,7 @@ def _find(name: str | os.PathLike[str]) -> Entry | Path:
 # -- what every graph goes through ----------------------------------------------------------------
 
 
-def _finish(
+def finish(
     graph: Data, name: str, source: str, split: str, seed: int, directed: bool | None = None
 ) -> Data:
     """Add what is missing (features, a split) and write down where everything comes from."""
@@ -339,124 +266,3 @@ def _nearest(points: npt.NDArray[np.float64]) -> Tensor:
     sources = np.repeat(np.arange(count), DIGITS_NEIGHBOURS)
     edges: Tensor = to_undirected(torch.from_numpy(np.stack([sources, nearest.ravel()])))
     return edges
-
-
-class _Arxiv(InMemoryDataset):  # type: ignore[misc]
-    """ogbn-arxiv from OGB's raw files, so that neither `ogb` nor its cache is needed."""
-
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.load(self.processed_paths[0])
-
-    @property
-    def raw_dir(self) -> str:
-        return str(self.root)
-
-    @property
-    def raw_file_names(self) -> list[str]:
-        return list(_ARXIV_FILES)
-
-    @property
-    def processed_file_names(self) -> str:
-        return "data.pt"
-
-    def process(self) -> None:
-        tables = {}
-        for file in _ARXIV_FILES:
-            kind = np.float32 if "feat" in file else np.int64
-            frame = pd.read_csv(Path(self.root) / file, header=None, dtype=kind)
-            tables[Path(file).name.removesuffix(".csv.gz")] = frame.to_numpy(copy=True)
-        nodes = int(tables["num-node-list"].sum())
-        x, y = torch.from_numpy(tables["node-feat"]), torch.from_numpy(tables["node-label"])
-        edges = torch.from_numpy(tables["edge"]).t()
-        if (x.size(0), y.numel()) != (nodes, nodes) or edges.size(0) != 2:
-            raise DatasetError(
-                f"{nodes} nodes, {x.size(0)} rows of features, {y.numel()} labels and edges of"
-                f" {edges.size(0)} ends do not belong together"
-            )
-        if int(edges.min()) < 0 or int(edges.max()) >= nodes:
-            raise DatasetError(f"edge.csv.gz names nodes beyond the {nodes} that there are")
-        graph = Data(x=x, edge_index=to_undirected(edges, num_nodes=nodes), y=y.view(-1))
-        for key, part in zip(MASKS, ("train", "valid", "test"), strict=True):
-            graph[key] = index_to_mask(torch.from_numpy(tables[part]).view(-1), nodes)
-        self.save([graph], self.processed_paths[0])
-
-
-_ARXIV_FILES = (
-    *(f"raw/{part}.csv.gz" for part in ("edge", "node-feat", "node-label", "num-node-list")),
-    *(f"split/time/{part}.csv.gz" for part in ("train", "valid", "test")),
-)
-
-
-def _planetoid(name: str) -> Source:
-    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    return Source(
-        name.lower(),
-        tuple(f"Planetoid/{name}/raw/ind.{name.lower()}.{part}" for part in parts),
-        f"{Planetoid.url}/{{}}",
-        lambda folder: Planetoid(str(folder / "Planetoid"), name=name),
-    )
-
-
-SOURCES = {
-    source.name: source
-    for source in (
-        *map(_planetoid, ("Cora", "CiteSeer", "PubMed")),
-        Source(
-            "computers",
-            ("Amazon/Computers/raw/amazon_electronics_computers.npz",),
-            f"{Amazon.url}{{}}",
-            lambda folder: Amazon(str(folder / "Amazon"), name="Computers"),
-        ),
-        Source(
-            "corafull",
-            ("CoraFull/cora/raw/cora.npz",),
-            CitationFull.url.replace("{}.npz", "{}"),
-            lambda folder: CoraFull(str(folder / "CoraFull")),
-        ),
-        Source(
-            "reddit",
-            ("Reddit/raw/reddit_data.npz", "Reddit/raw/reddit_graph.npz"),
-            Reddit.url,
-            lambda folder: Reddit(str(folder / "Reddit")),
-        ),
-        Source(
-            "arxiv",
-            tuple(f"ogbn_arxiv/{file}" for file in _ARXIV_FILES),
-            "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip",
-            lambda folder: _Arxiv(str(folder / "ogbn_arxiv")),
-        ),
-    )
-}
-
-# fmt: off
-_ENTRIES = (
-    Entry("digits", "handwritten digits of scikit-learn, each joined to its 10 nearest",
-          1_797, 12_339, 64, 10, RANDOM_SPLIT, "scikit-learn digits",
-          file="digits/digits_graph.npz"),
-    Entry("cora", "citations between machine-learning papers, 7 topics",
-          2_708, 5_278, 1_433, 7, "public", "PyG Planetoid", SOURCES["cora"]),
-    Entry("citeseer", "citations between computer-science papers, 6 topics",
-          3_327, 4_552, 3_703, 6, "public", "PyG Planetoid", SOURCES["citeseer"]),
-    Entry("pubmed", "citations between papers on diabetes, 3 kinds of it",
-          19_717, 44_324, 500, 3, "public", "PyG Planetoid", SOURCES["pubmed"]),
-    Entry("computers", "products bought together at Amazon, 10 categories",
-          13_752, 245_861, 767, 10, RANDOM_SPLIT, "PyG Amazon", SOURCES["computers"]),
-    Entry("corafull", "citations between papers, the whole of Cora, 70 topics",
-          19_793, 63_421, 8_710, 70, RANDOM_SPLIT, "PyG CoraFull", SOURCES["corafull"]),
-    Entry("reddit", "posts joined by common commenters, 41 communities",
-          232_965, 57_307_946, 602, 41, "public", "PyG Reddit", SOURCES["reddit"]),
-    Entry("arxiv", "citations between arXiv papers in computer science, 40 subjects",
-          169_343, 1_157_799, 128, 40, "OGB time split", "OGB raw files", SOURCES["arxiv"]),
-    Entry("arxiv-graph", "arxiv without its features: structural ones instead",
-          169_343, 1_157_799, WIDTH * len(HOPS), 40, "OGB time split", "OGB raw files",
-          SOURCES["arxiv"], "ogbn_arxiv_nofeat/arxiv_graph.npz"),
-    Entry("corafull-graph", "corafull without its features: structural ones instead",
-          19_793, 63_421, WIDTH * len(HOPS), 70, RANDOM_SPLIT, "PyG CoraFull",
-          SOURCES["corafull"], "CoraFull_nofeat/cora_full_graph.npz"),
-    Entry("reddit-synthetic", "synthetic, of the size that the paper gives for Reddit: for time and"
-          " memory only; its accuracy means nothing",
-          232_965, 11_606_919, 602, 41, "66/10/24 of each class", f"synthetic, seed {SEED}",
-          make=communities),
-)
-# fmt: on

@@ -46,15 +46,19 @@ def read_npz(path: str | os.PathLike[str]) -> Data:
     `DatasetError` for a damaged file or array.
     """
     with _naming(path):
-        arrays = read_arrays(path, KEYS, strict=True)
-        for key in ("edge_index", "y"):
-            if key not in arrays:
-                raise DatasetError(f"{key} is missing: edge_index and y are needed")
-        y, names = _labels(arrays)
-        graph = Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y))
-        if names:
-            graph.class_names = names
-        return graph
+        return graph_of_arrays(read_arrays(path, KEYS, strict=True))
+
+
+def graph_of_arrays(arrays: Arrays) -> Data:
+    """The graph of the arrays of a file, all checked; `DatasetError` says what is wrong."""
+    for key in ("edge_index", "y"):
+        if key not in arrays:
+            raise DatasetError(f"{key} is missing: edge_index and y are needed")
+    y, names = _labels(arrays)
+    graph = Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y))
+    if names:
+        graph.class_names = names
+    return graph
 
 
 def read_inputs(path: str | os.PathLike[str]) -> Data:

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from algnn.analytic.statistics import COUNT_ROUNDING, GONE
 from algnn.errors import CheckpointError, InputError
 
 Label = int | str
@@ -101,6 +100,8 @@ class AuditLog:
 
     def nodes(self) -> dict[Label, float]:
         """The nodes of each class that all events together leave."""
+        from algnn.analytic.statistics import GONE  # which imports torch: reading a log does not
+
         total: dict[Label, float] = {}
         for event in self.events:
             if event.kept != 1:
@@ -111,6 +112,8 @@ class AuditLog:
 
     def adds_up(self, nodes: Mapping[Any, float]) -> bool:
         """Whether all events together leave these nodes of each class."""
+        from algnn.analytic.statistics import COUNT_ROUNDING
+
         total = self.nodes()
         return total.keys() == nodes.keys() and all(
             math.isclose(total[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from algnn.analytic.classes import union
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
+from algnn.analytic.lifecycle.glance import private_exposure
 from algnn.analytic.lifecycle.io import (
     FLOAT,
     WIDEST_INPUTS,
@@ -110,9 +111,10 @@ class PrivateALGNN(Learner):
 
     Parameters
     ----------
-    epsilon, delta : float
-        The budget of each session, for one labelled node. δ should be well below one over the
-        number of labelled nodes.
+    epsilon : float
+        ε, the budget of each session for one labelled node.
+    delta : float
+        Its δ, which should be well below one over the number of labelled nodes.
     width : int
         The number of columns that views are projected to; 0 for no projection. More columns tell
         classes apart better, and take more noise.
@@ -192,10 +194,7 @@ class PrivateALGNN(Learner):
         -------
         str
         """
-        return (
-            f"of a labelled node ε ≤ {self.spent_.max():.3g} at δ = {self.delta:g}; not covered are"
-            " its neighbours' features and the names of classes (docs/privacy.md)"
-        )
+        return private_exposure(float(self.spent_.max()), self.delta)
 
     # the source of noise; a measurement that must be repeatable may set another
     _entropy: Entropy = staticmethod(os.urandom)
