@@ -83,6 +83,12 @@ _ALGNN = "algnn.analytic.model:ALGNN"
 _JOINTRIDGE = "algnn.analytic.joint:JointRidge"
 _CAT = "algnn.baselines.cat:CaT"
 _CGNN = "algnn.baselines.cgnn:CGNN"
+_DELOME = "algnn.baselines.delome:DeLoMe"
+_TPP = "algnn.baselines.tpp:TPP"
+_RANPAC = "algnn.baselines.sums:RanPAC"
+_KLDA = "algnn.baselines.sums:KLDA"
+_UGCN = "algnn.baselines.sums:UGCN"
+_LINEARBANK = "algnn.baselines.sums:LinearBank"
 _ERGNN = "algnn.baselines.ergnn:ERGNN"
 _EWC = "algnn.baselines.ewc:EWC"
 _GEM = "algnn.baselines.gem:GEM"
@@ -135,10 +141,22 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
      "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", _CAT),
     ("cat-long", "condensation", "cat with the encoders and epochs of its authors' code",
      "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", _CAT),
+    ("delome", "condensation", "synthetic nodes with the gradients of real ones, debiased logits",
+     "weights, synthetic nodes and labels", "Niu et al., ECAI 2024", _DELOME),
     ("pignn", "isolation", "old units frozen, a new block of units per session",
      "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", _PIGNN),
     ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",
      "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", _PIGNN),
+    ("tpp", "prompting", "a prototype names the node's task; a prompt and a head for each task",
+     "a prototype, a prompt and a head per session", "Niu et al., NeurIPS 2024", _TPP),
+    ("ranpac", "closed form", "random ReLU units of label-free views, ridge, λ on held-out nodes",
+     _SUMS, "McDonnell et al., NeurIPS 2023", _RANPAC),
+    ("klda", "closed form", "random Fourier features of label-free views, discriminant analysis",
+     _SUMS, "Momeni et al., AAAI 2025", _KLDA),
+    ("ugcn-slda", "closed form", "an untrained wide GCN, streaming discriminant analysis",
+     _SUMS, "Donghi et al., 2025", _UGCN),
+    ("linear-bank", "closed form", "five graph filters, least squares for each, their mean",
+     _SUMS, "after GraphAny, Zhao et al., ICLR 2025", _LINEARBANK),
     ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", _ALGNN),
     ("slda", "reference", "AL-GNN's features, streaming linear discriminant analysis",
      _SUMS, "Hayes and Kanan, CVPR Workshops 2020", _ALGNN),

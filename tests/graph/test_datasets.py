@@ -637,6 +637,7 @@ def test_unknown_names_and_bad_arguments(tmp_path):
 
 def test_the_table_lists_every_graph(root):
     names = "digits cora citeseer pubmed computers corafull reddit arxiv arxiv-graph corafull-graph"
+    names += " photo flickr facebook uai actor chameleon"
     assert [entry.name for entry in datasets()] == [*names.split(), "reddit-synthetic"]
     ready = [entry.name for entry in datasets() if entry.status(root) == "ready"]
     assert ready == ["digits", "reddit-synthetic"]
@@ -686,3 +687,37 @@ def test_the_real_arxiv_graph():
     assert torch.bincount(graph.y).sort().values[[0, -1]].tolist() == [29, 27321]
     assert len(graph.class_names) == entry.classes
     assert "arxiv cs lg" in graph.class_names
+
+
+@pytest.mark.parametrize("name", ["photo", "flickr", "facebook", "uai", "actor", "chameleon"])
+def test_a_named_graph_from_its_file_draws_its_own_splits(name, tmp_path, make_graph):
+    graph = make_graph()
+    (tmp_path / "more").mkdir()
+    save_npz(graph, tmp_path / "more" / f"{name}.npz")
+    assert available(name, tmp_path)
+    first, again, other = (load(name, tmp_path, seed=seed) for seed in (1, 1, 2))
+    assert first.provenance["split"] == "random 40/10/50, seed 1"
+    assert torch.equal(first.x, graph.x)
+    assert first.provenance["sha256"] == again.provenance["sha256"] != other.provenance["sha256"]
+    assert not torch.equal(first.train_mask, other.train_mask)
+
+
+def test_without_its_file_it_is_downloaded_or_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    entries = {entry.name: entry for entry in datasets()}
+    assert entries["uai"].status(tmp_path) == "file needed"
+    assert entries["actor"].status(tmp_path) == "download needed"
+    with pytest.raises(
+        DatasetError, match=r"uai: more/uai.npz is not on this machine.*\$ALGNN_DATA"
+    ):
+        load("uai", tmp_path)
+    (tmp_path / "heterophilous").mkdir()
+    np.savez(
+        tmp_path / "heterophilous" / "chameleon_filtered.npz",
+        node_features=np.eye(4),
+        node_labels=np.array([0, 1, 0, 1]),
+        edges=np.array([[0, 1], [2, 3], [3, 3]]),
+    )
+    found = load("chameleon", tmp_path)
+    assert found.edge_index.tolist() == [[0, 1, 2, 3], [1, 0, 3, 2]]
+    assert found.x.dtype == torch.float32

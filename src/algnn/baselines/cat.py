@@ -146,11 +146,19 @@ class CaT(GradientLearner):
         kept = keep_best(turns, offered[turns], self.budget)[0].sort().values
         old, new = kept[kept < codes.numel()], order[kept[kept >= codes.numel()] - codes.numel()]
         start = spmm(task.field.mix.matrix, task.field.inputs)[new]
-        matching = Matching(task.field, task.codes, task.codes[new])
         fresh = condense(
-            matching, start, self.condense_steps, self.condense_lr, self.hidden, task.initial
+            self._matching(task, task.codes[new]),
+            start,
+            self.condense_steps,
+            self.condense_lr,
+            self.hidden,
+            task.initial,
         )
         return torch.cat([x[old], fresh]), torch.cat([codes[old], task.codes[new]])
+
+    def _matching(self, task: Task, synthetic: Tensor) -> Matching:
+        """What the session's synthetic nodes, of these classes [k], have in common with it."""
+        return Matching(task.field, task.codes, synthetic)
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         super()._check_memory(memory, weights, classes)
@@ -162,11 +170,12 @@ class Matching:
     """Squared distance between the class means of real nodes' embeddings and of synthetic ones'.
 
     `codes` [n] and `synthetic` [k] are their classes; classes without a synthetic node are left
-    out.
+    out. `outputs` is the width of an encoder's last layer; 0 for that of the hidden one.
     """
 
     def __init__(self, field: Field, codes: Tensor, synthetic: Tensor) -> None:
         self._inputs, self._mix = field.inputs, field.mix.matrix
+        self.outputs = 0
         classes = int(codes.max()) + 1
         counts = torch.bincount(codes, minlength=classes)
         present = torch.bincount(synthetic, minlength=classes) > 0
@@ -204,7 +213,7 @@ def condense(
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = first * (1 - step / steps)
         weight1 = glorot(x.size(1), hidden, generator).to(x.device)
-        weight2 = glorot(hidden, hidden, generator).to(x.device)
+        weight2 = glorot(hidden, matching.outputs or hidden, generator).to(x.device)
         optimiser.zero_grad(set_to_none=True)
         # torch types `backward` loosely
         matching.loss(x, weight1, weight2).backward()  # type: ignore[no-untyped-call]

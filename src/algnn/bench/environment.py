@@ -25,7 +25,7 @@ PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
 OUTSIDE = (
     *("__main__", "cli", "report", "plot", "serve", "cluster"),
     *(f"bench/{name}" for name in ("scheduler", "processes", "worker", "progress")),
-    *(f"bench/{name}" for name in ("record", "runs", "paper")),
+    *(f"bench/{name}" for name in ("record", "runs", "paper", "tuning", "significance")),
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

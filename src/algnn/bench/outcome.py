@@ -39,6 +39,10 @@ class Outcome:
     reliability : array [15, 3] or None
         Count, summed probability and right answers by how sure they are, after the last session,
         as `metrics.reliability` gives them.
+    answers : array of int [n] or None
+        After the last session, the column of the class that each test node was given (C for none of
+        them). Nodes are in order of their true column, then of their id, so that `total` tells the
+        true classes; None where it was not kept.
 
     Examples
     --------
@@ -58,6 +62,7 @@ class Outcome:
     calibration_errors: tuple[float, ...] = ()
     novelty_aurocs: tuple[float, ...] = ()
     reliability: metrics.Matrix | None = None
+    answers: metrics.Counts | None = None
 
     @cached_property
     def matrix(self) -> metrics.Matrix:
@@ -88,6 +93,11 @@ class Outcome:
     def stagewise(self) -> npt.NDArray[np.float64]:
         """Average performance after each session, [T+1]."""
         return metrics.stagewise(self.matrix)
+
+    @property
+    def mean_ap(self) -> float:
+        """Average performance, mean over all stages of the stream."""
+        return float(self.stagewise.mean())
 
     @property
     def ece(self) -> float | None:

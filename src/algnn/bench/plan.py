@@ -34,7 +34,9 @@ class Plan:
     `dataset` is a name or the path of an ``.npz``, `method` a name of the registry or the
     ``module:Class`` of a learner of your own, `changes` are settings that differ from the method's;
     the stream is as in `ClassStream`, and `data` a data root other than the usual one; `confidence`
-    is as in `protocol.run`.
+    is as in `protocol.run`. The order ``"random-3"`` is the random one of seed 3 whatever the
+    learner's seed; `draw` is the seed of the random split of a graph without one, and `split` names
+    the nodes that are asked about, ``"val"`` for trials.
     """
 
     dataset: str
@@ -48,6 +50,8 @@ class Plan:
     device: str = "auto"
     data: Path | None = None
     confidence: bool = True
+    draw: int = 42
+    split: str = "test"
 
 
 # -- making plans ---------------------------------------------------------------------------------
@@ -70,6 +74,34 @@ def cross(
         for step in steps
         for method, changes in methods.items()
     ]
+
+
+def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int = 1) -> list[Plan]:
+    """The same plans with several random splits, orders of classes and seeds.
+
+    `splits` and `orders` are crossed, with each other and with the seeds; `draws` are plans of one
+    seed in which all three change at once. The first split, order and seed are the plan's own. A
+    graph that comes with a split has no other, and its runs are not done twice.
+
+    Examples
+    --------
+    >>> some = varied([Plan("digits", "algnn", [42])], draws=3)
+    >>> [(plan.draw, plan.order, plan.seeds) for plan in some]
+    [(42, 'label', [42]), (43, 'random-1', [43]), (44, 'random-2', [44])]
+    """
+    for name, count in (("splits", splits), ("orders", orders), ("draws", draws)):
+        check_number(name, count, 1, whole=True)
+    if draws > 1 and (splits, orders) != (1, 1):
+        raise InputError("draws changes splits and orders at once: give either it or these")
+
+    def other(plan: Plan, split: int, order: int, seeds: list[int]) -> Plan:
+        named = f"random-{order}" if order else plan.order
+        return replace(plan, draw=plan.draw + split, order=named, seeds=seeds)
+
+    if draws > 1:
+        return [other(p, i, i, [p.seeds[0] + i]) for i in range(draws) for p in plans]
+    pairs = [(split, order) for split in range(splits) for order in range(orders)]
+    return [other(plan, *pair, plan.seeds) for pair in pairs for plan in plans]
 
 
 def at_hand(data: Path | None = None) -> list[str]:
@@ -100,7 +132,7 @@ def planned(plan: Plan, graph: Data) -> list[Run]:
     for seed in plan.seeds:
         check_number("seed", seed, 0, 2**63, whole=True)
     stream = _stream(plan, graph, plan.seeds[0])
-    protocol.test_nodes(stream)
+    protocol.test_nodes(stream, plan.split)
     if plan.method in registry.METHODS:  # nobody knows what a user's constructor does
         name = recorded_name(plan.dataset)
         registry.make(plan.method, name, 0, plan.device, **plan.changes)._check_params()
@@ -132,7 +164,7 @@ def carry_out(plan: Plan, folder: Path, progress: bool | None = None) -> list[Re
     """
     registry.find(plan.method)
     resolve_device(plan.device)
-    graph = load(plan.dataset, root=plan.data)
+    graph = load(plan.dataset, root=plan.data, seed=plan.draw)
     if len(plan.seeds) == 0:
         raise InputError("seeds is empty: give at least one")
     make_folder(folder)
@@ -166,6 +198,7 @@ def perform(
         _learner(plan, seed),
         stream,
         None if on_session is None else lambda index: on_session(index, len(stream)),
+        plan.split,
         plan.confidence,
     )
     run = _run(plan, graph, stream.base, seed)
@@ -218,7 +251,10 @@ def _stream(plan: Plan, graph: Data, seed: int) -> ClassStream:
     if registry.find(plan.method).kind != "own":
         # a part of loading, which no clock shall count; a user's learner may not expect it there
         placed = placed.to(resolve_device(plan.device), "x", "edge_index")
-    return ClassStream(placed, plan.base, plan.step, plan.order, plan.edges, seed)
+    order = plan.order
+    if isinstance(order, str) and order.startswith("random-"):
+        order, seed = "random", int(order.removeprefix("random-"))
+    return ClassStream(placed, plan.base, plan.step, order, plan.edges, seed)
 
 
 def _run(plan: Plan, graph: Data, base: int, seed: int) -> Run:
@@ -236,4 +272,5 @@ def _run(plan: Plan, graph: Data, base: int, seed: int) -> Run:
         seed=seed,
         device=resolve_device(plan.device).type,
         code=code_version(known.learner),
+        split=plan.split,
     )

@@ -27,6 +27,7 @@ def run(
     learner: Learner,
     stream: ClassStream,
     on_session: Callable[[int], None] | None = None,
+    split: str = "test",
     confidence: bool = True,
 ) -> Outcome:
     """Teach a learner a stream, and test it after each session on all classes seen so far.
@@ -40,6 +41,9 @@ def run(
         Every session must have test nodes.
     on_session : callable, optional
         Called with the index of each session once it is learned and tested.
+    split : {"test", "val"}
+        The nodes it is asked about. ``"val"`` is for choosing settings: validation nodes take the
+        place of test nodes in everything below, and no test node is looked at.
     confidence : bool
         Whether to measure calibration and novelty too, which takes longer than all the rest.
 
@@ -70,7 +74,7 @@ def run(
     >>> outcome.matrix.shape, len(outcome.learn_seconds)
     ((2, 2), 2)
     """
-    tests = _Tests.of(stream)
+    tests = _Tests.of(stream, split)
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
     correct, total = [], _count(tests.labels, column)
     learning, predicting, retained = [], [], []
@@ -94,10 +98,11 @@ def run(
         watched.check(learner, session.index)
         if on_session is not None:
             on_session(session.index)
+    given = _answers(answers, stream.original_ids(asked.nodes).numpy(), asked.labels, column)
     # a user's own learner need not clock its selection
     selecting = tuple(getattr(learner, "selection_seconds_", ()))
     clocks = tuple(learning), tuple(predicting), tuple(retained), selecting
-    outcome = Outcome(tuple(stream.classes), np.stack(correct), total, *clocks)
+    outcome = Outcome(tuple(stream.classes), np.stack(correct), total, *clocks, answers=given)
     return outcome if measured is None else measured.added_to(outcome)
 
 
@@ -110,9 +115,9 @@ class _Tests:
     sessions: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, stream: ClassStream) -> _Tests:
+    def of(cls, stream: ClassStream, split: str) -> _Tests:
         """Those of all sessions."""
-        parts = test_nodes(stream)
+        parts = test_nodes(stream, split)
         nodes, labels = (torch.cat(part) for part in zip(*parts, strict=True))
         sessions = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
         return cls(nodes, labels.numpy(), sessions)._take(torch.argsort(nodes).numpy())
@@ -200,14 +205,17 @@ class _Watched:
                 )
 
 
-def test_nodes(stream: ClassStream) -> list[tuple[Tensor, Tensor]]:
+def test_nodes(stream: ClassStream, split: str) -> list[tuple[Tensor, Tensor]]:
     """The test nodes and their labels, [n] each, of every session; none may be without."""
-    tests = [stream.nodes("test", index) for index in range(len(stream))]
+    if split not in ("test", "val"):
+        raise InputError(f"split={split!r} is not asked about: use 'test' or 'val'")
+    tests = [stream.nodes(split, index) for index in range(len(stream))]
     empty = [i for i, (nodes, _) in enumerate(tests) if len(nodes) == 0]
     if empty:
         raise InputError(
-            f"stream has no test node in session {empty[0]} (classes {stream.classes[empty[0]]}):"
-            " give these classes test nodes, or join them to another session"
+            f"stream has no {split} node in session {empty[0]} (classes"
+            f" {stream.classes[empty[0]]}):"
+            f" give these classes {split} nodes, or join them to another session"
         )
     return tests
 
@@ -216,6 +224,15 @@ def _count(labels: npt.NDArray[Any], column: dict[int, int]) -> metrics.Counts:
     """How many nodes of each class, [C], by the classes' columns."""
     places = np.array([column[label] for label in labels.tolist()], dtype=np.int64)
     return np.bincount(places, minlength=len(column)).astype(np.int64)
+
+
+def _answers(
+    given: Any, ids: npt.NDArray[np.int64], labels: npt.NDArray[Any], column: dict[int, int]
+) -> metrics.Counts:
+    """Columns of the classes that nodes were given, by the nodes' true columns and then ids."""
+    truth = np.array([column[label] for label in labels.tolist()])
+    found = np.array([column.get(one, len(column)) for one in np.asarray(given).tolist()])
+    return found[np.lexsort((ids, truth))].astype(np.int64)
 
 
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from algnn.bench.environment import code_version, machine, now, versions
 from algnn.bench.metrics import BINS, Matrix
@@ -36,6 +39,8 @@ class _Facts:
     order: str
     seed: int
     device: str
+    # the nodes that were asked about: those of a trial are "val"
+    split: str = "test"
 
 
 RUN_FACTS = tuple(field.name for field in fields(_Facts))
@@ -118,7 +123,7 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         "correct": outcome.correct.tolist(),
         "total": outcome.total.tolist(),
         "matrix": rows(outcome),
-        **{name: getattr(outcome, name) for name in ("ap", "af", "macro", "micro")},
+        **{name: getattr(outcome, name) for name in ("ap", "af", "macro", "micro", "mean_ap")},
         "stagewise": outcome.stagewise.tolist(),
         **{name: getattr(outcome, name) for name in clocks},
         "ece": outcome.ece,
@@ -127,6 +132,7 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         "novelty_aurocs": outcome.novelty_aurocs,
         # column by column, in as few digits as a picture needs
         "reliability": None if bins is None else bins.T.round(3).tolist(),
+        "answers": None if outcome.answers is None else packed(outcome.answers, outcome.total.size),
     }
 
 
@@ -156,12 +162,12 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
         )
     try:
         if found["format"] == FAILURE_FORMAT:
-            return Failure(**_checked({"traceback": "", **found}, Failure))
+            return Failure(**_checked({"traceback": "", "split": "test", **found}, Failure))
         if type(found["format"]) is int and found["format"] == FORMAT:
-            return Record(outcome=_outcome(found), **_checked(found, Record))
+            return Record(outcome=_outcome(found), **_checked({"split": "test", **found}, Record))
     except KeyError as error:
         raise AlgnnError(f"{where} is not a {noun} of a run: it has no {error}") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, zlib.error) as error:
         words = " ".join(str(error).split())
         raise AlgnnError(f"{where} is not a {noun} of a run: {words}") from error
     raise AlgnnError(
@@ -183,6 +189,7 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
         tuple(float(e) for e in found.get("calibration_errors", ())),
         tuple(float(a) for a in found.get("novelty_aurocs", ())),
         _bins(found.get("reliability")),
+        _unpacked(found.get("answers"), found["total"]),
     )
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
     lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
@@ -204,6 +211,29 @@ def _bins(found: Any) -> Matrix | None:
     return bins.T
 
 
+def packed(answers: npt.NDArray[np.int64], classes: int) -> str:
+    """Columns of classes, up to `classes`, in little more than a byte each before compression.
+
+    Examples
+    --------
+    >>> len(packed(np.zeros(10_000, np.int64), classes=40))
+    44
+    """
+    kind = "<u1" if classes < 256 else "<u2"
+    return base64.b64encode(zlib.compress(answers.astype(kind).tobytes(), 9)).decode()
+
+
+def _unpacked(text: str | None, total: list[int]) -> npt.NDArray[np.int64] | None:
+    if text is None:
+        return None
+    kind, nodes = np.dtype("<u1" if len(total) < 256 else "<u2"), sum(total)
+    # a damaged file must not be believed on how much it unpacks to
+    content = zlib.decompressobj().decompress(base64.b64decode(text), nodes * kind.itemsize + 1)
+    if len(content) != nodes * kind.itemsize:
+        raise TypeError(f"answers are not those of {nodes} nodes")
+    return np.frombuffer(content, kind).astype(np.int64)
+
+
 def _checked(found: Mapping[str, Any], kind: type[Failure | Record]) -> dict[str, Any]:
     """The fields of a dataclass, each of its type."""
     types = {f.name: {"str": str, "int": int}.get(str(f.type), dict) for f in fields(kind)}
@@ -216,6 +246,8 @@ def _checked(found: Mapping[str, Any], kind: type[Failure | Record]) -> dict[str
 
 def _parts(run: Run | Record, names: tuple[str, ...]) -> str:
     parts = {name: getattr(run, name) for name in names}
+    if run.split != "test":
+        parts["split"] = run.split
     parts["sha256"] = run.provenance.get("sha256")
     return json.dumps(parts, sort_keys=True)
 

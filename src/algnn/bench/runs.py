@@ -41,7 +41,7 @@ FAILED = ".failed.json"
 LOCK = ".lock"
 PATIENCE = 5.0  # seconds in which a process that is being ended is certainly gone
 FIGURES = (
-    *("ap", "af", "macro", "micro", "base_accuracy"),
+    *("ap", "af", "macro", "micro", "mean_ap", "base_accuracy"),
     *("learn_seconds", "predict_seconds", "selection_seconds", "retained_bytes"),
     *("ece", "novelty_auroc"),
 )
@@ -57,13 +57,16 @@ Folder = str | os.PathLike[str]
 # -- the table ------------------------------------------------------------------------------------
 
 
-def read_runs(folder: Folder) -> pd.DataFrame:
+def read_runs(folder: Folder, split: str = "test") -> pd.DataFrame:
     """One row for each run below a folder, from single files and packed ones.
 
     Parameters
     ----------
     folder : str or path
         As given to `write`. Of several records of one run in one folder, the newest counts.
+    split : {"test", "val"}
+        ``"val"`` for trials, whose figures are those of validation nodes; they are left out
+        otherwise.
 
     Returns
     -------
@@ -72,7 +75,8 @@ def read_runs(folder: Folder) -> pd.DataFrame:
 
         - ``code``, ``sha256`` of the graph, ``configuration`` (the digest of all but seed, device
           and code), ``hardware`` and ``alone`` (no other run shared the machine);
-        - ``ap``, ``af``, ``macro``, ``micro`` and ``base_accuracy`` in per cent;
+        - ``ap``, ``af``, ``macro``, ``micro``, ``mean_ap`` (AP, mean over the stages) and
+          ``base_accuracy`` in per cent;
         - ``learn_seconds``, ``predict_seconds`` and ``selection_seconds`` of all sessions together;
           ``retained_bytes``, ``ece`` and ``novelty_auroc`` at the end; NaN where not recorded;
         - ``stages``, AP after each session.
@@ -83,7 +87,7 @@ def read_runs(folder: Folder) -> pd.DataFrame:
     >>> read_runs(tempfile.mkdtemp()).empty
     True
     """
-    return frame(read_records(folder))
+    return frame(record for record in read_records(folder) if record.split == split)
 
 
 def frame(records: Iterable[Record]) -> pd.DataFrame:
@@ -124,6 +128,7 @@ def _row(record: Record) -> dict[str, object]:
         "af": outcome.af,
         "macro": outcome.macro,
         "micro": outcome.micro,
+        "mean_ap": float(stages.mean()),
         "base_accuracy": stages[0],
         "learn_seconds": sum(outcome.learn_seconds),
         "predict_seconds": sum(outcome.predict_seconds),

@@ -63,10 +63,15 @@ class Tally:
 
         return sorted(self.done + self.reused, key=key)
 
-    def of(self, plan: Plan) -> pd.DataFrame:
-        """The runs of a plan, as `algnn.bench.runs.read_runs` gives them."""
-        wanted = next(configuration for one, configuration in self.plans if one == plan)
-        return runs.frame(record for record in self.records if digest(record) == wanted)
+    def of(self, *plans: Plan) -> pd.DataFrame:
+        """The runs of some plans, as `algnn.bench.runs.read_runs` gives them."""
+        wanted = {configuration for one, configuration in self.plans if one in plans}
+        return runs.frame(record for record in self.records if digest(record) in wanted)
+
+    def wanted(self, *plans: Plan) -> int:
+        """The number of different runs of some plans."""
+        pairs = {(of, seed) for one, of in self.plans if one in plans for seed in one.seeds}
+        return len(pairs)
 
 
 def bench(
@@ -208,9 +213,9 @@ def _tasks(plans: list[Plan], tally: Tally) -> list[_Task]:
         _check_importable(plan.method)
         resolve_device(plan.device)
     tasks: dict[str, _Task] = {}
-    for key in dict.fromkeys((plan.dataset, plan.data) for plan in plans):
-        here = [plan for plan in plans if (plan.dataset, plan.data) == key]
-        graph = load(key[0], root=key[1])
+    for key in dict.fromkeys((plan.dataset, plan.data, plan.draw) for plan in plans):
+        here = [plan for plan in plans if (plan.dataset, plan.data, plan.draw) == key]
+        graph = load(key[0], root=key[1], seed=key[2])
         found = [(plan, planned(plan, graph)) for plan in here]
         tally.plans += [(plan, digest(some[0])) for plan, some in found]
         steps = list(dict.fromkeys(plan.step for plan in here))

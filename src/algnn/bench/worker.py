@@ -53,7 +53,7 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
     torch.set_num_threads(setup["threads"])
     messages.send(("ready",))
     try:
-        graph = load(plan.dataset, root=plan.data)
+        graph = load(plan.dataset, root=plan.data, seed=plan.draw)
         _warm_up(plan, graph, setup["jobs"])
         start = perf_counter()
         record = perform(

@@ -1,4 +1,4 @@
-"""Many runs: `algnn bench | sweep | records pack`."""
+"""Many runs: `algnn bench | sweep | tune | records pack`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,16 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Records = Annotated[Path, typer.Option(help="Folder for a record of each run.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")]
+Splits = Annotated[
+    int, typer.Option(help="Random splits of a graph that comes without one; crossed with seeds.")
+]
+Orders = Annotated[
+    int, typer.Option(help="Orders of classes: --order, then random ones; crossed with seeds.")
+]
+Draws = Annotated[
+    int, typer.Option(help="Runs that each have a split, an order and a seed of their own.")
+]
+Trials = Annotated[int, typer.Option(help="Settings that are tried for each method and graph.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -77,6 +87,9 @@ def bench(
         str, typer.Option(help="full: the whole graph is visible; seen: that of seen classes.")
     ] = "full",
     order: Annotated[str, typer.Option(help="label, random, or every class: 3,1,0,2.")] = "label",
+    splits: Splits = 1,
+    orders: Orders = 1,
+    draws: Draws = 1,
     data: DataRoot = None,
     retry_failed: Retry = False,
     as_json: AsJson = False,
@@ -84,17 +97,14 @@ def bench(
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers, order_of_classes = parse_seeds(seeds), parse_order(order)
     start_workers_early()
-    from algnn.bench.plan import at_hand, cross
-    from algnn.methods import METHODS
+    from algnn.bench.plan import at_hand, cross, varied
 
     graphs = at_hand(data) if datasets is None else _parts(datasets)
     if datasets is None:
         print("datasets at hand:", ", ".join(graphs), file=sys.stderr)
-    wanted = [list(METHODS) if name == "all" else [name] for name in _parts(methods)]
-    names = list(dict.fromkeys(name for part in wanted for name in part))
     plans = cross(
         graphs,
-        _fitting(names, changes or []),
+        _fitting(_named(methods), changes or []),
         _parse_steps(steps),
         numbers,
         base=base,
@@ -103,6 +113,7 @@ def bench(
         device=device,
         data=data,
     )
+    plans = varied(plans, splits, orders, draws)
     tally = carry_out(plans, records, jobs, retry_failed)
     if as_json:
         _print_json(tally, records)
@@ -110,6 +121,60 @@ def bench(
         console = Console(highlight=False)
         for step in dict.fromkeys(plan.step for plan in plans):
             show_table(console, tally, [plan for plan in plans if plan.step == step])
+        _show_counts(console, tally, records)
+    _leave(tally)
+
+
+@commands.command()
+def tune(
+    datasets: Annotated[str, typer.Argument(help="Names, or paths of .npz files.")],
+    methods: Annotated[str, typer.Option(help="As `algnn methods` lists them; or all.")] = "all",
+    trials: Trials = 6,
+    steps: Annotated[str, typer.Option(help="Classes of each later session.")] = "1",
+    seeds: Annotated[
+        str, typer.Option(help="Of the runs with the chosen settings; trials have the first.")
+    ] = "42,43,44,45,46",
+    edges: Annotated[str, typer.Option(help="full or seen, as for bench.")] = "full",
+    splits: Splits = 1,
+    orders: Orders = 1,
+    draws: Draws = 1,
+    only_trials: Annotated[
+        bool, typer.Option("--only-trials", help="Choose settings, and do not run them.")
+    ] = False,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    records: Records = Path("records"),
+    data: DataRoot = None,
+    retry_failed: Retry = False,
+) -> None:
+    """Choose each method's settings on validation nodes, then run them on test nodes.
+
+    All methods have as many trials; one without a grid, as algnn, has none and is left out.
+    """
+    numbers = parse_seeds(seeds)
+    start_workers_early()
+    from algnn.bench import tuning
+    from algnn.bench.plan import cross, varied
+
+    names: dict[str, dict[str, Any]] = {name: {} for name in _named(methods)}
+    common = {"edges": edges, "device": device, "data": data}
+    plans = cross(_parts(datasets), names, _parse_steps(steps), numbers, **common)
+    tried = [trial for plan in plans for trial in tuning.trials(plan, trials)]
+    console = Console(highlight=False)
+    without = [n for n in names if not any(trial.method == n for trial in tried)]
+    if without:
+        say(console, f"no grid, nothing to tune: {', '.join(without)}")
+    if not tried:
+        return
+    tally = carry_out(tried, records, jobs, retry_failed)
+    best = tuning.chosen(tally.of(*tried))
+    _show_chosen(console, best)
+    _show_counts(console, tally, records)
+    if not only_trials:
+        again = varied(tuning.changed(plans, best), splits, orders, draws)
+        tally = carry_out(again, records, jobs, retry_failed)
+        for step in dict.fromkeys(plan.step for plan in again):
+            show_table(console, tally, [plan for plan in again if plan.step == step])
         _show_counts(console, tally, records)
     _leave(tally)
 
@@ -171,6 +236,14 @@ def sweep(
 
 def _parts(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def _named(text: str) -> list[str]:
+    """The methods that are named, without repeats; ``all`` are those of the registry."""
+    from algnn.methods import METHODS
+
+    wanted = [list(METHODS) if name == "all" else [name] for name in _parts(text)]
+    return list(dict.fromkeys(name for part in wanted for name in part))
 
 
 def _parse_steps(text: str) -> list[int]:
@@ -250,7 +323,7 @@ def _alike(plans: Sequence[Plan]) -> set[str]:
 
 
 def show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
-    """Print AP of every method (row) on every dataset (column); plans of one step and seeds."""
+    """Print AP of every method (row) on every dataset (column); plans of one step."""
     from algnn.bench.plan import recorded_name
 
     alike = _alike(plans)
@@ -261,10 +334,14 @@ def show_table(console: Console, tally: Tally, plans: Sequence[Plan]) -> None:
         name = recorded_name(graph)
         table.add_column(graph if name in alike else name, justify="right")
     for method in dict.fromkeys(plan.method for plan in plans):
-        row = [_figure(tally.of(p), len(p.seeds)) for p in plans if p.method == method]
+        row = []
+        for graph in graphs:
+            some = [p for p in plans if (p.method, p.dataset) == (method, graph)]
+            row.append(_figure(tally.of(*some), tally.wanted(*some)) if some else "–")
         table.add_row(method, *row)
-    count = len(plans[0].seeds)
-    over = f"mean of {count} seeds ± 95%" if count > 1 else f"seed {plans[0].seeds[0]}"
+    count = sum(len(p.seeds) for p in plans if p.method == plans[0].method) // len(graphs)
+    noun = "runs" if count > len(plans[0].seeds) else "seeds"
+    over = f"mean of {count} {noun} ± 95%" if count > 1 else f"seed {plans[0].seeds[0]}"
     heading = f"AP, average performance (%) · step {plans[0].step} · {over}"
     console.print()
     console.print(heading, style="bold", soft_wrap=True)
@@ -293,6 +370,20 @@ def _show_sweep(console: Console, tally: Tally, plans: Sequence[Plan], setting: 
     heading = f"{recorded_name(plans[0].dataset)} · {plans[0].method} · step {plans[0].step}"
     console.print()
     console.print(f"{heading} · {count} seed{'s' * (count > 1)}", style="bold", soft_wrap=True)
+    console.print()
+    console.print(table)
+
+
+def _show_chosen(console: Console, best: pd.DataFrame) -> None:
+    from algnn.settings import grid
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "", "AP on validation nodes (%)", "trials", "chosen"):
+        table.add_column(name, justify="right" if name in ("trials",) else "left")
+    for _, row in best.iterrows():
+        tried = dict.fromkeys(name for trial in grid(row["method"]) for name in trial)
+        words = ", ".join(f"{name}={row['settings'][name]}" for name in tried)
+        table.add_row(row["dataset"], row["method"], f"{row['ap']:.2f}", str(row["trials"]), words)
     console.print()
     console.print(table)
 

@@ -61,11 +61,13 @@ class Entry:
     make: Callable[[int, int, int, int], Data] | None = None
 
     def status(self, root: Root = None) -> str:
-        """``"ready"``, or what is missing: ``"download needed"`` or ``"scikit-learn needed"``."""
+        """``"ready"``, or what is missing: a download, scikit-learn, or its file."""
         if self.make is not None:
             return "ready"
         if self.file is not None and locate(self.file, root) is not None:
             return "ready"
+        if self.source is None and self.name != "digits":
+            return "file needed"
         if self.source is None:
             return "ready" if importlib.util.find_spec("sklearn") else "scikit-learn needed"
         here = all(locate(file, root) is not None for file in self.source.files)
@@ -128,6 +130,27 @@ def _planetoid(name: str) -> Source:
     )
 
 
+def _heterophilous(name: str, file: str) -> Source:
+    """A graph of Platonov et al.: an ``.npz`` of features, labels and directed edges."""
+    path = f"heterophilous/{file}.npz"
+
+    def build(folder: Path) -> list[Data]:
+        import torch
+        from torch_geometric.data import Data
+        from torch_geometric.utils import remove_self_loops, to_undirected
+
+        from algnn.graph.npz import read_arrays
+
+        arrays = read_arrays(folder / path, ("node_features", "node_labels", "edges"))
+        x, y, edges = (torch.from_numpy(array) for array in arrays.values())
+        edges = to_undirected(edges.t().long(), num_nodes=y.numel())
+        return [Data(x=x.float(), edge_index=remove_self_loops(edges)[0], y=y.long())]
+
+    return Source(name, (path,), f"{_HETEROPHILOUS}/{{}}", build)
+
+
+_HETEROPHILOUS = "https://raw.githubusercontent.com/yandex-research/heterophilous-graphs/main/data"
+
 # addresses are those of PyTorch Geometric's own classes
 SOURCES = {
     source.name: source
@@ -139,6 +162,14 @@ SOURCES = {
             "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/{}",
             _pyg("Amazon", "Amazon", name="Computers"),
         ),
+        Source(
+            "photo",
+            ("Amazon/Photo/raw/amazon_electronics_photo.npz",),
+            "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/{}",
+            _pyg("Amazon", "Amazon", name="Photo"),
+        ),
+        _heterophilous("actor", "actor"),
+        _heterophilous("chameleon", "chameleon_filtered"),
         Source(
             "corafull",
             ("CoraFull/cora/raw/cora.npz",),
@@ -185,6 +216,21 @@ _ENTRIES = (
     Entry("corafull-graph", "corafull without its features: structural ones instead",
           19_793, 63_421, STRUCTURAL, 70, RANDOM_SPLIT, "PyG CoraFull",
           SOURCES["corafull"], "CoraFull_nofeat/cora_full_graph.npz"),
+    Entry("photo", "photo products bought together at Amazon, 8 categories",
+          7_650, 119_081, 745, 8, RANDOM_SPLIT, "PyG Amazon", SOURCES["photo"], "more/photo.npz"),
+    Entry("flickr", "users who follow each other, very wide features, 9 groups",
+          7_575, 239_738, 12_047, 9, RANDOM_SPLIT, "Huang et al. 2017", file="more/flickr.npz"),
+    Entry("facebook", "pages that like each other, wide features, 4 kinds",
+          22_470, 170_823, 4_714, 4, RANDOM_SPLIT, "Rozemberczki et al. 2019",
+          file="more/facebook.npz"),
+    Entry("uai", "web pages, 19 uneven classes",
+          3_067, 28_308, 4_973, 19, RANDOM_SPLIT, "UAI2010", file="more/uai.npz"),
+    Entry("actor", "actors on common pages, neighbours of other classes, 5 kinds",
+          7_600, 26_659, 932, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["actor"],
+          "more/actor.npz"),
+    Entry("chameleon", "pages of Wikipedia, neighbours of other classes, 5 classes of traffic",
+          890, 8_854, 2_325, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["chameleon"],
+          "more/chameleon.npz"),
     Entry("reddit-synthetic", "synthetic, of the size that the paper gives for Reddit: for time and"
           " memory only; its accuracy means nothing",
           232_965, 11_606_919, 602, 41, "66/10/24 of each class", "synthetic, seed 0",

@@ -38,8 +38,9 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     Parameters
     ----------
     name : str or path
-        ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``corafull``, ``reddit``,
-        ``arxiv``, ``arxiv-graph`` and ``corafull-graph`` (the two without their features),
+        ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``photo``, ``flickr``,
+        ``facebook``, ``uai``, ``actor``, ``chameleon``, ``corafull``, ``reddit``, ``arxiv``,
+        ``arxiv-graph`` and ``corafull-graph`` (the two without their features),
         ``reddit-synthetic`` (made from a seed, of Reddit's size, to measure time and memory), or
         the path of an ``.npz`` with the arrays
 
@@ -124,11 +125,17 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     if entry.make is not None:
         graph = entry.make(entry.nodes, entry.edges, entry.features, entry.classes)
         origin = entry.origin
-    elif entry.source is None:
+    elif entry.name == "digits":
         graph, origin = _digits(entry, file)
     elif file is not None:
         graph, origin = read_npz(file), file.name
         graph.edge_index = to_undirected(graph.edge_index, num_nodes=graph.y.numel())
+    elif entry.source is None:
+        raise DatasetError(
+            f"{entry.name}: {entry.file} is not on this machine, and nobody offers this version of"
+            f" it for download ({entry.origin}): put the file, as load describes it, at"
+            f" $ALGNN_DATA/{entry.file}"
+        )
     else:
         files = fetch(entry.source, root)
         graph, origin = process(entry.source, files), entry.origin
@@ -139,6 +146,9 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
                 graph.update({"class_names": names} if names else {})
     if entry.name.endswith("-graph"):
         graph.x = None
+    if entry.split == RANDOM_SPLIT:
+        # one that is in a file is a draw like any other
+        graph = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **_named(graph))
     return finish(graph, entry.name, origin, entry.split, seed, directed=False)
 
 
@@ -200,6 +210,11 @@ def finish(
     if graph.get("class_names"):
         result.class_names = graph.class_names
     return result
+
+
+def _named(graph: Data) -> dict[str, list[str]]:
+    names = graph.get("class_names")
+    return {"class_names": names} if names else {}
 
 
 def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:

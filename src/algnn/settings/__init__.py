@@ -2,7 +2,8 @@
 
 ``<method>.toml`` holds a table ``[default]`` and a table per dataset that is laid over it. A table
 may say ``like = "other"`` to start from another dataset's settings, and a file may say
-``inherits = "other"`` to start from another method's.
+``inherits = "other"`` to start from another method's. The table ``[grid]`` has lists of values: the
+settings that are tried where a method is tuned are all combinations of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 from algnn.errors import InputError
@@ -22,7 +24,7 @@ def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
     """
     tables = dict(_tables(method))
     inherited = read(tables.pop("inherits"), dataset) if "inherits" in tables else {}
-    known = sorted(tables.keys() - {"default"})
+    known = sorted(tables.keys() - {"default", "grid"})
     if strict and dataset not in known:
         raise InputError(
             f"dataset={dataset!r} has no settings for {method}: use one of {', '.join(known)}"
@@ -31,6 +33,21 @@ def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
     own = dict(tables.get(dataset, {})) if dataset in known else {}
     like = tables[own.pop("like")] if "like" in own else {}
     return {**inherited, **tables["default"], **like, **own}
+
+
+def grid(method: str) -> list[dict[str, Any]]:
+    """The changes of settings that are tried where a method is tuned; none where it has no grid.
+
+    Examples
+    --------
+    >>> len(grid("ewc")), grid("ewc")[0], grid("algnn")
+    (6, {'strength': 1000000.0, 'lr': 0.001}, [])
+    """
+    tables = _tables(method)
+    if "grid" not in tables:
+        return grid(tables["inherits"]) if "inherits" in tables else []
+    values = tables["grid"]
+    return [dict(zip(values, some, strict=True)) for some in product(*values.values())]
 
 
 @cache

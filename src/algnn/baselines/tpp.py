@@ -1,0 +1,324 @@
+"""Task profiling and prompting (TPP)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, elu, log_softmax, normalize
+from torch_geometric.data import Data
+
+from algnn.checkpoint import check_tensor
+from algnn.checks import check_base, check_number, check_trained, onto, resolve_device
+from algnn.errors import CheckpointError
+from algnn.gcn import glorot, train
+from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.propagate import Operator, normalised_adjacency, spmm, take_rows
+from algnn.learner import Learner
+
+Tensors = dict[str, Tensor]
+# of the contrastive pre-training, as in the authors' code
+CONTRAST, PRETRAIN_LR, PRETRAIN_DECAY = 0.5, 1e-3, 1e-5
+DROPPED_EDGES, DROPPED_FEATURES = 0.2, 0.3
+SAMPLED = 2048  # nodes that are told from each other in an epoch
+PROFILE_HOPS = 3
+ELSEWHERE = 1e3  # by how much classes of other tasks than the named one are behind
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The frozen encoder, and of each task its classes, its prototype, prompt and head."""
+
+    encoder: Tensors
+    tasks: tuple[npt.NDArray[Any], ...]
+    parts: tuple[Tensors, ...]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TPP(Learner):
+    """Task profiling and prompting: a prototype names a node's task, which has a head of its own.
+
+    A network f(X) = ReLU(Â² X W_1) W_2 is pre-trained without labels in the base session (GRACE:
+    each node's embedding is told from other nodes' in a graph that lost edges and features), and
+    frozen. A task t learns a head and, but for the first, a prompt of k vectors:
+
+        X_t = X + softmax(X A_t + a_t) P_t,   logits = f(X_t) V_t + b_t over the task's classes,
+
+    by the mean cross-entropy of its nodes, and keeps the mean of its training nodes' profiles,
+
+        p_t = mean_{v ∈ V_t} h_v,   h_v = d_v^(−1/2) (Â³ X)_v.
+
+    A test node is of the task whose prototype is nearest to its profile, and of the class that this
+    task's head gives.
+
+    Parameters
+    ----------
+    hidden : int
+        Units of both layers.
+    prompts : int
+        k.
+    pretrain : int
+        Epochs of the pre-training.
+    epochs : int
+        Epochs of each task.
+    lr, weight_decay : float
+        Step size and weight decay of Adam in each task.
+    seed : int
+        Seed of all that is random.
+    device : str
+        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+
+    Notes
+    -----
+    **What it assumes of test nodes.** In the paper all test nodes of a task come together: their
+    *mean* profile is compared with the prototypes, so one choice is made for hundreds of nodes that
+    are known to be of one task; and the graph has no edges between tasks. Neither is known where a
+    learner is asked about any node of the graph, so here each node is compared by itself, in the
+    graph with all its edges. With tasks of a single class the prototypes then do all the work.
+
+    GRACE contrasts a sample of nodes in each epoch, where the authors take all of a task's; nodes
+    without neighbours get no random edge.
+
+    References
+    ----------
+    C. Niu, G. Pang, L. Chen and B. Liu, "Replay-and-Forget-Free Graph Class-Incremental Learning: A
+    Task Profiling and Prompting Approach", NeurIPS 2024.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
+    >>> model = TPP(hidden=16, epochs=5, pretrain=2)
+    >>> for session in stream:
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    hidden: int = 256
+    prompts: int = 3
+    pretrain: int = 200
+    epochs: int = 200
+    lr: float = 5e-3
+    weight_decay: float = 5e-4
+    seed: int = 0
+    device: str = "auto"
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        for name in ("hidden", "prompts", "epochs"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        check_number("pretrain", self.pretrain, 0, whole=True)
+        check_number("lr", self.lr, 0)
+        check_number("weight_decay", self.weight_decay, 0)
+
+    # -- learning -----------------------------------------------------------------------------
+
+    def _learn(
+        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Profiled | None
+    ) -> Profiled:
+        index = 0 if learned is None else len(learned.tasks)
+        # each task has randomness of its own, so that one resumed equals one never stopped
+        seed = int(np.random.SeedSequence([self.seed, index]).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(seed)
+        if learned is None:
+            check_base(labels)
+            learned = Profiled(self._pretrained(graph, generator), (), ())
+        classes, codes = np.unique(labels, return_inverse=True)
+        rows = onto(nodes, resolve_device(self.device))
+        task = self._task(graph, rows, torch.from_numpy(codes), learned.encoder, index, generator)
+        task["prototype"] = self._smoothed(graph)[1][rows].mean(0)
+        check_trained(*task.values())
+        return Profiled(learned.encoder, (*learned.tasks, classes), (*learned.parts, task))
+
+    def _task(
+        self,
+        graph: Data,
+        rows: Tensor,
+        codes: Tensor,
+        encoder: Tensors,
+        index: int,
+        generator: torch.Generator,
+    ) -> Tensors:
+        """Prompt and head of one task, trained on its nodes."""
+        x, device = self._inputs(graph), rows.device
+        drawn = {
+            "head": glorot(self.hidden, int(codes.max()) + 1, generator),
+            "bias": torch.zeros(int(codes.max()) + 1),
+        }
+        if index:
+            drawn |= {
+                "prompt": glorot(self.prompts, x.size(1), generator),
+                "attention": glorot(x.size(1), self.prompts, generator),
+                "shift": torch.zeros(self.prompts),
+            }
+        part = {name: nn.Parameter(onto(value, device)) for name, value in drawn.items()}
+        targets, smooth = onto(codes, device), self._smoothed(graph)[0][rows]
+        once = Operator(self._adjacency(graph))
+        twice = Operator(take_rows(self._adjacency(graph), rows))
+
+        def loss() -> Tensor:
+            inputs = smooth
+            if index:
+                inputs = smooth + (twice @ (once @ _attention(x, part))) @ part["prompt"]
+            return cross_entropy(_logits(inputs, encoder, part), targets)
+
+        train(part.values(), loss, self.epochs, self.lr, self.weight_decay)
+        return {name: value.detach() for name, value in part.items()}
+
+    def _pretrained(self, graph: Data, generator: torch.Generator) -> Tensors:
+        """W_1 [d, h] and W_2 [h, h] after contrastive training without labels."""
+        x, device, h = self._inputs(graph), resolve_device(self.device), self.hidden
+        shapes = {
+            "weight1": (x.size(1), h),
+            "weight2": (h, h),
+            "up": (h, 2 * h),
+            "down": (2 * h, h),
+        }
+        drawn = {name: glorot(*shape, generator) for name, shape in shapes.items()}
+        part = {name: nn.Parameter(onto(value, device)) for name, value in drawn.items()}
+        edges, weight = graph.edge_index.to(device), graph.get("edge_weight")
+        smooth = self._smoothed(graph)[0]
+        # apart, so that the number of edges leaves all else that is drawn as it is
+        thinning = torch.Generator().manual_seed(self.seed)
+
+        def embedded(inputs: Tensor) -> Tensor:
+            found = torch.relu(inputs @ part["weight1"]) @ part["weight2"]
+            return normalize(elu(found @ part["up"]) @ part["down"])
+
+        def loss() -> Tensor:
+            some = torch.randperm(x.size(0), generator=generator)[:SAMPLED].to(device)
+            stays = torch.rand(edges.size(1), generator=thinning).to(device) >= DROPPED_EDGES
+            shown = torch.rand(x.size(1), generator=generator).to(device) >= DROPPED_FEATURES
+            kept = None if weight is None else weight.to(device)[stays]
+            thinner = normalised_adjacency(edges[:, stays], x.size(0), kept)
+            other = spmm(take_rows(thinner, some), spmm(thinner, x * shown))
+            one, two = embedded(smooth[some]), embedded(other)
+            return (_contrast(one, two) + _contrast(two, one)) / 2
+
+        train(part.values(), loss, self.pretrain, PRETRAIN_LR, PRETRAIN_DECAY)
+        frozen = {name: part[name].detach() for name in ("weight1", "weight2")}
+        check_trained(*frozen.values())
+        return frozen
+
+    def _smoothed(self, graph: Data) -> tuple[Tensor, Tensor]:
+        """Â² X and the profiles d^(−1/2) Â³ X of every node, made once for as long as it stays."""
+
+        def build() -> tuple[Tensor, Tensor]:
+            adjacency = self._adjacency(graph)
+            twice = spmm(adjacency, spmm(adjacency, self._inputs(graph)))
+            profile = twice
+            for _ in range(PROFILE_HOPS - 2):
+                profile = spmm(adjacency, profile)
+            # the diagonal of Â is 1 / d
+            return twice, profile * _diagonal(adjacency).sqrt()[:, None]
+
+        return self._last_smoothed.get(inputs_of(graph), build)
+
+    @cached_property
+    def _last_smoothed(self) -> Memo[tuple[Tensor, Tensor]]:
+        return Memo()
+
+    # -- answers ------------------------------------------------------------------------------
+
+    def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
+        known, x, adjacency = self._known, self._inputs(graph), self._adjacency(graph)
+        smooth, profiles = self._smoothed(graph)
+        rows = onto(nodes, x.device)
+        prototypes = torch.stack([part["prototype"] for part in known.parts])
+        named = torch.cdist(profiles[rows], prototypes).argmin(1)
+        classes = self.classes_
+        scores = smooth.new_full((rows.numel(), classes.size), -2 * ELSEWHERE)
+        for task, (members, part) in enumerate(zip(known.tasks, known.parts, strict=True)):
+            inputs = smooth[rows]
+            if "prompt" in part:
+                gathered = spmm(adjacency, _attention(x, part))
+                inputs = inputs + spmm(take_rows(adjacency, rows), gathered) @ part["prompt"]
+            found = log_softmax(_logits(inputs, known.encoder, part), dim=1)
+            found = found - ELSEWHERE * (named != task)[:, None]
+            columns = torch.from_numpy(np.searchsorted(classes, members)).to(x.device)
+            # a class that came in several tasks has the best of their scores
+            scores[:, columns] = torch.maximum(scores[:, columns], found)
+        return scores
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes seen so far, sorted; ints or strings, as they were given."""
+        return np.unique(np.concatenate(self._known.tasks))
+
+    @property
+    def n_features_in_(self) -> int:
+        """The width of `x` in the base session."""
+        return self._known.encoder["weight1"].size(0)
+
+    @property
+    def _known(self) -> Profiled:
+        self._check_fitted()
+        known: Profiled = self._learned
+        return known
+
+    # -- files --------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        known = self._known
+        tensors = {f"encoder.{name}": value for name, value in known.encoder.items()}
+        for index, part in enumerate(known.parts):
+            tensors |= {f"{index}.{name}": value for name, value in part.items()}
+        return tensors, {"tasks": [members.tolist() for members in known.tasks]}
+
+    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Profiled:
+        self._check_params()
+        tasks = tuple(np.array(members) for members in facts["tasks"])
+        if not tasks or any(m.ndim != 1 or not m.size or m.dtype.kind not in "iU" for m in tasks):
+            raise CheckpointError("tasks are not lists of ints or of strings")
+        d, h, k = tensors["encoder.weight1"].size(0), self.hidden, self.prompts
+        encoder = {"weight1": (d, h), "weight2": (h, h)}
+        prompted = {"prompt": (k, d), "attention": (d, k), "shift": (k,)}
+        found: list[Tensors] = []
+        for index, members in enumerate(tasks):
+            shapes = {"head": (h, members.size), "bias": (members.size,), "prototype": (d,)}
+            shapes |= prompted if index else {}
+            found.append(self._checked(tensors, f"{index}.", shapes))
+        return Profiled(self._checked(tensors, "encoder.", encoder), tasks, tuple(found))
+
+    def _checked(self, tensors: Tensors, prefix: str, shapes: dict[str, Any]) -> Tensors:
+        device = resolve_device(self.device)
+        return {
+            name: check_tensor(
+                f"{prefix}{name}", tensors[f"{prefix}{name}"], shape, torch.float32
+            ).to(device)
+            for name, shape in shapes.items()
+        }
+
+
+def _logits(inputs: Tensor, encoder: Tensors, part: Any) -> Tensor:
+    hidden = torch.relu(inputs @ encoder["weight1"]) @ encoder["weight2"]
+    return hidden @ part["head"] + part["bias"]
+
+
+def _attention(x: Tensor, part: Any) -> Tensor:
+    """How much each node [N, k] takes of each vector of a prompt."""
+    return torch.softmax(x @ part["attention"] + part["shift"], dim=1)
+
+
+def _contrast(one: Tensor, two: Tensor) -> Tensor:
+    """−log of what a node's other view makes of all that it is told from, mean over nodes."""
+    within, between = ((one @ other.mT / CONTRAST).exp() for other in (one, two))
+    every = within.sum(1) + between.sum(1) - within.diagonal()
+    loss: Tensor = -(between.diagonal() / every).log().mean()
+    return loss
+
+
+def _diagonal(adjacency: Tensor) -> Tensor:
+    """The diagonal [N] of a sparse CSR matrix."""
+    counts, values = adjacency.crow_indices().diff(), adjacency.values()
+    row = torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
+    own = adjacency.col_indices() == row
+    found = torch.zeros(counts.numel(), dtype=values.dtype, device=values.device)
+    found[row[own]] = values[own]
+    return found
