@@ -63,7 +63,8 @@ def check_kind(graph: Any) -> None:
     if not isinstance(graph, Data):
         raise InputError(
             f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data, or what"
-            " algnn.open_graph gives, then nodes and, to learn, their labels: fit(graph, nodes, labels)"
+            " algnn.open_graph gives, then nodes and, to learn, their labels: fit(graph, nodes,"
+            " labels)"
         )
     if graph.get("edge_attr") is not None:
         raise InputError(

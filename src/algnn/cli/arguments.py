@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from algnn.errors import InputError
 
@@ -35,3 +38,25 @@ def parse_order(text: str) -> str | list[int]:
 def say(console: Console, line: str) -> None:
     """Print a line as it is: without markup, which a file's name may contain, and unwrapped."""
     console.print(line, markup=False, soft_wrap=True)
+
+
+def progress_bar() -> Callable[[int, int], None]:
+    """Shows on stderr, where that is a terminal, how far encoding is and the time left."""
+    shown = Progress(
+        TextColumn("encoding"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = shown.add_task("")
+
+    def tell(done: int, total: int) -> None:
+        if not shown.live.is_started and shown.console.is_terminal and done < total:
+            shown.start()
+        shown.update(task, completed=done, total=total)
+        if done == total:
+            shown.stop()
+
+    return tell

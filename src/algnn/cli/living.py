@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algnn.cli.arguments import say
+from algnn.cli.arguments import progress_bar, say
 from algnn.errors import InputError
 from algnn.files import locked, replacing
 
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 ENDING = ".safetensors"
 
+PREDICTED_AT_ONCE = 2**16  # nodes whose predictions are in memory at a time
 # what a model holds: nodes of each class, and bytes
 Holdings = tuple[dict[Any, float], int]
 
 commands = typer.Typer()
 
 Model = Annotated[Path, typer.Argument(help=f"The model, a {ENDING} file.")]
-Graph = Annotated[str, typer.Argument(help="An .npz file, or a dataset's name.")]
+Graph = Annotated[str, typer.Argument(help="An .npz, a partitioned folder, or a dataset's name.")]
 Labels = Annotated[
     Path, typer.Argument(help="CSV or Parquet with the columns node (from 0) and label.")
 ]
@@ -73,6 +74,7 @@ def fit(
     """Make a model from the first labelled nodes of a graph."""
     path = _writable(model)
     from algnn import ALGNN, PrivateALGNN
+    from algnn.graph.store import node_count
     from algnn.labels import read_labels
     from algnn.methods import parse
 
@@ -86,7 +88,7 @@ def fit(
     with _changing(path, dry_run):
         _check_free(path, force)
         now = _load_graph(graph, data)
-        nodes, classes = read_labels(labels, now.x.size(0))
+        nodes, classes = read_labels(labels, node_count(now))
         learner.fit(now, nodes, classes)
         _finish(path, learner, ({}, 0), dry_run)
     say(Console(highlight=False), f"gives away: {learner.exposure()}")
@@ -202,6 +204,9 @@ def predict(
     everything: Annotated[
         bool, typer.Option("--all", help="Add the probability of every class.")
     ] = False,
+    novelty: Annotated[
+        bool, typer.Option(help="The novelty of each node, which takes most of the time.")
+    ] = True,
     device: Device = None,
     data: DataRoot = None,
 ) -> None:
@@ -209,23 +214,27 @@ def predict(
     _check_table(out)
     import numpy as np
 
+    from algnn.graph.store import node_count
     from algnn.labels import read_nodes, write_table
 
     learner = _load_model(model, device)
     now = _load_graph(graph, data)
-    count = now.x.size(0)
+    count = node_count(now)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
-    probabilities = learner.predict_proba(now, chosen)
-    columns = {
-        "node": chosen,
-        "label": learner.predict(now, chosen),
-        "probability": probabilities.max(axis=1),
-        "novelty": learner.novelty(now, chosen),
-    }
-    if everything:
-        names = (f"p_{name}" for name in learner.classes_)
-        columns.update(zip(names, probabilities.T, strict=True))
-    write_table(out, columns)
+
+    def columns(some: Any) -> dict[str, Any]:
+        probabilities = learner.predict_proba(now, some)
+        found = {"node": some, "label": learner.predict(now, some)}
+        found["probability"] = probabilities.max(axis=1)
+        if novelty:
+            found["novelty"] = learner.novelty(now, some)
+        if everything:
+            names = (f"p_{name}" for name in learner.classes_)
+            found.update(zip(names, probabilities.T, strict=True))
+        return found
+
+    pieces = range(0, max(chosen.size, 1), PREDICTED_AT_ONCE)
+    write_table(out, (columns(chosen[at : at + PREDICTED_AT_ONCE]) for at in pieces))
     if out is not None:
         say(Console(highlight=False), f"{out}: {_count(chosen.size, 'node')}")
 
@@ -322,13 +331,14 @@ def _change(
 ) -> None:
     """Read a model, let it learn or forget some labelled nodes, and write it."""
     path = _writable(model)
+    from algnn.graph.store import node_count
     from algnn.labels import read_labels
 
     with _changing(path, dry_run):
         learner = _load_model(path, device)
         before = _holdings(learner)
         now = _load_graph(graph, data)
-        nodes, classes = read_labels(labels, now.x.size(0), learner.classes_)
+        nodes, classes = read_labels(labels, node_count(now), learner.classes_)
         step(learner, now, nodes, classes)
         _finish(path, learner, before, dry_run)
 
@@ -391,8 +401,12 @@ def _exact(path: Path, found: AnyModel) -> ALGNN:
 
 def _load_graph(name: str, data: Path | None) -> Data:
     from algnn.graph.datasets import load_inputs
+    from algnn.graph.store import GraphStore
 
-    return load_inputs(name, data)
+    found = load_inputs(name, data)
+    if isinstance(found, GraphStore):
+        found.progress = progress_bar()
+    return found
 
 
 def _free_graph(path: Path) -> Path:

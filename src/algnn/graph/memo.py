@@ -76,8 +76,7 @@ class Last(Generic[Value]):
 
 
 def inputs_of(graph: Data | GraphStore) -> tuple[Tensor, ...]:
-    """The tensors of a graph that a learner looks at, as a key; of one on disk, what stands for it.
-    """
+    """The tensors of a graph that a learner looks at, as a key; of one on disk, its token."""
     if isinstance(graph, GraphStore):
         return (graph.token,)
     weight = graph.get("edge_weight")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ def write_partitions(
     check_number("parts", parts, 1, whole=True)
     nodes = x.size(0)
     bounds = np.linspace(0, nodes, parts + 1).astype(np.int64)
-    rows = [slice(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    rows = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     limit = parse_bytes(memory)
     with _local_folder(path) as folder:
         if (folder / MANIFEST).exists():
@@ -243,7 +243,9 @@ def read_edges(path: Source) -> Iterator[Edges]:
     """
     for file in _tables(Path(path)):
         for frame in _frames(file, ("source", "target"), ("weight",)):
-            ends = [_whole_numbers(file, name, frame[name].to_numpy()) for name in frame.columns[:2]]
+            ends = [
+                _whole_numbers(file, name, frame[name].to_numpy()) for name in frame.columns[:2]
+            ]
             weight = frame["weight"].to_numpy(np.float32) if "weight" in frame else None
             yield ends[0], ends[1], weight
 
@@ -275,7 +277,7 @@ def read_features(path: Source, work: Path) -> Tensor:
                 if width and values.shape[1] != width:
                     raise DatasetError(f"{table} has {values.shape[1]} features, others {width}")
                 width, count = values.shape[1], count + len(values)
-                out.write(np.ascontiguousarray(values))
+                out.write(np.ascontiguousarray(values).data)
     if not width or not count:
         raise DatasetError(f"{file} holds no features: give a row of numbers for each node")
     return torch.from_numpy(np.memmap(raw, np.float32, "c", shape=(count, width)))
@@ -336,7 +338,7 @@ def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[E
     """The same chunks, sound, and their reverses where these are asked for."""
     for source, target, weight in edges:
         for name, ends in (("source", source), ("target", target)):
-            if ends.size and not (0 <= ends.min() and ends.max() < nodes):
+            if ends.size and (ends.min() < 0 or ends.max() >= nodes):
                 raise InputError(
                     f"edges name {name} {ends.min()} to {ends.max()}: ids are 0 to {nodes - 1}, the"
                     " rows of the features"
@@ -376,7 +378,11 @@ def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool:
 def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
     """The edges that were put aside for a partition, in the order in which they came."""
     if not (work / f"{part}s").exists():
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32) if weighted else None
+        return (
+            np.empty(0, np.int64),
+            np.empty(0, np.int64),
+            np.empty(0, np.float32) if weighted else None,
+        )
     size = (work / f"{part}s").stat().st_size
     if SORT_COPIES * size > limit:
         more = -(-SORT_COPIES * size // limit)

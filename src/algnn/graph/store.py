@@ -1,10 +1,10 @@
 """A graph in a folder, in partitions of consecutive nodes that are mapped into memory.
 
-The folder holds ``manifest.json`` (version, shapes, SHA-256 of each file) and one folder of ``.npy``
-files for each partition:
+The folder holds ``manifest.json`` (version, shapes, SHA-256 of each file) and for each partition a
+folder of ``.npy`` files:
 
-- ``indptr`` [b + 1], ``indices`` [e] and, if edges have weights, ``weights`` [e]: the sources of the
-  edges that end in each of its b nodes;
+- ``indptr`` [b + 1], ``indices`` [e] and, if edges have weights, ``weights`` [e]: the sources of
+  the edges that end in each of its b nodes;
 - ``x`` [b, d] float32, or ``x_indptr``, ``x_indices``, ``x_data`` where features are sparse;
 - ``y`` [b] (-1 = no label) and ``split`` [b] (1, 2, 3 = train, val, test; 0 = none), if known;
 - ``more_targets``, ``more_sources``, ``more_weights``: edges, sorted, that came with this partition
@@ -146,7 +146,9 @@ class GraphStore:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of features and edges and of how they are partitioned; labels do not count."""
-        named = [(n, f["sha256"]) for n, f in self._files() if not n.endswith(("y.npy", "split.npy"))]
+        named = [
+            (n, f["sha256"]) for n, f in self._files() if not n.endswith(("y.npy", "split.npy"))
+        ]
         return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
     @property
@@ -159,12 +161,12 @@ class GraphStore:
         part_of = torch.bucketize(rows, torch.tensor([p.stop for p in self.parts]), right=True)
         if not self.manifest["sparse"]:
             found = torch.empty(rows.numel(), self.num_features)
-            for part in part_of.unique().tolist():
+            for part in np.unique(part_of).tolist():
                 where = part_of == part
                 found[where] = self._map(part, "x")[rows[where] - self.parts[part].start]
             return found
         some, places = [], []
-        for part in part_of.unique().tolist():
+        for part in np.unique(part_of).tolist():
             where = (part_of == part).nonzero().squeeze(1)
             some.append(take_rows(self._sparse_x(part), rows[where] - self.parts[part].start))
             places.append(where)
@@ -216,7 +218,7 @@ class GraphStore:
     @cached_property
     def in_memory(self) -> Data:
         """The whole graph as a `Data`, for methods that need it so."""
-        found = [self.edges(part) for part in range(len(self.parts))]
+        found: list[Any] = [self.edges(part) for part in range(len(self.parts))]
         edge_index = torch.stack([torch.cat([one[place] for one in found]) for place in (0, 1)])
         graph = Data(x=self.take(torch.arange(self.num_nodes)), edge_index=edge_index)
         if self.manifest["weighted"]:
@@ -256,9 +258,8 @@ class GraphStore:
         return mapped(self.local(f"{facts['name']}/{name}.npy"))
 
     def _sparse_x(self, part: int) -> Tensor:
-        parts = (self._map(part, f"x_{name}") for name in ("indptr", "indices", "data"))
-        rows = self.parts[part]
-        return csr(*parts, (rows.stop - rows.start, self.num_features))
+        starts, columns, values = (self._map(part, f"x_{n}") for n in ("indptr", "indices", "data"))
+        return csr(starts, columns, values, (starts.numel() - 1, self.num_features))
 
     @cached_property
     def _roots(self) -> Tensor:
@@ -343,7 +344,7 @@ def parse_bytes(size: str | int) -> int:
 
 
 def mapped(path: Path) -> Tensor:
-    """An ``.npy`` file as a tensor over its mapped pages; writing to it would not reach the file."""
+    """An ``.npy`` file as a tensor over its mapped pages; what is written to it stays in memory."""
     try:
         return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
     except (ValueError, OSError) as error:

@@ -111,10 +111,12 @@ class Here:
         self.graph = graph
 
     def __call__(self, step: Callable[..., None], *args: Any) -> None:
+        """Do a step for every block of rows."""
         for part in range(len(self.graph.parts)):
             step(self.graph, part, *args)
 
     def array(self, name: str, columns: int) -> Array:
+        """An array of all nodes, [N, columns]."""
         return torch.empty(self.graph.shape[0], columns, dtype=FLOAT, device=self.graph.device)
 
 

@@ -188,7 +188,7 @@ class HopEncoder:
         facts = f"{self.name} {self.inputs} {self.projected} {self.root} {seed}"
         digest = hashlib.sha256(facts.encode())
         if self.basis is not None:
-            digest.update(self.basis.cpu().contiguous().numpy())
+            digest.update(self.basis.cpu().contiguous().numpy().data)
         return digest.hexdigest()
 
     def __call__(self, prepared: Tensor) -> Tensor:
