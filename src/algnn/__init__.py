@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from algnn.graph.convert import from_networkx, from_pandas
     from algnn.graph.datasets import load
     from algnn.graph.npz import save_npz
+    from algnn.graph.partition import append_nodes, write_graph
+    from algnn.graph.store import GraphStore, open_graph
     from algnn.graph.stream import ClassStream, Session
     from algnn.learner import Learner
     from algnn.models import open_model
@@ -32,30 +34,38 @@ __all__ = [
     "ClassStream",
     "DatasetError",
     "DeviceError",
+    "GraphStore",
     "InputError",
     "Learner",
     "NotFittedError",
     "PrivateALGNN",
     "Session",
+    "append_nodes",
     "from_networkx",
     "from_pandas",
     "load",
+    "open_graph",
     "open_model",
     "save_npz",
+    "write_graph",
 ]
 
 # Public names are imported when first used: torch takes seconds, and `algnn --help` need not wait.
 _HOMES = {
     "ALGNN": "algnn.analytic.model",
     "ClassStream": "algnn.graph.stream",
+    "GraphStore": "algnn.graph.store",
     "Learner": "algnn.learner",
     "PrivateALGNN": "algnn.analytic.privacy.model",
     "Session": "algnn.graph.stream",
+    "append_nodes": "algnn.graph.partition",
     "from_networkx": "algnn.graph.convert",
     "from_pandas": "algnn.graph.convert",
     "load": "algnn.graph.datasets",
+    "open_graph": "algnn.graph.store",
     "open_model": "algnn.models",
     "save_npz": "algnn.graph.npz",
+    "write_graph": "algnn.graph.partition",
 }
 
 

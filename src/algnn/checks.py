@@ -62,8 +62,9 @@ def check_kind(graph: Any) -> None:
         )
     if not isinstance(graph, Data):
         raise InputError(
-            f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data, then nodes and,"
-            " to learn, their labels: fit(graph, nodes, labels)"
+            f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data, or what"
+            " algnn.open_graph gives, then nodes and, to learn, their labels: fit(graph, nodes,"
+            " labels)"
         )
     if graph.get("edge_attr") is not None:
         raise InputError(
@@ -165,11 +166,11 @@ def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
     return values, torch.repeat_interleave(starts.diff())
 
 
-def check_width(graph: Data, width: int | None) -> None:
+def check_width(found: int, width: int | None) -> None:
     """Raise `InputError` if the features are not as wide as they were in the base session."""
-    if width is not None and graph.x.size(1) != width:
+    if width is not None and found != width:
         raise InputError(
-            f"graph.x has {graph.x.size(1)} features and the base session had {width}: give the"
+            f"graph.x has {found} features and the base session had {width}: give the"
             " same features, or start anew with fit"
         )
 

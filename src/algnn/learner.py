@@ -25,6 +25,7 @@ from algnn.checks import (
 )
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
+from algnn.graph.store import node_count
 from algnn.graphs import GraphCache
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
@@ -110,7 +111,8 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
 
         Parameters
         ----------
-        graph : Data
+        graph : Data or GraphStore
+            A graph in memory, or on disk (`algnn.open_graph`), which `ALGNN` leaves there.
             `x` [N, d], dense or sparse (CSR or COO; methods that train a network take a dense copy
             of it), `edge_index` [2, E], and, if edges have weights, `edge_weight` [E] (of which
             GraphSAGE makes no use); or, in the place of these two, the `adj_t` of PyG's
@@ -223,7 +225,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         view._check_fitted()
         graph = view._check_graph(graph, view.n_features_in_)
-        chosen = check_nodes(nodes, graph.x.size(0))
+        chosen = check_nodes(nodes, node_count(graph))
         with full_precision():
             new: npt.NDArray[np.float64] = view._novelty(graph, chosen).cpu().numpy()
         return new
@@ -397,7 +399,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         graph = self._check_graph(graph, width=None if first else self.n_features_in_)
         if labels is None:
             raise InputError("labels are missing: a session is a graph, nodes and their labels")
-        chosen = check_nodes(nodes, graph.x.size(0), session=True)
+        chosen = check_nodes(nodes, node_count(graph), session=True)
         known = check_labels(labels, chosen.numel(), None if first else self.classes_)
         if not first:
             new = self._new(chosen, known, repeat)
@@ -416,7 +418,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
         self._check_fitted()
         graph = self._check_graph(graph, self.n_features_in_)
-        chosen = check_nodes(nodes, graph.x.size(0))
+        chosen = check_nodes(nodes, node_count(graph))
         with full_precision():
             scores = self._scores(graph, chosen)
         wanted = (chosen.numel(), len(self.classes_))

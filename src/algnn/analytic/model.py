@@ -30,6 +30,7 @@ from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
 from algnn.checks import Nodes, check_base, check_number, check_trained, resolve_device
 from algnn.errors import InputError
 from algnn.graph.memo import Last, Memo, inputs_of
+from algnn.graph.store import node_count, whole
 
 ENCODERS = ("hops", "self-supervised", "gcn")
 
@@ -108,6 +109,7 @@ class ALGNN(Corrections):
     """
 
     _fixed = ("encoder", "hidden", "width", "expansion", "seed")
+    _takes_stores = True
 
     def __init__(
         self,
@@ -301,7 +303,7 @@ class ALGNN(Corrections):
                 " over features and neighbours: explain takes a learner with encoder='hops'"
             )
         scores = view._checked_scores(graph, [node])
-        graph = view._check_graph(graph, None)
+        graph = whole(view._check_graph(graph, None))
         column = int(scores.argmax()) if label is None else column_of(label, view.classes_)
         W, b = view._known.affine
         x = view._inputs(graph, sparse=True)
@@ -434,7 +436,7 @@ class ALGNN(Corrections):
         def build() -> tuple[Span, NoveltyModel]:
             # by what was learned, not by how its sums happen to be kept
             nodes = int(state.statistics.n.sum())
-            some = spread_out(graph.x.size(0), min(nodes, state.span.width))
+            some = spread_out(node_count(graph), min(nodes, state.span.width))
             sample = torch.cat(list(self._features(graph, some, state)))
             span = state.span.extended(sample)
             sums = state.statistics.padded(span.rank)

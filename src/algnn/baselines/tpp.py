@@ -298,7 +298,8 @@ class TPP(Learner):
 
 def _logits(inputs: Tensor, encoder: Tensors, part: Any) -> Tensor:
     hidden = torch.relu(inputs @ encoder["weight1"]) @ encoder["weight2"]
-    return hidden @ part["head"] + part["bias"]
+    logits: Tensor = hidden @ part["head"] + part["bias"]
+    return logits
 
 
 def _attention(x: Tensor, part: Any) -> Tensor:

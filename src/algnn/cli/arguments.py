@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -60,3 +60,33 @@ def load_torch() -> None:
     if "torch_geometric.data" not in sys.modules:
         with working("loading torch"):
             import torch_geometric.data  # noqa: F401
+
+
+def progress_bar() -> Callable[[int, int], None]:
+    """Shows on stderr, where that is a terminal, how far encoding is and the time left."""
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    shown = Progress(
+        TextColumn("encoding"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = shown.add_task("")
+
+    def tell(done: int, total: int) -> None:
+        if not shown.live.is_started and shown.console.is_terminal and done < total:
+            shown.start()
+        shown.update(task, completed=done, total=total)
+        if done == total:
+            shown.stop()
+
+    return tell

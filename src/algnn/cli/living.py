@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algnn.cli.arguments import load_torch, say, working
+from algnn.cli.arguments import load_torch, progress_bar, say, working
 from algnn.errors import InputError
 from algnn.files import locked, replacing
 
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 ENDING = ".safetensors"
 
+PREDICTED_AT_ONCE = 2**16  # nodes whose predictions are in memory at a time
 # what a model holds: nodes of each class, and bytes
 Holdings = tuple[dict[Any, float], int]
 
 commands = typer.Typer()
 
 Model = Annotated[Path, typer.Argument(help=f"The model, a {ENDING} file.")]
-Graph = Annotated[str, typer.Argument(help="An .npz file, or a dataset's name.")]
+Graph = Annotated[str, typer.Argument(help="An .npz, a partitioned folder, or a dataset's name.")]
 Labels = Annotated[
     Path, typer.Argument(help="CSV or Parquet with the columns node (from 0) and label.")
 ]
@@ -74,6 +75,7 @@ def fit(
     path = _writable(model)
     load_torch()
     from algnn import ALGNN, PrivateALGNN
+    from algnn.graph.store import node_count
     from algnn.labels import read_labels
     from algnn.methods import parse
 
@@ -87,8 +89,8 @@ def fit(
     with _changing(path, dry_run):
         _check_free(path, force)
         now = _load_graph(graph, data)
-        nodes, classes = read_labels(labels, now.x.size(0))
-        with working(f"learning {_count(nodes.size, 'node')}"):
+        nodes, classes = read_labels(labels, node_count(now))
+        with _busy(now, f"learning {_count(nodes.size, 'node')}"):
             learner.fit(now, nodes, classes)
         _finish(path, learner, ({}, 0), dry_run)
     say(Console(highlight=False), f"gives away: {learner.exposure()}")
@@ -204,6 +206,9 @@ def predict(
     everything: Annotated[
         bool, typer.Option("--all", help="Add the probability of every class.")
     ] = False,
+    novelty: Annotated[
+        bool, typer.Option(help="The novelty of each node, which takes most of the time.")
+    ] = True,
     device: Device = None,
     data: DataRoot = None,
 ) -> None:
@@ -212,24 +217,28 @@ def predict(
     _check_table(out)
     import numpy as np
 
+    from algnn.graph.store import node_count
     from algnn.labels import read_nodes, write_table
 
     learner = _load_model(model, device)
     now = _load_graph(graph, data)
-    count = now.x.size(0)
+    count = node_count(now)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
-    with working(f"predicting {_count(chosen.size, 'node')}"):
-        probabilities = learner.predict_proba(now, chosen)
-        columns = {
-            "node": chosen,
-            "label": learner.predict(now, chosen),
-            "probability": probabilities.max(axis=1),
-            "novelty": learner.novelty(now, chosen),
-        }
-    if everything:
-        names = (f"p_{name}" for name in learner.classes_)
-        columns.update(zip(names, probabilities.T, strict=True))
-    write_table(out, columns)
+
+    def columns(some: Any) -> dict[str, Any]:
+        probabilities = learner.predict_proba(now, some)
+        found = {"node": some, "label": learner.predict(now, some)}
+        found["probability"] = probabilities.max(axis=1)
+        if novelty:
+            found["novelty"] = learner.novelty(now, some)
+        if everything:
+            names = (f"p_{name}" for name in learner.classes_)
+            found.update(zip(names, probabilities.T, strict=True))
+        return found
+
+    pieces = range(0, max(chosen.size, 1), PREDICTED_AT_ONCE)
+    with _busy(now, f"predicting {_count(chosen.size, 'node')}"):
+        write_table(out, (columns(chosen[at : at + PREDICTED_AT_ONCE]) for at in pieces))
     if out is not None:
         say(Console(highlight=False), f"{out}: {_count(chosen.size, 'node')}")
 
@@ -340,14 +349,15 @@ def _change(
     """Read a model, let it learn or forget some labelled nodes, and write it."""
     path = _writable(model)
     load_torch()
+    from algnn.graph.store import node_count
     from algnn.labels import read_labels
 
     with _changing(path, dry_run):
         learner = _load_model(path, device)
         before = _holdings(learner)
         now = _load_graph(graph, data)
-        nodes, classes = read_labels(labels, now.x.size(0), learner.classes_)
-        with working(f"working on {_count(nodes.size, 'node')}"):
+        nodes, classes = read_labels(labels, node_count(now), learner.classes_)
+        with _busy(now, f"working on {_count(nodes.size, 'node')}"):
             step(learner, now, nodes, classes)
         _finish(path, learner, before, dry_run)
 
@@ -409,11 +419,20 @@ def _exact(path: Path, found: AnyModel) -> ALGNN:
     return found
 
 
+def _busy(graph: Any, what: str) -> AbstractContextManager[None]:
+    """Says what takes a while, unless the graph shows progress of its own."""
+    return nullcontext() if hasattr(graph, "progress") else working(what)
+
+
 def _load_graph(name: str, data: Path | None) -> Data:
     from algnn.graph.datasets import load_inputs
+    from algnn.graph.store import GraphStore
 
     with working(f"reading {name}"):
-        return load_inputs(name, data)
+        found = load_inputs(name, data)
+    if isinstance(found, GraphStore):
+        found.progress = progress_bar()
+    return found
 
 
 def _free_graph(path: Path) -> Path:

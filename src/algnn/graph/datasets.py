@@ -22,6 +22,7 @@ from algnn.graph.download import Root, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz, weights_of
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
+from algnn.graph.store import GraphStore, is_graph_folder
 from algnn.graph.structural import description, structural_features
 
 DIGITS_NEIGHBOURS = 10
@@ -56,7 +57,9 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
         - a split, optional: for each of train, val and test either a mask (``train_mask`` … [N],
           bool) or the nodes' ids (``train_idx``, ``val_idx`` or ``valid_idx``, ``test_idx``); nodes
           without a label are left out of it;
-        - ``class_names`` [C], strings, optional: entry c names class c.
+        - ``class_names`` [C], strings, optional: entry c names class c;
+
+        or a folder that `write_graph` has made, with labels, which is read into memory.
     root : str or path, optional
         The data root: a folder with raw files. By default the variable ``ALGNN_DATA``. Never
         written to.
@@ -88,12 +91,19 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     found = _find(name)
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
+    if found.is_dir():
+        graph = GraphStore(found).in_memory
+        if graph.get("y") is None:
+            raise DatasetError(f"{found} holds no labels, which a benchmark needs")
+        return finish(graph, found.name, found.name, "as in the folder", seed)
     graph = read_npz(found)
     return finish(graph, found.stem, found.name, "as in the file", seed)
 
 
-def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
+def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data | GraphStore:
     """The `x` and `edge_index` of a graph, for prediction; a user's file needs no labels.
+
+    A graph on disk (a folder that `algnn partition` has made) stays there.
 
     Parameters
     ----------
@@ -103,7 +113,7 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
 
     Returns
     -------
-    Data
+    Data or GraphStore
         `x` [N, d] float32, `edge_index` [2, E], and `edge_weight` [E] where the file has it.
 
     Examples
@@ -111,6 +121,8 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
     >>> sorted(load_inputs("digits").keys())
     ['edge_index', 'x']
     """
+    if is_graph_folder(name):
+        return GraphStore(name)
     found = _find(name)
     graph = load(name, root) if isinstance(found, Entry) else read_inputs(found)
     x, edge_index = graph.x, graph.edge_index
@@ -155,7 +167,7 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
 def available(name: str | os.PathLike[str], root: Root = None) -> bool:
     """Whether a graph, named as for `load`, can be loaded without a network."""
     found = _find(name)
-    return found.status(root) == "ready" if isinstance(found, Entry) else found.is_file()
+    return found.status(root) == "ready" if isinstance(found, Entry) else found.exists()
 
 
 def _find(name: str | os.PathLike[str]) -> Entry | Path:
@@ -168,13 +180,13 @@ def _find(name: str | os.PathLike[str]) -> Entry | Path:
             f"{path} is a pickle, which can run code and is never opened here: load it yourself"
             " and write the graph with algnn.save_npz(graph, 'graph.npz')"
         )
-    if path.suffix == ".npz" or path.is_file():
+    if path.suffix == ".npz" or path.is_file() or is_graph_folder(path):
         return path
     near = difflib.get_close_matches(str(name).lower(), known, 1)
     guess = f" (did you mean {near[0]}?)" if near else ""
     raise DatasetError(
         f"{str(name)!r} is no known graph{guess}: use one of {', '.join(known)}, or the path of an"
-        " .npz"
+        " .npz, or of a folder that algnn partition has made"
     )
 
 

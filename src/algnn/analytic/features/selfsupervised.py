@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from algnn.analytic.features.hops import FLOAT, HopEncoder
+from algnn.analytic.features.hops import HopEncoder
 from algnn.gcn import glorot, train
 from algnn.graph.propagate import Operator, csr, spmm
+from algnn.graph.rows import FLOAT
 
 STEPS = 60
 LEARNING_RATE = 1e-3

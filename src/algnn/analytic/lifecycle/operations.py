@@ -26,6 +26,7 @@ from algnn.analytic.lifecycle.summary import Summary, described, exposure, summa
 from algnn.analytic.state import Features, State, per_class
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
+from algnn.graph.store import node_count, whole
 from algnn.sharing import changes, undisturbed
 
 
@@ -186,7 +187,7 @@ class Lifecycle(Encoding):
         >>> bool((model.reach(graph, 5) == 5).any())
         True
         """
-        graph = self._check_graph(graph, self.n_features_in_)
+        graph = whole(self._check_graph(graph, self.n_features_in_))
         one = int(check_nodes([node], graph.x.size(0), session=True))
         found = affected(self._known.features, graph.edge_index, graph.x.size(0), one)
         changed: npt.NDArray[np.int64] = found.numpy()
@@ -232,7 +233,7 @@ class Lifecycle(Encoding):
         """
         within = torch.from_numpy(self.reach(graph, node))
         gone, known = int(node), self._known
-        graph, chosen, given = self._checked_learned(graph, nodes, labels, once=False)
+        graph, chosen, given = self._checked_learned(whole(graph), nodes, labels, once=False)
         check_reached(known, within, chosen)
         bare = without_node(graph, gone)
         stays = chosen != gone
@@ -384,7 +385,7 @@ class Lifecycle(Encoding):
         self._check_params()
         known = self._known
         graph = self._check_graph(graph, self.n_features_in_)
-        chosen = check_nodes(nodes, graph.x.size(0), session=once)
+        chosen = check_nodes(nodes, node_count(graph), session=once)
         # an empty list comes as floating point
         none = chosen.numel() == 0 and np.size(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)

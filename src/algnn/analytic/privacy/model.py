@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import union
+from algnn.analytic.features.blocked import Views, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle.glance import private_exposure
@@ -79,7 +80,7 @@ class PrivateState:
     variance: float
     spent: Tensor
     # features are frozen, so a graph is encoded once for as long as it stays the same
-    encoded: Memo[Tensor] = field(default_factory=Memo)
+    encoded: Memo[Views] = field(default_factory=Memo)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -197,6 +198,7 @@ class PrivateALGNN(Learner):
         return private_exposure(float(self.spent_.max()), self.delta)
 
     # the source of noise; a measurement that must be repeatable may set another
+    _takes_stores = True
     _entropy: Entropy = staticmethod(os.urandom)
 
     @property
@@ -216,7 +218,7 @@ class PrivateALGNN(Learner):
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: PrivateState | None
     ) -> PrivateState:
         if learned is None:
-            learned = self._untaught(graph.x.size(1))
+            learned = self._untaught(self._rows(graph).shape[1])
         sigma = noise_scale(self.epsilon, self.delta)
         nothing = Statistics.empty(learned.features.width, resolve_device(self.device))
         exact = nothing.plus(self._features(graph, nodes, learned), labels)
@@ -236,9 +238,8 @@ class PrivateALGNN(Learner):
         """Z of some nodes, float64, in blocks of rows that are at most 1 long."""
         features = learned.features
 
-        def prepare() -> Tensor:
-            x = self._inputs(graph, sparse=True)
-            return features.prepare(self._adjacency(graph), x)
+        def prepare() -> Views:
+            return encoded(features, self._rows(graph), resolve_device(self.device))
 
         views = learned.encoded.get(inputs_of(graph), prepare)
         chosen = nodes.to(views.device)
