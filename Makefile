@@ -47,10 +47,12 @@ docs: .venv/.core
 page: .venv/.core
 	$(BIN)/python benchmarks/page.py
 
-# A year in ten minutes: threads, kills, flipped bits, commands sent twice (docs/reliability.md).
+# A year in ten minutes: threads, kills, flipped bits, commands sent twice (docs/reliability.md);
+# then ten thousand damaged files and ten thousand odd inputs, of which the tests try a thousand.
 STRESS ?= 600
-stress: .venv/.core
+stress: .venv/.dev
 	$(BIN)/python benchmarks/stress.py --seconds $(STRESS)
+	ALGNN_FUZZ=10000 $(BIN)/python -m pytest tests/test_fuzz.py tests/test_inputs.py
 
 clean:
 	rm -rf .venv demo
