@@ -145,9 +145,13 @@ def work(folder, seed, finish):
 def command(arguments, complaint):
     """A command of the shell; what it says on stderr goes into a file."""
     torch.set_num_threads(1)
-    with complaint.open("w") as file, open(os.devnull, "w") as nowhere:
-        with contextlib.redirect_stderr(file), contextlib.redirect_stdout(nowhere):
-            code = cli.main([str(argument) for argument in arguments])
+    with (
+        complaint.open("w") as file,
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stderr(file),
+        contextlib.redirect_stdout(nowhere),
+    ):
+        code = cli.main([str(argument) for argument in arguments])
     sys.exit(code)
 
 

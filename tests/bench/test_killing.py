@@ -1,9 +1,9 @@
 """Killing the benchmark at random moments loses nothing that is done, and does nothing twice.
 
 As a program (``python test_killing.py GRAPH FOLDER``) this file starts a benchmark again and again
-and kills it each time in another way, at another moment. Everything is imported once and each benchmark is a
-fork, so that killing many does not cost as many imports; their workers are those that every
-benchmark has. The test runs that program, and then interrupts the real command.
+and kills it each time in another way, at another moment. Everything is imported once and each
+benchmark is a fork, so that killing many does not cost as many imports; their workers are those
+that every benchmark has. The test runs that program, and then interrupts the real command.
 """
 
 from __future__ import annotations
