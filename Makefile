@@ -53,10 +53,12 @@ results: .venv/.core
 page: .venv/.core
 	$(BIN)/python benchmarks/page.py
 
-# A year in ten minutes: threads, kills, flipped bits, commands sent twice (docs/reliability.md).
+# A year in ten minutes: threads, kills, flipped bits, commands sent twice (docs/reliability.md);
+# then ten thousand damaged files and ten thousand odd inputs, of which the tests try a thousand.
 STRESS ?= 600
-stress: .venv/.core
+stress: .venv/.dev
 	$(BIN)/python benchmarks/stress.py --seconds $(STRESS)
+	ALGNN_FUZZ=10000 $(BIN)/python -m pytest tests/test_fuzz.py tests/test_inputs.py
 
 # What to publish, checked, into dist/. Before: the version in pyproject.toml, src/algnn/__init__.py and
 # CITATION.cff; its date in CHANGELOG.md; OWNER in pyproject.toml, README.md, CITATION.cff and
