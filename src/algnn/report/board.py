@@ -96,7 +96,7 @@ def _method(row: Any, style: Style, graphs: int) -> dict[str, Any]:
 
 
 def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str, Any]:
-    """One method on one graph: each metric as mean and half a 95% interval, each line of a chart."""
+    """One method on one graph: metrics as mean and half a 95% interval, lines of charts."""
     hardware = runs.hardware.iloc[0]
     here = hardware == study.main_hardware(graph)
     timed = runs[runs.alone] if here else runs.iloc[:0]

@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 
 from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
 from algnn.bench.runs import summarise
-from algnn.report import figures, tables
+from algnn.report import tables
 from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, UNKNOWN, Study, in_order
-from algnn.report.figures import Chart
 from algnn.report.style import STYLES, Style, styles
-from algnn.report.table import WORDS, Table, count, listed, number, three
+from algnn.report.table import WORDS, Chart, Table, count, listed, number, three
 
 Item = Table | Chart
 Kind = TypeVar("Kind", Table, Chart)
@@ -55,10 +54,9 @@ class Report:
 def build(study: Study, pictures: bool = False) -> Report:
     """The report of some runs: its tables and, for a document that draws nothing, pictures."""
     looks = styles(study.runs.method)
-    graphs = study.datasets(step=1) if pictures else []
     made = {
         "board": _alone(tables.leaderboard(study) if len(study.methods(step=1)) > 1 else None),
-        "figures": tuple((graph, figures.of_graph(study, graph, looks)) for graph in graphs),
+        "figures": tuple(_pictures(study, looks)) if pictures else (),
         "results": _by_hardware(study, _results),
         "steps": tuple(_steps(study, looks, pictures)),
         "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
@@ -200,6 +198,13 @@ def _results(study: Study, hardware: str) -> Iterator[Table | None]:
     yield tables.trust(study, hardware)
 
 
+def _pictures(study: Study, looks: Mapping[str, Style]) -> Iterator[Part]:
+    from algnn.report import figures  # matplotlib takes a second, and the page does not need it
+
+    for graph in study.datasets(step=1):
+        yield graph, figures.of_graph(study, graph, looks)
+
+
 def _steps(study: Study, looks: Mapping[str, Style], pictures: bool) -> Iterator[Part]:
     drawn: set[str] = set()
     for hardware in study.hardware:
@@ -208,6 +213,8 @@ def _steps(study: Study, looks: Mapping[str, Style], pictures: bool) -> Iterator
                 items: list[Any] = [tables.by_step(study, hardware, graph)]
                 # hardware with many runs comes first: one figure for a graph is enough
                 if pictures and graph not in drawn:
+                    from algnn.report import figures
+
                     items.append(figures.by_step(study, hardware, graph, looks))
                 drawn.add(graph)
                 yield graph, tuple(items)
@@ -219,6 +226,8 @@ def _sensitivity(study: Study, pictures: bool) -> Iterator[Part]:
         items: list[Any] = []
         for method, hardware in dict.fromkeys((m, h) for _, m, h in series if pictures):
             found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}
+            from algnn.report import figures
+
             items.append(figures.of_sweep(study, name, method, hardware, found))
         if series:
             items.append(tables.sensitivity(study, name))

@@ -15,9 +15,8 @@ import pandas as pd
 from algnn.bench.runs import Summary, write_atomically
 from algnn.report.build import Report, Section, build
 from algnn.report.data import Study
-from algnn.report.figures import Chart, render
 from algnn.report.page import page, printable
-from algnn.report.table import NOTHING, NUMBERS, Row, Table
+from algnn.report.table import NOTHING, NUMBERS, Chart, Row, Table
 
 # at the head of a Markdown document that stands for itself
 REMARK = "made from records by `algnn report --markdown`: change those, not this"
@@ -50,6 +49,8 @@ def write_markdown(study: Study, path: str | os.PathLike[str], tell: Tell = prin
 
     `tell` is given a line of progress before each picture.
     """
+    from algnn.report.figures import render
+
     target = Path(path)
     report = build(study, pictures=True)
     charts = report.all(Chart)

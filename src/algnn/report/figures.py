@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from PIL import Image
 
 from algnn.bench.runs import summarise
@@ -19,23 +17,10 @@ from algnn.report import charts
 from algnn.report.commands import commands
 from algnn.report.data import Study
 from algnn.report.style import Style, drawing
-from algnn.report.table import WORDS, slug, three
+from algnn.report.table import WORDS, Chart, slug, three
 
 Looks = Mapping[str, Style]
 WORDING = ("title", "caption", "alt")
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A picture before it is drawn: its file's name, number, heading, and itself in words."""
-
-    key: str
-    title: str
-    caption: str
-    alt: str
-    draw: Callable[[], Figure]
-    commands: tuple[str, ...] = ()
-    number: str = ""
 
 
 def render(chart: Chart) -> bytes:

@@ -8,9 +8,9 @@ const GRAPHS = new Map(data.graphs.map((graph) => [graph.name, graph]));
 const MEANS = { rank: "rank", ap: "mean AP", micro: "mean micro" };
 
 function make(tag, attributes, ...children) {
-  const drawn = ["svg", "g", "path", "line", "circle", "rect", "text", "title", "polygon", "clipPath"];
+  const drawn = ["svg", "g", "path", "line", "circle", "rect", "text", "title", "polygon"];
   const element = drawn.includes(tag)
-    ? document.createElementNS("http:" + "//www.w3.org/2000/svg", tag) : document.createElement(tag);
+    ? document.createElementNS(at("frame").namespaceURI, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value !== null && value !== false) element.setAttribute(name, value);
@@ -337,9 +337,9 @@ function plot(kind, lines) {
   // those that are not dimmed come last, on top
   const stacked = [...lines].sort((a, b) => dimmed(b.method.name) - dimmed(a.method.name) || a.method.style.width - b.method.style.width);
   // what leaves the axes is cut off, but no marker at their edge
-  const frame = make("rect", { x: -9, y: -9, width: width + 18, height: height + 18 });
-  area.append(make("clipPath", { id: "axes" }, frame),
-    make("g", { "clip-path": "url(#axes)" }, ...stacked.map((line) => drawLine(line, x, y, write, xName, kind))));
+  at("frame").setAttribute("width", width + 18);
+  at("frame").setAttribute("height", height + 18);
+  area.append(make("g", { "clip-path": "url(#axes)" }, ...stacked.map((line) => drawLine(line, x, y, write, xName, kind))));
   if (kind === "tradeoff") nameDots(area, lines, x, y, width, height);
   else nameEnds(area, lines, x, y, width, height);
   const image = make("svg", { viewBox: `0 0 ${full} ${tall}`, height: tall, role: "img", "aria-label": inWords(kind, lines, write) }, area);

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
-import matplotlib
-
 from algnn.methods import METHODS
 from algnn.report.data import in_order
 
@@ -49,9 +47,10 @@ FONT = 13.0
 LINE = 15.6  # height of a line of text
 NARROW = 420.0
 SETTINGS: Any = {
-    "font.family": ["DejaVu Sans"], "font.size": FONT, "text.color": INK, "text.parse_math": False, "axes.edgecolor": SOFT,
-    "axes.labelcolor": SOFT, "axes.facecolor": "none", "axes.spines.top": False,
-    "axes.spines.right": False, "axes.linewidth": 0.8, "axes.axisbelow": True,
+    "font.family": ["DejaVu Sans"], "font.size": FONT, "text.color": INK, "text.parse_math": False,
+    "axes.edgecolor": SOFT, "axes.labelcolor": SOFT, "axes.facecolor": "none",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
+    "axes.axisbelow": True,
     "figure.facecolor": "none", "savefig.facecolor": "none", "grid.color": RULE,
     "grid.linewidth": 0.8, "xtick.color": SOFT, "ytick.color": SOFT, "xtick.labelsize": FONT,
     "ytick.labelsize": FONT, "xtick.major.size": 4.0, "ytick.major.size": 0.0,
@@ -146,6 +145,8 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
 @contextmanager
 def drawing() -> Iterator[None]:
     """Matplotlib with the report's settings; the user's own are restored afterwards."""
+    import matplotlib
+
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         # a name may need letters that the figures' font lacks; a browser has them
         warnings.filterwarnings("ignore", message="Glyph .* missing from")

@@ -30,13 +30,11 @@ def leaderboard(study: Study) -> Table | None:
              for of in ("rank", "ap", "micro")]  # fmt: skip
     rows = [[name, *values, f"{on} of {len(graphs)}"]
             for name, *values, on in zip(found.index, *whole, found.on, strict=True)]  # fmt: skip
-    columns = ["method", *(Column(name, kind, hint, best) for name, kind, hint, best in
-                           words["columns"]), Column("graphs")]  # fmt: skip
-    partial = {c[0]: found.index[found.on < len(graphs)] for c in words["columns"]}
-    runs = study.select(step=1)
-    runs = runs[runs.dataset.isin(graphs)]
+    means = [Column(*parts) for parts in words["columns"]]
+    columns: list[str | Column] = ["method", *means, Column("graphs")]
+    partial = {column.name: found.index[found.on < len(graphs)] for column in means}
     names = listed(graphs) if graphs else "no graph"
-    return _table(study, "leaderboard", columns, rows, runs, barred=partial, graphs=names)
+    return _table(study, "leaderboard", columns, rows, barred=partial, graphs=names)
 
 
 def overview(study: Study, hardware: str) -> Table | None:
