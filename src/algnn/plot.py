@@ -49,8 +49,9 @@ def confusion(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(device="cpu").fit(graph, graph.train_mask, graph.y[graph.train_mask])
-    >>> figure = algnn.plot.confusion(model, graph, graph.test_mask, graph.y[graph.test_mask])
+    >>> train, test = graph.train_mask, graph.test_mask
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, train, graph.y[train])
+    >>> figure = algnn.plot.confusion(model, graph, test, graph.y[test])
     >>> figure.axes[0].get_xlabel()
     'predicted'
     """
@@ -100,7 +101,7 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(device="cpu")
+    >>> model = algnn.ALGNN(device="cpu", width=256)
     >>> for session in algnn.ClassStream(graph):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> figure = algnn.plot.accuracy(model, graph, graph.test_mask, graph.y[graph.test_mask])
@@ -174,10 +175,10 @@ def novelty(
     >>> import algnn
     >>> graph = algnn.load("digits")
     >>> first = next(iter(algnn.ClassStream(graph)))
-    >>> model = algnn.ALGNN(device="cpu").fit(first.graph, first.nodes, first.labels)
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(first.graph, first.nodes, first.labels)
     >>> figure = algnn.plot.novelty(model, graph, range(300), graph.y[:300], threshold=0.3)
-    >>> print(figure.axes[0].get_title())
-    ... of 300 nodes above 0.3
+    >>> figure.axes[0].get_title()
+    '... of 300 nodes above 0.3'
     """
     if threshold is not None:
         check_number("threshold", threshold, 0, 1)
@@ -231,7 +232,8 @@ def explanation(
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(device="cpu").fit(graph, graph.train_mask, graph.y[graph.train_mask])
+    >>> train, test = graph.train_mask, graph.test_mask
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, train, graph.y[train])
     >>> figure = algnn.plot.explanation(model, graph, 0)
     >>> [axes.get_title() for axes in figure.axes]
     ['features', 'neighbours']
@@ -282,8 +284,9 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(device="cpu").fit(graph, graph.train_mask, graph.y[graph.train_mask])
-    >>> figure = algnn.plot.class_map(model, graph, graph.test_mask, graph.y[graph.test_mask])
+    >>> train, test = graph.train_mask, graph.test_mask
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, train, graph.y[train])
+    >>> figure = algnn.plot.class_map(model, graph, test, graph.y[test])
     >>> sorted(text.get_text() for text in figure.axes[0].texts)[:3]
     ['0', '1', '2']
     """
