@@ -70,6 +70,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return import_module("algnn.plot")
     if name not in __all__:
         raise AttributeError(f"module 'algnn' has no attribute {name!r}")
     value = getattr(import_module(_HOMES.get(name, "algnn.errors")), name)
@@ -78,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, "__version__", "plot"]

@@ -30,6 +30,8 @@ from algnn.graphs import GraphCache
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     # scikit-learn has no types, and a base class of type Any would switch off all checks here
     class BaseEstimator:
         """What is used of scikit-learn's class of that name."""
@@ -251,6 +253,37 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         known = check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
 
+    def evaluate(self, graph: Data, nodes: Nodes | None, labels: Labels) -> pd.DataFrame:
+        """Accuracy and confidence class by class.
+
+        Parameters
+        ----------
+        graph, nodes, labels
+            As for `score`.
+
+        Returns
+        -------
+        DataFrame
+            A row for each class of `labels`, in the order of learning: ``n`` nodes, ``accuracy``,
+            mean ``confidence``, ``mistaken_for`` (the most frequent wrong answer) and ``session``
+            (the call, from 0, that brought the class); missing where there is none or it is not
+            known. ``attrs`` has the totals ``n``, ``accuracy``, ``macro`` and ``confidence``.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN(device="cpu").fit(graph, range(200), graph.y[:200])
+        >>> table = model.evaluate(graph, graph.test_mask, graph.y[graph.test_mask])
+        >>> list(table.columns), table.attrs["n"], len(table)
+        (['n', 'accuracy', 'confidence', 'mistaken_for', 'session'], 898, 10)
+        """
+        from algnn.evaluation import by_class
+
+        view = self._view()
+        sure = view.predict_proba(graph, nodes)
+        return by_class(view, sure, check_labels(labels, len(sure), view.classes_))
+
     def retained_bytes(self) -> int:
         """Bytes that must be kept between sessions beside the frozen encoder.
 
@@ -437,6 +470,9 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def _probabilities(self, scores: Tensor) -> Tensor:
         """Probabilities [n, C] from scores."""
         return torch.softmax(scores, dim=1)
+
+    def _sessions(self) -> dict[Any, int]:
+        return {}  # for each class the call that brought it, if known
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         """Novelty [n] of checked nodes."""

@@ -46,6 +46,7 @@ DryRun = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda; by default as it was.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw it into this .png, .svg or .pdf.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")]
 
 
@@ -209,12 +210,18 @@ def predict(
     novelty: Annotated[
         bool, typer.Option(help="The novelty of each node, which takes most of the time.")
     ] = True,
+    novel_above: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Add a column novel: whether novelty is above this."),
+    ] = None,
+    plot: Plot = None,
     device: Device = None,
     data: DataRoot = None,
 ) -> None:
     """Write each node's label, how probable it is, and how new the node looks."""
     load_torch()
     _check_table(out)
+    picture = checked_picture(plot)
     import numpy as np
 
     from algnn.graph.store import node_count
@@ -224,6 +231,8 @@ def predict(
     now = _load_graph(graph, data)
     count = node_count(now)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
+    if novel_above is not None and not novelty:
+        raise InputError("--novel-above needs the novelty of each node: leave out --no-novelty")
 
     def columns(some: Any) -> dict[str, Any]:
         probabilities = learner.predict_proba(now, some)
@@ -231,6 +240,8 @@ def predict(
         found["probability"] = probabilities.max(axis=1)
         if novelty:
             found["novelty"] = learner.novelty(now, some)
+        if novel_above is not None:
+            found["novel"] = found["novelty"] > novel_above
         if everything:
             names = (f"p_{name}" for name in learner.classes_)
             found.update(zip(names, probabilities.T, strict=True))
@@ -241,6 +252,11 @@ def predict(
         write_table(out, (columns(chosen[at : at + PREDICTED_AT_ONCE]) for at in pieces))
     if out is not None:
         say(Console(highlight=False), f"{out}: {_count(chosen.size, 'node')}")
+    if picture is not None:
+        from algnn import plot as pictures
+
+        found = pictures.novelty(learner, now, chosen, threshold=novel_above)
+        pictures.save(found, picture)
 
 
 @commands.command()
@@ -251,15 +267,21 @@ def explain(
     label: Annotated[
         str | None, typer.Option(help="The class; by default the one that is predicted.")
     ] = None,
+    plot: Plot = None,
     device: Device = None,
     data: DataRoot = None,
 ) -> None:
     """Say which features and which neighbours moved a node's score."""
+    picture = checked_picture(plot)
     learner = _exact(model, _load_model(model, device))
     now = _load_graph(graph, data)
     named = {str(name): name for name in learner.classes_.tolist()}
-    why = learner.explain(now, node, None if label is None else named.get(label, label))
-    say(Console(highlight=False), str(why))
+    wanted = None if label is None else named.get(label, label)
+    say(Console(highlight=False), str(learner.explain(now, node, wanted)))
+    if picture is not None:
+        from algnn.plot import explanation, save
+
+        save(explanation(learner, now, node, wanted), picture)
 
 
 @commands.command()
@@ -399,6 +421,16 @@ def _check_table(path: Path | None) -> None:
     if path.suffix.lower() in PARQUET:
         parquet(path)
     make_folder(path.parent)
+
+
+def checked_picture(path: Path | None) -> Path | None:
+    """Before any work: whether a picture can be written there."""
+    if path is not None:
+        from algnn.bench.plan import make_folder
+        from algnn.plot import check_path
+
+        make_folder(check_path(path).parent)
+    return path
 
 
 def _load_model(path: Path, device: str | None) -> AnyModel:

@@ -64,7 +64,7 @@ def run(
         data=data,
     )
     if plot is not None:
-        from algnn.cli.picture import check_path
+        from algnn.plot import check_path
 
         make_folder(check_path(plot).parent)
     done = frame(carry_out(plan, records))

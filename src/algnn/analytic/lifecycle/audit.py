@@ -110,6 +110,22 @@ class AuditLog:
                 total[label] = total.get(label, 0) + ACTIONS[event.what] * number
         return {label: number for label, number in total.items() if number > 0}
 
+    def sessions(self) -> dict[Label, int]:
+        """For each class the event that brought it, of those that added nodes, from 0."""
+        found: dict[Label, int] = {}
+        held: dict[Label, float] = {}
+        number = -1
+        for event in self.events:
+            sign = ACTIONS[event.what]
+            number += sign > 0
+            for label, nodes in event.nodes:
+                held[label] = held.get(label, 0) + sign * nodes
+                if held[label] > 0:
+                    found.setdefault(label, number)
+                else:
+                    found.pop(label, None)
+        return found
+
     def adds_up(self, nodes: Mapping[Any, float]) -> bool:
         """Whether all events together leave these nodes of each class."""
         from algnn.analytic.statistics import COUNT_ROUNDING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,9 @@ class Lifecycle(Encoding):
     def events_(self) -> tuple[Event, ...]:
         """The log: all that was learned, forgotten and merged, the oldest first."""
         return self._known.log.events
+
+    def _sessions(self) -> dict[Any, int]:
+        return self._known.log.sessions()
 
     # -- the steps of learning, which `ALGNN` writes ------------------------------------------
 
