@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 commands = typer.Typer()
@@ -43,8 +42,9 @@ def list_methods() -> None:
     """List the methods."""
     from algnn.methods import METHODS
 
-    table = Table("name", "kind", "what it does", "what it retains", "paper", box=None)
-    table.columns[0].no_wrap = True
+    console = Console(highlight=False)
+    console.print(f"{'name':<22}{'kind':<16}paper", style="bold")
     for entry in METHODS.values():
-        table.add_row(entry.name, entry.kind, entry.summary, entry.retains, entry.paper)
-    Console(highlight=False).print(table)
+        console.print(f"{entry.name:<22}{entry.kind:<16}{entry.paper}", soft_wrap=True)
+        console.print(f"  {entry.summary}", style="dim", soft_wrap=True)
+        console.print(f"  keeps {entry.retains}", style="dim", soft_wrap=True)
