@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -296,13 +297,12 @@ class TPP(Learner):
         }
 
 
-def _logits(inputs: Tensor, encoder: Tensors, part: Any) -> Tensor:
+def _logits(inputs: Tensor, encoder: Tensors, part: Mapping[str, Tensor]) -> Tensor:
     hidden = torch.relu(inputs @ encoder["weight1"]) @ encoder["weight2"]
-    logits: Tensor = hidden @ part["head"] + part["bias"]
-    return logits
+    return torch.addmm(part["bias"], hidden, part["head"])
 
 
-def _attention(x: Tensor, part: Any) -> Tensor:
+def _attention(x: Tensor, part: Mapping[str, Tensor]) -> Tensor:
     """How much each node [N, k] takes of each vector of a prompt."""
     return torch.softmax(x @ part["attention"] + part["shift"], dim=1)
 

@@ -1,0 +1,97 @@
+"""Paired comparison and ranks, against figures that can be checked by hand or in the literature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from algnn.bench.protocol import Outcome
+from algnn.bench.significance import compare, rank
+from algnn.errors import InputError
+
+SESSIONS = ((0, 1), (2,))
+TOTAL = np.array([30, 30, 20])
+TRUTH = np.repeat(np.arange(3), TOTAL)
+
+
+def outcome(answers):
+    right = np.bincount(TRUTH[answers == TRUTH], minlength=3)
+    correct = np.stack([right * [1, 1, 0], right])
+    clocks = (1.0, 1.0), (1.0, 1.0), (1, 1)
+    return Outcome(SESSIONS, correct, TOTAL, *clocks, answers=answers)
+
+
+def table(*outcomes, sha="s", first=0):
+    stream = {"dataset": "g", "base": 2, "step": 1, "edges": "full", "order": "label"}
+    rows = [
+        {**stream, "sha256": sha, "seed": first + i, "outcome": one, "ap": one.ap}
+        for i, one in enumerate(outcomes)
+    ]
+    return pd.DataFrame(rows)
+
+
+def wrong_at(*places):
+    answers = TRUTH.copy()
+    answers[list(places)] = 3
+    return outcome(answers)
+
+
+def test_the_difference_is_that_of_the_figures_and_the_interval_is_paired():
+    # both miss the same 20 of 60 nodes of session 0, theirs 6 more of session 1
+    ours, theirs = wrong_at(*range(20)), wrong_at(*range(20), *range(60, 66))
+    found = compare(table(ours), table(theirs), draws=500)
+    assert found.difference == pytest.approx(ours.ap - theirs.ap) == pytest.approx(15.0)
+    # what both miss adds nothing: half of 100 (Binomial(20, 0.3) / 20)
+    assert found.low == pytest.approx(50 * 2 / 20, abs=2.6)
+    assert found.high == pytest.approx(50 * 10 / 20, abs=2.6)
+    assert found.verdict == "leads"
+    assert compare(table(theirs), table(ours)).verdict == "trails"
+    micro = compare(table(ours), table(theirs), "micro", draws=50)
+    assert micro.difference == pytest.approx(100 * 6 / 80)
+    same = compare(table(ours), table(ours), draws=50)
+    assert (same.difference, same.low, same.high, same.verdict) == (0, 0, 0, "undecided")
+
+
+def test_splits_that_disagree_leave_it_undecided():
+    good, bad = wrong_at(60), wrong_at(*range(60, 66))
+    ours = pd.concat([table(good, sha="one"), table(bad, sha="two")])
+    theirs = pd.concat([table(bad, sha="one"), table(good, sha="two"), table(bad, sha="three")])
+    found = compare(ours, theirs, draws=300)
+    assert (found.units, found.pairs, found.verdict) == (2, 2, "undecided")
+    assert found.low < -5 < 5 < found.high
+    # two seeds of one split are one unit
+    both = compare(table(good, good), table(bad, bad), draws=50)
+    assert (both.units, both.pairs) == (1, 2)
+
+
+def test_what_cannot_be_compared_is_refused():
+    one = wrong_at(0)
+    with pytest.raises(InputError, match="no two runs share"):
+        compare(table(one), table(one, first=7))
+    with pytest.raises(InputError, match="use one of ap, micro"):
+        compare(table(one), table(one), "af")
+    with pytest.raises(InputError, match="there are no ranks"):
+        rank(pd.DataFrame({"dataset": ["a"], "method": ["x"], "ap": [1.0]}))
+
+
+def test_ranks_and_nemenyis_difference():
+    # four methods on 14 graphs, each a little noisy: 2.569 √(4·5 / (6·14)) = 1.25 (Demšar, 2006)
+    noise = np.random.default_rng(0).normal(0, 1, (4, 14))
+    worst, second, third, best = (noise + np.array([[0.0], [2.0], [0.3], [2.1]])).tolist()
+    rows = [
+        {"dataset": str(place), "method": name, "ap": value}
+        for name, values in (("worst", worst), ("second", second), ("third", third), ("best", best))
+        for place, value in enumerate(values)
+    ]
+    found = rank(pd.DataFrame(rows))
+    assert found.critical_difference == pytest.approx(1.25, abs=0.01)
+    assert found.p_value < 0.05
+    assert found.average.index.tolist()[0] in ("best", "second")
+    assert found.average["worst"] == found.average.max()
+    assert found.average.sum() == pytest.approx(10)
+    first, last = found.cliques()[0], found.cliques()[-1]
+    assert {"best", "second"} <= set(first)
+    assert "worst" in last
+    # a graph that one method lacks does not count
+    assert rank(pd.DataFrame(rows[1:])).means.shape == (13, 4)
