@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from algnn.analytic.cluster import on_cluster
     from algnn.analytic.model import ALGNN
     from algnn.analytic.privacy.model import PrivateALGNN
     from algnn.errors import (
@@ -41,6 +42,7 @@ __all__ = [
     "Session",
     "append_nodes",
     "load",
+    "on_cluster",
     "open_graph",
     "open_model",
     "save_npz",
@@ -57,6 +59,7 @@ _HOMES = {
     "Session": "algnn.graph.stream",
     "append_nodes": "algnn.graph.partition",
     "load": "algnn.graph.datasets",
+    "on_cluster": "algnn.analytic.cluster",
     "open_graph": "algnn.graph.store",
     "open_model": "algnn.models",
     "save_npz": "algnn.graph.npz",
