@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from algnn.analytic.cluster import on_cluster
     from algnn.analytic.model import ALGNN
     from algnn.analytic.privacy.model import PrivateALGNN
     from algnn.errors import (
@@ -44,6 +45,7 @@ __all__ = [
     "from_networkx",
     "from_pandas",
     "load",
+    "on_cluster",
     "open_graph",
     "open_model",
     "save_npz",
@@ -62,6 +64,7 @@ _HOMES = {
     "from_networkx": "algnn.graph.convert",
     "from_pandas": "algnn.graph.convert",
     "load": "algnn.graph.datasets",
+    "on_cluster": "algnn.analytic.cluster",
     "open_graph": "algnn.graph.store",
     "open_model": "algnn.models",
     "save_npz": "algnn.graph.npz",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from algnn import settings
 from algnn.analytic.classes import CodedLabels
+from algnn.analytic.cluster import on_cluster
 from algnn.analytic.explain import Explanation, column_of, contributions
 from algnn.analytic.features.expansion import EXPANSIONS
 from algnn.analytic.features.hops import HopEncoder
@@ -27,10 +28,10 @@ from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics
 from algnn.analytic.uncertainty.calibration import held_out, probabilities, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
-from algnn.checks import Nodes, check_base, check_number, check_trained, resolve_device
+from algnn.checks import Labels, Nodes, check_base, check_number, check_trained, resolve_device
 from algnn.errors import InputError
 from algnn.graph.memo import Last, Memo, inputs_of
-from algnn.graph.store import node_count, whole
+from algnn.graph.store import GraphStore, node_count, whole
 
 ENCODERS = ("hops", "self-supervised", "gcn")
 
@@ -184,6 +185,25 @@ class ALGNN(Corrections):
     def n_features_in_(self) -> int:
         """The width of `x` in the base session."""
         return self._known.features.inputs
+
+    def fit(
+        self, graph: Data, nodes: Nodes, labels: Labels | None = None, *, client: Any = None
+    ) -> Self:
+        """Forget everything and learn a first session.
+
+        Parameters
+        ----------
+        graph, nodes, labels
+            As for `Learner.fit`: a `Data`, or a graph on disk that `algnn.open_graph` gives.
+        client : distributed.Client, optional
+            A Dask cluster that works on a graph on disk; for other calls, give them the graph as
+            `algnn.on_cluster` returns it.
+
+        Returns
+        -------
+        self
+        """
+        return super().fit(graph if client is None else on_cluster(graph, client), nodes, labels)
 
     def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
         """The probability of each class for some nodes, out of those seen so far.
@@ -373,7 +393,12 @@ class ALGNN(Corrections):
         return State(features, span, nothing, half_sums, self.head, self.gamma, record)
 
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
-        return state.plus(self._features(graph, nodes, state), nodes, labels, self.seed)
+        elsewhere, features = None, state.features
+        if isinstance(graph, GraphStore) and graph.runner and isinstance(features, HopEncoder):
+            self._prepared(graph, nodes, features)  # views first: the sums are over them
+            elsewhere = partial(graph.runner.sums, features)
+        Z = self._features(graph, nodes, state)
+        return state.plus(Z, nodes, labels, self.seed, elsewhere)
 
     def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         state = state.asked_for(self.head, self.gamma)
@@ -407,6 +432,11 @@ class ALGNN(Corrections):
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._taught
         W, b = known.affine
+        encoder = known.features
+        if isinstance(graph, GraphStore) and graph.runner and isinstance(encoder, HopEncoder):
+            self._prepared(graph, nodes, encoder)
+            found: Tensor = graph.runner.scores(encoder, nodes, W, b)
+            return found
         scores = [torch.addmm(b, Z, W) for Z in self._features(graph, nodes, known)]
         return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
 

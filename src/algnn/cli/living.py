@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +47,10 @@ DryRun = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda; by default as it was.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw it into this .png, .svg or .pdf.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="A Dask scheduler, tcp://…, whose workers share the folder.")
+]
+Workers = Annotated[int, typer.Option(help="Or a Dask cluster of so many processes here.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")]
 
 
@@ -71,6 +75,8 @@ def fit(
     force: Force = False,
     dry_run: DryRun = False,
     data: DataRoot = None,
+    scheduler: Scheduler = None,
+    workers: Workers = 0,
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
     path = _writable(model)
@@ -87,9 +93,10 @@ def fit(
     else:
         chosen = parse(PrivateALGNN, changes or [])
         learner = PrivateALGNN(**{**chosen, **apart, "epsilon": private})
-    with _changing(path, dry_run):
+    with ExitStack() as stack:
+        stack.enter_context(_changing(path, dry_run))
         _check_free(path, force)
-        now = _load_graph(graph, data)
+        now = stack.enter_context(_spread(_load_graph(graph, data), scheduler, workers))
         nodes, classes = read_labels(labels, node_count(now))
         with _busy(now, f"learning {_count(nodes.size, 'node')}"):
             learner.fit(now, nodes, classes)
@@ -217,6 +224,8 @@ def predict(
     plot: Plot = None,
     device: Device = None,
     data: DataRoot = None,
+    scheduler: Scheduler = None,
+    workers: Workers = 0,
 ) -> None:
     """Write each node's label, how probable it is, and how new the node looks."""
     load_torch()
@@ -248,7 +257,8 @@ def predict(
         return found
 
     pieces = range(0, max(chosen.size, 1), PREDICTED_AT_ONCE)
-    with _busy(now, f"predicting {_count(chosen.size, 'node')}"):
+    busy = _busy(now, f"predicting {_count(chosen.size, 'node')}")
+    with busy, _spread(now, scheduler, workers) as now:
         write_table(out, (columns(chosen[at : at + PREDICTED_AT_ONCE]) for at in pieces))
     if out is not None:
         say(Console(highlight=False), f"{out}: {_count(chosen.size, 'node')}")
@@ -465,6 +475,30 @@ def _load_graph(name: str, data: Path | None) -> Data:
     if isinstance(found, GraphStore):
         found.progress = progress_bar()
     return found
+
+
+@contextmanager
+def _spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
+    """The graph as a Dask cluster works on it, where one is asked for."""
+    if scheduler is None and not workers:
+        yield graph
+        return
+    from algnn import on_cluster
+
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
+    with ExitStack() as stack:
+        where: Any = scheduler
+        if scheduler is None:
+            where = stack.enter_context(LocalCluster(workers, threads_per_worker=1))
+        try:
+            client = stack.enter_context(Client(where))
+        except (OSError, ValueError) as error:
+            raise InputError(f"--scheduler {scheduler} cannot be reached: {error}") from error
+        say(Console(highlight=False, stderr=True), f"dashboard: {client.dashboard_link}")
+        yield on_cluster(graph, client)
 
 
 def _free_graph(path: Path) -> Path:

@@ -119,6 +119,9 @@ class Here:
         """An array of all nodes, [N, columns]."""
         return torch.empty(self.graph.shape[0], columns, dtype=FLOAT, device=self.graph.device)
 
+    def close(self) -> None:
+        """Nothing is left behind."""
+
 
 def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Views:
     """The views of every node: computed, or found where an earlier call has put them."""
@@ -131,7 +134,11 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Views
     step = _step(encoder.view_width, count, int(STORE_SHARE * graph.memory))
     folder = graph.folder / f"views-{encoder.fingerprint[:16]}"
     views = Views(encoder, count, step, device, folder)
-    encode(encoder, graph.runner or Here(graph), views, graph.progress)
+    run = graph.runner or Here(graph)
+    try:
+        encode(encoder, run, views, graph.progress)
+    finally:
+        run.close()
     return views
 
 

@@ -38,12 +38,13 @@ CHANGED_FEATURES = 1e-5
 class Sketch:
     """Two random projections of each row of some features, and the rows' lengths.
 
-    The rows are collected as they pass: float32 [n, 2], which take eight bytes, and float64 [n].
+    The rows are collected as they pass, in `parts` [b, 3]; those of features that were looked at
+    elsewhere can be added to these.
     """
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._parts: list[Tensor] = []
+        self.parts: list[Tensor] = []
 
     def watch(self, features: Iterable[Tensor]) -> Iterator[Tensor]:
         """The same blocks of rows, one after another."""
@@ -54,13 +55,13 @@ class Sketch:
             numbers = (_mixed(bits) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
             directions = torch.from_numpy(numbers.reshape(-1, 2)).to(Z.device)
             lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-            self._parts.append(torch.cat([rows @ directions, lengths], dim=1).cpu())
+            self.parts.append(torch.cat([rows @ directions, lengths], dim=1).cpu())
             yield Z
 
     @property
     def projections(self) -> npt.NDArray[np.float32]:
         """Of all rows that have passed."""
-        found: npt.NDArray[np.float32] = torch.cat(self._parts)[:, :2].to(torch.float32).numpy()
+        found: npt.NDArray[np.float32] = torch.cat(self.parts)[:, :2].to(torch.float32).numpy()
         return found
 
     @property
@@ -71,7 +72,7 @@ class Sketch:
     @property
     def rounding(self) -> npt.NDArray[np.float64]:
         """By how much projections of the same features may differ."""
-        lengths: npt.NDArray[np.float64] = torch.cat(self._parts)[:, 2:].numpy()
+        lengths: npt.NDArray[np.float64] = torch.cat(self.parts)[:, 2:].numpy()
         return CHANGED_FEATURES * lengths
 
 
