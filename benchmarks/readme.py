@@ -129,12 +129,10 @@ def costs(figures: Figures) -> str:
         clocks = [outcome.learn_seconds for outcome in runs["outcome"]]
         first = summarise(one[0] for one in clocks).mean
         later = summarise(second for one in clocks for second in one[1:]).mean
-        parts.append(f"{first:.1f} s and {later:.2f} s ({hardware})")
+        words = ("", "") if parts else ("Cora's first four classes take ", "each further class ")
+        parts.append(f"{words[0]}{first:.1f} s and {words[1]}{later:.2f} s ({hardware})")
     kept = figures.of("cora", "algnn")["retained_bytes"].mean() / 1e6
-    return (
-        f"Cora's first four classes and each further class take {'; '.join(parts)}."
-        f" {kept:.1f} MB are kept at the end."
-    )
+    return f"{'; '.join(parts)}. {kept:.1f} MB are kept at the end."
 
 
 def confidence(figures: Figures) -> str:
