@@ -166,7 +166,7 @@ def perform(
         _learner(plan, seed),
         stream,
         None if on_session is None else lambda index: on_session(index, len(stream)),
-        plan.confidence,
+        confidence=plan.confidence,
     )
     run = _run(plan, graph, stream.base, seed)
     return Record(

@@ -27,6 +27,7 @@ def run(
     learner: Learner,
     stream: ClassStream,
     on_session: Callable[[int], None] | None = None,
+    *,
     confidence: bool = True,
 ) -> Outcome:
     """Teach a learner a stream, and test it after each session on all classes seen so far.

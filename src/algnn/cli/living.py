@@ -218,14 +218,13 @@ def predict(
     now = _load_graph(graph, data)
     count = now.x.size(0)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
-    with working(f"predicting {_count(chosen.size, 'node')}"):
-        probabilities = learner.predict_proba(now, chosen)
-        columns = {
-            "node": chosen,
-            "label": learner.predict(now, chosen),
-            "probability": probabilities.max(axis=1),
-            "novelty": learner.novelty(now, chosen),
-        }
+    probabilities = learner.predict_proba(now, chosen)
+    columns = {
+        "node": chosen,
+        "label": learner.predict(now, chosen),
+        "probability": probabilities.max(axis=1),
+        "novelty": learner.novelty(now, chosen),
+    }
     if everything:
         names = (f"p_{name}" for name in learner.classes_)
         columns.update(zip(names, probabilities.T, strict=True))
