@@ -32,9 +32,7 @@ GRAPHS = (
 ROWS = 7
 JOINT = tuple(name for name in METHODS if name.startswith("joint") and name != "joint-ridge")
 RIVALS = tuple(
-    name
-    for name, method in METHODS.items()
-    if method.kind in ("regularisation", "replay", "condensation", "isolation")
+    name for name, method in METHODS.items() if method.kind not in ("analytic", "reference")
 )
 REPLAY = tuple(name for name, method in METHODS.items() if method.kind == "replay")
 CHART = "cora"
