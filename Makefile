@@ -37,7 +37,7 @@ test-gpu:
 
 # The site, into site/: without a network, and a warning is an error.
 docs: .venv/.dev
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site: site/index.html"
 
 # Whatever in the documents comes from docs/records: tables, figures and pictures.

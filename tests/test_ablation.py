@@ -144,7 +144,7 @@ def test_the_document_is_what_its_records_say():
         pytest.skip("docs/ablation/records are of an earlier default: not all variants have any")
     folder = RECORDS.relative_to(ROOT).as_posix()
     text = (ROOT / "docs/ablation.md").read_text("utf-8")
-    assert page.document(kept, folder, NAMED) == text, "run `make docs`"
+    assert page.document(kept, folder, NAMED) == text, "run `make results`"
 
 
 def test_it_shows_the_best_and_the_differences(make_record):

@@ -23,6 +23,27 @@ from algnn.errors import InputError
 if TYPE_CHECKING:
     from algnn.learner import Learner
 
+# learners by their place: importing them takes torch, and listing them does not
+ALGNN = "algnn.analytic.model:ALGNN"
+JointRidge = "algnn.analytic.joint:JointRidge"
+CaT = "algnn.baselines.cat:CaT"
+CGNN = "algnn.baselines.cgnn:CGNN"
+DeLoMe = "algnn.baselines.delome:DeLoMe"
+ERGNN = "algnn.baselines.ergnn:ERGNN"
+EWC = "algnn.baselines.ewc:EWC"
+GEM = "algnn.baselines.gem:GEM"
+Joint = "algnn.baselines.joint:Joint"
+LwF = "algnn.baselines.lwf:LwF"
+MAS = "algnn.baselines.mas:MAS"
+PIGNN = "algnn.baselines.pignn:PIGNN"
+RanPAC = "algnn.baselines.sums:RanPAC"
+KLDA = "algnn.baselines.sums:KLDA"
+UGCN = "algnn.baselines.sums:UGCN"
+LinearBank = "algnn.baselines.sums:LinearBank"
+TPP = "algnn.baselines.tpp:TPP"
+Bare = "algnn.baselines.training:Bare"
+TWP = "algnn.baselines.twp:TWP"
+
 # parameters that are no settings: a run has them beside its settings
 APART = ("seed", "device")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
@@ -78,26 +99,6 @@ class Method:
         return {p.name: p.default for p in named if p.name not in APART}
 
 
-# where learners are: importing them takes torch, and listing them does not
-_ALGNN = "algnn.analytic.model:ALGNN"
-_JOINTRIDGE = "algnn.analytic.joint:JointRidge"
-_CAT = "algnn.baselines.cat:CaT"
-_CGNN = "algnn.baselines.cgnn:CGNN"
-_DELOME = "algnn.baselines.delome:DeLoMe"
-_TPP = "algnn.baselines.tpp:TPP"
-_RANPAC = "algnn.baselines.sums:RanPAC"
-_KLDA = "algnn.baselines.sums:KLDA"
-_UGCN = "algnn.baselines.sums:UGCN"
-_LINEARBANK = "algnn.baselines.sums:LinearBank"
-_ERGNN = "algnn.baselines.ergnn:ERGNN"
-_EWC = "algnn.baselines.ewc:EWC"
-_GEM = "algnn.baselines.gem:GEM"
-_JOINT = "algnn.baselines.joint:Joint"
-_LWF = "algnn.baselines.lwf:LwF"
-_MAS = "algnn.baselines.mas:MAS"
-_PIGNN = "algnn.baselines.pignn:PIGNN"
-_BARE = "algnn.baselines.training:Bare"
-_TWP = "algnn.baselines.twp:TWP"
 _SUMS = "sums G, Q, n: no node, label or edge"
 _ALL = "weights, every node and label"
 _EVEN = "with each class counting the same"
@@ -108,70 +109,69 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
     ("algnn", "analytic",
      "ALGNN() as it comes: label-free views, balanced weights, γ from sums",
      "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN", _ALGNN),
+     "this library, after AL-GNN", ALGNN),
     ("algnn-nodes", "analytic",
      "ALGNN() with head=ridge: every node counts the same, γ from sums",
      "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN", _ALGNN),
+     "this library, after AL-GNN", ALGNN),
     ("algnn-ssl", "analytic",
      "ALGNN() with encoder=self-supervised: a GCN trained without labels beside the views",
      "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN and CCA-SSG (Zhang et al., NeurIPS 2021)", _ALGNN),
+     "this library, after AL-GNN and CCA-SSG (Zhang et al., NeurIPS 2021)", ALGNN),
     ("algnn-paper", "analytic", "AL-GNN with the settings of its paper for each dataset",
-     _SUMS, "AL-GNN, Zhang et al.", _ALGNN),
+     _SUMS, "AL-GNN, Zhang et al.", ALGNN),
     ("bare", "reference", "fine-tuning on each session, with no defence against forgetting",
-     "weights", "–", _BARE),
+     "weights", "–", Bare),
     ("bare-balanced", "reference", "bare, with each class of a session counting the same",
-     "weights", "–", _BARE),
+     "weights", "–", Bare),
     ("ewc", "regularisation", "weights held where their Fisher information was large",
-     "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", _EWC),
+     "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", EWC),
     ("lwf", "regularisation", "the old model's answers distilled on the new nodes",
-     "weights", "Li and Hoiem, TPAMI 2018", _LWF),
+     "weights", "Li and Hoiem, TPAMI 2018", LwF),
     ("mas", "regularisation", "weights held where the output was sensitive to them",
-     "weights, importances", "Aljundi et al., ECCV 2018", _MAS),
+     "weights, importances", "Aljundi et al., ECCV 2018", MAS),
     ("twp", "regularisation", "weights held where loss and topology were sensitive to them",
-     "weights, two importances, anchors", "Liu et al., AAAI 2021", _TWP),
+     "weights, two importances, anchors", "Liu et al., AAAI 2021", TWP),
     ("gem", "replay", "gradients projected so that no past session's loss rises",
-     "weights, memory nodes, labels and sessions", "Lopez-Paz and Ranzato, NeurIPS 2017", _GEM),
+     "weights, memory nodes, labels and sessions", "Lopez-Paz and Ranzato, NeurIPS 2017", GEM),
     ("ergnn", "replay", "training on memory nodes chosen by coverage",
-     "weights, memory nodes and labels", "Zhou and Cao, AAAI 2021", _ERGNN),
+     "weights, memory nodes and labels", "Zhou and Cao, AAAI 2021", ERGNN),
     ("cgnn", "replay", "class-balanced memory and elastic weights",
-     "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020", _CGNN),
+     "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020", CGNN),
     ("cat", "condensation", "training on condensed synthetic nodes only",
-     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", _CAT),
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
     ("cat-long", "condensation", "cat with the encoders and epochs of its authors' code",
-     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", _CAT),
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
     ("delome", "condensation", "synthetic nodes with the gradients of real ones, debiased logits",
-     "weights, synthetic nodes and labels", "Niu et al., ECAI 2024", _DELOME),
+     "weights, synthetic nodes and labels", "Niu et al., ECAI 2024", DeLoMe),
     ("pignn", "isolation", "old units frozen, a new block of units per session",
-     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", _PIGNN),
+     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
     ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",
-     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", _PIGNN),
+     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
     ("tpp", "prompting", "a prototype names the node's task; a prompt and a head for each task",
-     "a prototype, a prompt and a head per session", "Niu et al., NeurIPS 2024", _TPP),
+     "a prototype, a prompt and a head per session", "Niu et al., NeurIPS 2024", TPP),
     ("ranpac", "closed form", "random ReLU units of label-free views, ridge, λ on held-out nodes",
-     _SUMS, "McDonnell et al., NeurIPS 2023", _RANPAC),
+     _SUMS, "McDonnell et al., NeurIPS 2023", RanPAC),
     ("klda", "closed form", "random Fourier features of label-free views, discriminant analysis",
-     _SUMS, "Momeni et al., AAAI 2025", _KLDA),
+     _SUMS, "Momeni et al., AAAI 2025", KLDA),
     ("ugcn-slda", "closed form", "an untrained wide GCN, streaming discriminant analysis",
-     _SUMS, "Donghi et al., 2025", _UGCN),
+     _SUMS, "Donghi et al., 2025", UGCN),
     ("linear-bank", "closed form", "five graph filters, least squares for each, their mean",
-     _SUMS, "after GraphAny, Zhao et al., ICLR 2025", _LINEARBANK),
-    ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", _ALGNN),
+     _SUMS, "after GraphAny, Zhao et al., ICLR 2025", LinearBank),
+    ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", ALGNN),
     ("slda", "reference", "AL-GNN's features, streaming linear discriminant analysis",
-     _SUMS, "Hayes and Kanan, CVPR Workshops 2020", _ALGNN),
+     _SUMS, "Hayes and Kanan, CVPR Workshops 2020", ALGNN),
     ("joint-ridge", "reference",
      "AL-GNN's features, solved at once on all labels: must equal algnn-paper",
-     "sums, every node and label", "–", _JOINTRIDGE),
-    ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", _JOINT),
-    ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", _JOINT),
-    ("joint-sage", "reference", f"GraphSAGE {_ANEW}",
-     _ALL, "Hamilton et al., NeurIPS 2017", _JOINT),
-    ("joint-balanced", "reference", f"joint, {_EVEN}", _ALL, "–", _JOINT),
+     "sums, every node and label", "–", JointRidge),
+    ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", Joint),
+    ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", Joint),
+    ("joint-sage", "reference", f"GraphSAGE {_ANEW}", _ALL, "Hamilton et al., NeurIPS 2017", Joint),
+    ("joint-balanced", "reference", f"joint, {_EVEN}", _ALL, "–", Joint),
     ("joint-appnp-balanced", "reference", f"joint-appnp, {_EVEN}",
-     _ALL, "Gasteiger et al., ICLR 2019", _JOINT),
+     _ALL, "Gasteiger et al., ICLR 2019", Joint),
     ("joint-sage-balanced", "reference", f"joint-sage, {_EVEN}",
-     _ALL, "Hamilton et al., NeurIPS 2017", _JOINT),
+     _ALL, "Hamilton et al., NeurIPS 2017", Joint),
 )}
 # fmt: on
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from algnn.cli import main
+from algnn.cli.arguments import working
 
 MODEL = Path(__file__).parent.parent / "golden" / "0.2.0-default.safetensors"
 # what took part, from a process of its own: in this one everything is imported already
@@ -59,3 +60,14 @@ def test_a_glance_says_what_the_whole_file_says(capsys: pytest.CaptureFixture[st
 def test_a_model_of_another_kind_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(MODEL.with_name("0.2.0-replay.safetensors"))]) == 2
     assert "holds a ERGNN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_takes_a_while_is_said_on_a_terminal_only(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", str(int(terminal)))
+    with working("loading torch"):
+        said = capsys.readouterr().err
+    assert ("loading torch" in said) == terminal
+    assert capsys.readouterr().out == ""

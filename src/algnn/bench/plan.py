@@ -198,8 +198,8 @@ def perform(
         _learner(plan, seed),
         stream,
         None if on_session is None else lambda index: on_session(index, len(stream)),
-        plan.split,
-        plan.confidence,
+        split=plan.split,
+        confidence=plan.confidence,
     )
     run = _run(plan, graph, stream.base, seed)
     return Record(

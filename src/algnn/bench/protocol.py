@@ -27,6 +27,7 @@ def run(
     learner: Learner,
     stream: ClassStream,
     on_session: Callable[[int], None] | None = None,
+    *,
     split: str = "test",
     confidence: bool = True,
 ) -> Outcome:

@@ -11,8 +11,8 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.utils import index_to_mask, to_undirected
 
 from algnn.errors import DatasetError
-from algnn.graph.catalogue import ARXIV_FILES
 from algnn.graph.npz import MASKS
+from algnn.graph.sources import ARXIV_FILES
 
 
 class Arxiv(InMemoryDataset):  # type: ignore[misc]
