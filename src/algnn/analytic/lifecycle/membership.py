@@ -189,8 +189,7 @@ class Membership:
         """
         hashes, numbers, owner = self._beside(other, by_features=False)
         pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
-        # what is not a number was not kept, and may be the same
-        return int((pairs & ~_apart(numbers)).sum())
+        return int((pairs & _alike(numbers)).sum())
 
     def contradicted(self, other: Membership, classes: npt.NDArray[Any]) -> int:
         """The number of nodes that both hold, with the same features, as different classes.
@@ -198,7 +197,7 @@ class Membership:
         A hash does not tell its node: where features are alike, ids up to `MOST_IDS` are tried.
         """
         hashes, numbers, owner = self._beside(other, by_features=True)
-        alike = ~_apart(numbers) & np.isfinite(numbers[1:, 0]) & np.isfinite(numbers[:-1, 0])
+        alike = _alike(numbers) & np.isfinite(numbers[1:, 0]) & np.isfinite(numbers[:-1, 0])
         alike &= (hashes[1:] != hashes[:-1]) & (owner[1:] != owner[:-1])
         either = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
         ours, theirs = (Membership(self.key, hashes[either & (owner == o)]) for o in (True, False))
@@ -267,13 +266,13 @@ class Membership:
         return _hashed(nodes, *(salt[codes] for salt in _salts(self.key, classes.tolist())))
 
 
-def _apart(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Whether each row of projections differs from the row before by more than rounding."""
+def _alike(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Whether each row of projections is, up to rounding, the row before; true where not kept."""
     one, two = numbers[1:], numbers[:-1]
     with np.errstate(invalid="ignore", over="ignore"):
         apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
-    found: npt.NDArray[np.bool_] = apart.any(axis=1)
-    return found
+    alike: npt.NDArray[np.bool_] = ~apart.any(axis=1)
+    return alike
 
 
 def _salts(key: str, labels: list[int | str]) -> tuple[Bits, Bits]:
