@@ -377,7 +377,8 @@ def test_a_loaded_model_answers_bit_for_bit(kind, tmp_path):
         assert np.array_equal(getattr(found, ask)(graph), getattr(model, ask)(graph))
 
 
-def test_mode_and_links_are_kept_and_leftovers_are_swept(model, tmp_path):
+def test_mode_and_links_are_kept_and_leftovers_are_swept(small_graph, tmp_path):
+    model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
     real, link = tmp_path / "deep" / "m.safetensors", tmp_path / "link.safetensors"
     model.save(real)
     real.chmod(0o600)
