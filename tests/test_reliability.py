@@ -331,6 +331,27 @@ def test_open_model_writes_what_changed_and_nothing_else(small_graph, tmp_path):
         pytest.fail(algnn.open_model(tmp_path / "absent").__enter__())
 
 
+def test_whoever_writes_takes_the_same_lock(small_graph, tmp_path, monkeypatch, capsys):
+    path, table = tmp_path / "m.safetensors", tmp_path / "one.csv"
+    model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
+    model.save(path)
+    algnn.save_npz(small_graph, tmp_path / "graph.npz")
+    table.write_text("node,label\n12,0\n")
+    monkeypatch.setattr("algnn.files.PATIENCE", 0.1)
+    whole = path.read_bytes()
+    with ThreadPoolExecutor(1) as pool, algnn.open_model(path):
+        for call in (model.save, algnn.open_model(path).__enter__):
+            with pytest.raises(InputError, match="is being changed by another"):
+                pool.submit(call, *([path] if call == model.save else [])).result(timeout=60)
+        learn = ["learn", str(path), str(tmp_path / "graph.npz"), str(table)]
+        assert pool.submit(main, learn).result(timeout=60) == 2
+        assert "is being changed by another" in capsys.readouterr().err
+        # whoever only reads does not wait
+        assert pool.submit(algnn.ALGNN.load, path).result(timeout=60).classes_.size == 4
+    assert path.read_bytes() == whole
+    assert main(learn) == 0
+
+
 # -- files ----------------------------------------------------------------------------------------
 
 
@@ -381,7 +402,10 @@ def test_mode_and_links_are_kept_and_leftovers_are_swept(small_graph, tmp_path):
     model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
     real, link = tmp_path / "deep" / "m.safetensors", tmp_path / "link.safetensors"
     model.save(real)
+    if os.geteuid() == 0:
+        os.chown(real, 4321, 1234)
     real.chmod(0o600)
+    owner = real.stat().st_uid, real.stat().st_gid
     os.symlink(real, link)
     left = [tmp_path / "deep" / name for name in (".x", "y.tmp")]
     for path in left:
@@ -398,6 +422,7 @@ algnn.ALGNN.load({str(real)!r}).save({str(real)!r})
     model.save(link)
     assert link.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
+    assert (real.stat().st_uid, real.stat().st_gid) == owner
     assert {path.name for path in real.parent.iterdir()} == {".x", "y.tmp", real.name}
 
 

@@ -317,7 +317,9 @@ def test_a_halving_that_was_given_up_does_not_come_back(make_graph, monkeypatch)
 def test_the_joint_reference_forgets_as_well(make_graph, tmp_path):
     graph = make_graph(features=WIDE)
     sessions = sessions_of(graph)
-    joint, model = (taught(m(device="cpu"), graph, sessions) for m in (JointRidge, algnn.ALGNN))
+    joint, model = (
+        taught(m(width=320, device="cpu"), graph, sessions) for m in (JointRidge, algnn.ALGNN)
+    )
     for one in (joint, model):
         one.forget(graph, *sessions[1])
         with pytest.raises(InputError, match="which was not learned as"):
