@@ -25,9 +25,9 @@ lint: .venv/.dev
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
-# A process for each core, each with one thread of its own.
+# A process for each core, each with one thread of its own; who is done first takes from the others.
 test: .venv/.dev lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 # On a machine with a GPU learners take it, so the tests of all learners cover it there. With the
 # Python that has a torch for that GPU, and no virtual environment.

@@ -31,6 +31,9 @@ def table(folder: Path, text: str | bytes, name: str = "labels.csv") -> Path:
         # numbers that are names: one would lose its zeros, the other does not fit
         ("node,label\n2,007\n0,8\n", [2, 0], ["007", "8"]),
         (f"node,label\n1,{10**20}\n", [1], [str(10**20)]),
+        # a column with gaps, as pandas writes it; a half is a name
+        ("node,label\n2,7.0\n0,3.0\n1,\n3,-1\n", [2, 0], [7, 3]),
+        ("node,label\n2,7.5\n0,3.0\n", [2, 0], ["7.5", "3.0"]),
         # any order of columns, and more of them: a table of predictions is one of labels
         ("label,probability,node\na,0.5,04\n", [4], ["a"]),
         # what spreadsheets write

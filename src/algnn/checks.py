@@ -267,8 +267,8 @@ def check_labels(
         _check_none_missing(items, [_is_missing(item) for item in items], seen)
         array = _of_one_kind(items)
     elif array.dtype.kind in "ifU":
-        nothing = "" if array.dtype.kind == "U" else NO_LABEL
-        _check_none_missing(array, (array == nothing) | (array != array), seen)
+        nothing = ["", str(NO_LABEL)] if array.dtype.kind == "U" else [NO_LABEL]
+        _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
     if array.dtype.kind == "f" and bool((array == np.trunc(array)).all()):
         array = array.astype(np.int64) if bool((np.abs(array) < 2**53).all()) else array
     if array.dtype.kind == "b":
@@ -290,7 +290,7 @@ def check_labels(
 
 def _is_missing(label: Any) -> bool:
     if label is None or isinstance(label, str):
-        return not label
+        return label in (None, "", str(NO_LABEL))
     # pandas' own words for nothing cannot be compared
     return type(label).__name__ in ("NAType", "NaTType") or bool(
         label != label or label == NO_LABEL
@@ -300,7 +300,7 @@ def _is_missing(label: Any) -> bool:
 def _check_none_missing(labels: Any, missing: Any, seen: npt.NDArray[Any] | None) -> None:
     """Raise `InputError` where a label says that there is none."""
     # models of early versions may hold a class of that name
-    known = seen is not None and {NO_LABEL, ""} & set(seen.tolist())
+    known = seen is not None and {NO_LABEL, str(NO_LABEL), ""} & set(seen.tolist())
     count = int(np.sum(missing))
     if count and not known:
         place = int(np.argmax(missing))

@@ -134,7 +134,8 @@ def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
     def workers() -> list[int]:
         return processes(1, forkserver._forkserver._forkserver_pid)
 
-    wait_for_progress(folder, before, dice)
+    # an interrupt while a process is being forked is lost in Python's own handlers: not so early
+    wait_for_progress(folder, before, dice, least=int(way == "interrupt"))
     if way in ("worker", "everyone"):
         wait_until(lambda: killed(dice.sample(found := workers(), len(found))), "no workers")
     if way == "worker":

@@ -204,8 +204,9 @@ def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
             words = np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y
         except UnicodeDecodeError as error:
             raise DatasetError("y holds bytes that are not UTF-8: store text as UTF-8") from error
-        names = np.unique(words[words != ""])
-        codes = np.where(words != "", np.searchsorted(names, words), -1)
+        labelled = ~np.isin(words, ("", "-1"))
+        names = np.unique(words[labelled])
+        codes = np.where(labelled, np.searchsorted(names, words), -1)
         labels = torch.from_numpy(codes.astype(np.int64))
         found: list[str] | None = names.tolist()
     elif y.dtype.kind in "iu" and y.min() >= -1 and y.max() < 2**63:

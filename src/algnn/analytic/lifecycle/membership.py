@@ -33,6 +33,7 @@ Places = npt.NDArray[np.intp]
 # Features that differ by a larger share are not those that were learned. The rounding of float32,
 # by which those of another machine may differ, is less.
 CHANGED_FEATURES = 1e-5
+MOST_IDS = 2**22
 
 
 class Sketch:
@@ -187,17 +188,39 @@ class Membership:
 
         Where each site numbers its own nodes, two nodes may have the same id, and other features.
         """
+        hashes, numbers, owner = self._beside(other, by_features=False)
+        pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
+        return int((pairs & _alike(numbers)).sum())
+
+    def contradicted(self, other: Membership, classes: npt.NDArray[Any]) -> int:
+        """The number of nodes that both hold, with the same features, as different classes.
+
+        A hash does not tell its node: where features are alike, ids up to `MOST_IDS` are tried.
+        """
+        hashes, numbers, owner = self._beside(other, by_features=True)
+        alike = _alike(numbers) & np.isfinite(numbers[1:, 0]) & np.isfinite(numbers[:-1, 0])
+        alike &= (hashes[1:] != hashes[:-1]) & (owner[1:] != owner[:-1])
+        either = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
+        ours, theirs = (Membership(self.key, hashes[either & (owner == o)]) for o in (True, False))
+        found, left = 0, np.unique(ours.hashes).size
+        for start in range(0, MOST_IDS, 2**16):
+            if left <= 0:
+                break
+            ids = torch.arange(start, start + 2**16)
+            one, two = ours.learned_as(ids, classes), theirs.learned_as(ids, classes)
+            found += int(((one >= 0) & (two >= 0) & (one != two)).sum())
+            left -= int((one >= 0).sum())
+        return found
+
+    def _beside(
+        self, other: Membership, *, by_features: bool
+    ) -> tuple[Hashes, npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Hashes, projections and owner (True for ours) of all pairs of both, sorted."""
         hashes = np.concatenate([self.hashes, other.hashes])
         numbers = np.concatenate([self.prints, other.prints])[:, None].view(np.float32)
         owner = np.arange(hashes.size) < self.hashes.size
-        order = np.lexsort((numbers[:, 0], hashes))
-        hashes, numbers, owner = hashes[order], numbers[order].astype(np.float64), owner[order]
-        pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
-        one, two = numbers[1:][pairs], numbers[:-1][pairs]
-        with np.errstate(invalid="ignore", over="ignore"):
-            apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
-        # what is not a number was not kept, and may be the same
-        return int((~apart.any(axis=1)).sum())
+        order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], hashes))
+        return hashes[order], numbers[order].astype(np.float64), owner[order]
 
     def holds(self, nodes: Tensor, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether each of some nodes was learned with its label."""
@@ -242,6 +265,15 @@ class Membership:
     def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)
         return _hashed(nodes, *(salt[codes] for salt in _salts(self.key, classes.tolist())))
+
+
+def _alike(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Whether each row of projections is, up to rounding, the row before; true where not kept."""
+    one, two = numbers[1:], numbers[:-1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
+    alike: npt.NDArray[np.bool_] = ~apart.any(axis=1)
+    return alike
 
 
 def _salts(key: str, labels: list[int | str]) -> tuple[Bits, Bits]:

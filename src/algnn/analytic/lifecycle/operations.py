@@ -260,9 +260,9 @@ class Lifecycle(Encoding):
             One with the same encoder, to the last bit: a `blank` of this learner, or a copy, that
             has learned elsewhere. It stays as it is. Its classes may be others or the same.
         repeat : {"error", "count"}
-            Whether to refuse a learner that has learned some of the same nodes as the same classes,
-            or to count these twice. Where each site numbers its own nodes, two nodes may have the
-            same id: they are told apart by their features, and either may be forgotten.
+            Whether to refuse a learner that has learned some of the same nodes, as the same classes
+            or as others, or to count these twice. Where each site numbers its own nodes, two nodes
+            may have one id: they are told apart by their features, and either may be forgotten.
 
         Returns
         -------
