@@ -45,7 +45,7 @@ results: .venv/.core
 	rm -rf docs/results
 	$(BIN)/algnn report --records docs/records --markdown docs/results.md
 	$(BIN)/python benchmarks/baselines.py docs/baselines.md docs/records
-	$(BIN)/python benchmarks/ablation.py docs/ablation/records
+	$(BIN)/python benchmarks/ablation.py
 	$(BIN)/python benchmarks/life.py document
 	$(BIN)/python benchmarks/readme.py
 
