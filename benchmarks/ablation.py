@@ -1,27 +1,38 @@
 """What each choice in the default learner brings: variants of `ALGNN()` that lack one, measured.
 
-    python benchmarks/ablation.py methods         # the variants, as `algnn bench` takes them
-    python benchmarks/ablation.py datasets DATA   # thirteen graphs, likewise; DATA has more/*.npz
-    python benchmarks/ablation.py DIR             # docs/ablation.md from the records below DIR
+    python benchmarks/ablation.py run [GRAPH …]   # measure what docs/ablation/runs.jsonl lacks
+    python benchmarks/ablation.py                 # docs/ablation.md from docs/ablation/runs.jsonl
 
-The records come from `algnn bench` with this folder on the Python path, as the document says.
+Sums are the same whether classes come one by one or at once, so each variant learns all of them at
+once, and is asked about validation and test nodes in the end.
 """
 
+import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from torch import Tensor
+import numpy as np
+import pandas as pd
+import torch
 from torch_geometric.data import Data
 
-from algnn import ALGNN
+from algnn import ALGNN, ClassStream, load
 from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.features.reduce import RANK
 from algnn.analytic.state import Features, State
+from algnn.bench.environment import machine, now, versions
+from algnn.bench.runs import write_atomically
 
-NAMED = ("digits", "cora", "citeseer", "pubmed", "computers", "corafull-graph", "arxiv-graph")
-OTHERS = ("photo", "facebook", "flickr", "uai", "actor", "chameleon")
+HERE = Path(__file__).parent.parent / "docs"
+RUNS, DOCUMENT = HERE / "ablation/runs.jsonl", HERE / "ablation.md"
+GRAPHS = (
+    *("cora", "citeseer", "pubmed", "chameleon", "digits", "uai", "actor", "photo", "flickr"),
+    *("computers", "facebook", "corafull-graph", "arxiv-graph"),
+)
+SEED = 42
 
 # -- which views, and what stands beside them -----------------------------------------------------
 
@@ -34,9 +45,9 @@ class Encoded(ALGNN):
     """The default with another label-free encoder, which a subclass makes of the default's."""
 
     def _hop_encoder(self, graph: Data) -> HopEncoder:
-        return self._other(super()._hop_encoder(graph), self._inputs(graph, sparse=True))
+        return self._other(super()._hop_encoder(graph), self._rows(graph))
 
-    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+    def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
         raise NotImplementedError
 
     def _filled(self, encoder: HopEncoder) -> HopEncoder:
@@ -49,7 +60,7 @@ class OtherViews(Encoded):
 
     VIEWS: ClassVar[str]
 
-    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+    def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
         return self._filled(replace(default, name=self.VIEWS))
 
 
@@ -80,7 +91,7 @@ class OneKindOfUnits(OtherViews):
 class NoUnits(Encoded):
     """No random units beside the views."""
 
-    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+    def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
         return replace(default, expanded=0)
 
 
@@ -90,7 +101,7 @@ class NoUnits(Encoded):
 class NoRoots(Encoded):
     """Features as they are, without roots where they are never negative."""
 
-    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+    def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
         return HopEncoder.of(x, self.width, self.seed, root=False)
 
 
@@ -99,9 +110,15 @@ class OtherRank(Encoded):
 
     COLUMNS: ClassVar[int]
 
-    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+    def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
         other = HopEncoder.of(x, 0, self.seed, rank=self.COLUMNS)
         return replace(other, expanded=default.expanded)
+
+
+class Rank384(OtherRank):
+    """Features of more than 384 columns reduced to 384."""
+
+    COLUMNS = 384
 
 
 class Rank256(OtherRank):
@@ -119,10 +136,24 @@ class Rank1024(OtherRank):
 class Sketch(Encoded):
     """Wide features reduced by a random projection to 512 columns, and not by an SVD."""
 
-    def _other(self, default: HopEncoder, x: Tensor) -> HopEncoder:
+    def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
         if default.basis is None:
             return default
         return self._filled(replace(default, basis=None, projected=RANK))
+
+
+class Width4096(ALGNN):
+    """4,096 columns, 1,024 units more."""
+
+    def __init__(self, *, width: int = 4096, seed: int = 0, device: str = "auto") -> None:
+        super().__init__(width=width, seed=seed, device=device)
+
+
+class Width2560(ALGNN):
+    """2,560 columns, 512 units less."""
+
+    def __init__(self, *, width: int = 2560, seed: int = 0, device: str = "auto") -> None:
+        super().__init__(width=width, seed=seed, device=device)
 
 
 class TrainedEncoder(ALGNN):
@@ -198,39 +229,120 @@ class NcmHead(OtherHead):
 
 VARIANTS: tuple[type[ALGNN], ...] = (
     *(OnlyPagerank, OnlyRaw, NoOpenViews, OneKindOfUnits, NoUnits),
-    *(NoRoots, Rank256, Rank1024, Sketch, TrainedEncoder),
-    *(OneHalving, LargeGamma, SmallGamma),
+    *(NoRoots, Rank256, Rank384, Rank1024, Sketch, Width2560, Width4096),
+    *(TrainedEncoder, OneHalving, LargeGamma, SmallGamma),
     *(RidgeHead, SldaHead, NcmHead),
 )
 
-
-def methods() -> str:
-    """The default and its variants, as --methods of `algnn bench` takes them."""
-    return ",".join(["algnn", *map(name, VARIANTS)])
+# -- measuring ------------------------------------------------------------------------------------
 
 
-def name(variant: type[ALGNN]) -> str:
-    """What records call a variant."""
-    return f"ablation:{variant.__name__}"
+def measured(learner: ALGNN, graph: Data) -> dict[str, float]:
+    """AP over validation and over test nodes, in percent, and micro accuracy over the latter."""
+    stream = ClassStream(graph)
+    sessions = list(stream)
+    seen = sessions[0].graph
+    nodes = torch.cat([session.nodes for session in sessions])
+    learner.fit(seen, nodes, torch.cat([session.labels for session in sessions]))
+    found = {}
+    for split in ("val", "test"):
+        asked = [stream.nodes(split, index) for index in range(len(sessions))]
+        hits = [learner.predict(seen, ids) == labels.numpy() for ids, labels in asked]
+        found[f"{split}_ap"] = 100 * float(np.mean([hit.mean() for hit in hits if hit.size]))
+        found[f"{split}_micro"] = 100 * float(np.concatenate(hits).mean())
+    return found
 
 
-def datasets(data: str) -> str:
-    """Thirteen graphs, by name or by path, as --datasets of `algnn bench` takes them."""
-    return ",".join([*NAMED, *(str(Path(data) / "more" / f"{other}.npz") for other in OTHERS)])
+def run(graphs: list[str]) -> Iterator[str]:
+    """The lines that docs/ablation/runs.jsonl lacks, one after another."""
+    known = {(row["graph"], row["variant"], row["seed"]) for row in read()}
+    for name in graphs or GRAPHS:
+        graph = load(name)
+        for variant in (ALGNN, *VARIANTS):
+            if (name, variant.__name__, SEED) in known:
+                continue
+            row = {"graph": name, "variant": variant.__name__, "seed": SEED}
+            row |= measured(variant(seed=SEED), graph)
+            where = {"device": variant().device, "machine": machine(), "versions": versions()}
+            yield json.dumps(row | {"date": now()} | where)
 
 
-def main(what: str = "", data: str = "") -> None:
-    if what == "methods":
-        print(methods())
-    elif what == "datasets":
-        print(datasets(data))
+def read() -> list[dict[str, Any]]:
+    lines = RUNS.read_text("utf-8").splitlines() if RUNS.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+# -- the document ---------------------------------------------------------------------------------
+
+
+def document(rows: list[dict[str, Any]]) -> str:
+    """docs/ablation.md as these rows have it."""
+    frame = pd.DataFrame(rows)
+    frame = frame[frame["seed"] == SEED]
+    known = [name for name in GRAPHS if name in set(frame["graph"])]
+    lines = [
+        "<!-- made by `python benchmarks/ablation.py` from docs/ablation/runs.jsonl -->",
+        "",
+        "# What each choice brings",
+        "",
+        "Each row is `ALGNN()` with *one* choice taken away or made otherwise, a class of a few",
+        "lines in `benchmarks/ablation.py`. A choice earns its place where the row without it is",
+        "worse, on validation nodes and over all graphs: settings are chosen there, and never on",
+        f"test nodes. One seed ({SEED}), the paper's split of classes; a dash where it was not",
+        "measured. A point on cora, chameleon or uai is what another seed does.",
+        "",
+        "## Validation nodes: points of AP less than the default's",
+        "",
+        *_table(frame, known, "val_ap", difference=True),
+        "",
+        "## Test nodes: AP",
+        "",
+        *_table(frame, known, "test_ap", difference=False),
+        "",
+        "## How this was measured",
+        "",
+        "`python benchmarks/ablation.py run`. " + _where(frame),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table(frame: pd.DataFrame, known: list[str], figure: str, difference: bool) -> Iterator[str]:
+    cells = frame.pivot_table(index="variant", columns="graph", values=figure)
+    yield "| | " + " | ".join(known) + " | mean |"
+    yield "|---" * (len(known) + 2) + "|"
+    for variant in (ALGNN, *VARIANTS):
+        name = variant.__name__
+        if name not in cells.index:
+            continue
+        row, usual = cells.loc[name, known], cells.loc["ALGNN", known]
+        shown = row - usual if difference and name != "ALGNN" else row
+        words = ["–" if np.isnan(value) else f"{value:+.1f}" for value in shown]
+        if not difference or name == "ALGNN":
+            words = [word.removeprefix("+") for word in words]
+        mean = f"{shown.mean():+.2f}" if difference and name != "ALGNN" else f"{shown.mean():.2f}"
+        mean = mean if not shown.isna().any() else "–"
+        doc = "the default" if variant is ALGNN else str(variant.__doc__).rstrip(".")
+        yield f"| `{name}`: {doc} | " + " | ".join(words) + f" | {mean} |"
+
+
+def _where(frame: pd.DataFrame) -> str:
+    machines = {row["gpu"] or f"{row['architecture']} CPU" for row in frame["machine"]}
+    torches = {row["torch"] for row in frame["versions"]}
+    return f"On {', '.join(sorted(machines))}, torch {', '.join(sorted(torches))}."
+
+
+def main(what: str = "", *graphs: str) -> None:
+    if what == "run":
+        RUNS.parent.mkdir(exist_ok=True)
+        for line in run(list(graphs)):
+            with RUNS.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+            print(line[:150], flush=True)
     elif what:
-        # apart: a record's code is known by this file, and must not change with a document's words
-        from ablation_page import write
-
-        write(what, [(name(variant), str(variant.__doc__)) for variant in VARIANTS])
-    else:
         sys.exit(__doc__)
+    else:
+        write_atomically(DOCUMENT, document(read()).encode())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
 Two lives run side by side. A *learner in memory* is shared by threads: one learns, forgets,
 relabels, merges and sends commands twice, others predict meanwhile. A *model in a file* is changed
 by a process that is killed at random moments and started again, and by commands of the shell, some
-of which are killed as well; meanwhile others read the file, and flip bits in copies of it.
+of which are killed as well; meanwhile others read the file, and flip bits in copies of it. Each
+process is a fork of one that has imported everything, so that there can be many.
 
 Whoever changes a model writes down what was acknowledged. After a kill, the last request is simply
 sent again. In the end both models must equal, to 1e-9, one that learned what was acknowledged and
@@ -16,11 +17,12 @@ code is 1 if anything was lost or wrong.
 """
 
 import argparse
+import contextlib
 import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -32,11 +34,14 @@ from pathlib import Path
 import torch
 
 import algnn
+from algnn import cli
 from algnn.errors import CheckpointError, InputError
 
 BASE, WORKERS, SHELLS = range(40), range(40, 140), range(140, 240)
 CLASSES = 10
 BOUND = 1e-9
+FORKS = multiprocessing.get_context("forkserver")
+PRELOADED = ["algnn.models", "algnn.labels", "algnn.cli.living", "algnn.graph.datasets"]
 
 
 def small_digits():
@@ -110,6 +115,7 @@ def replayed(journal):
 
 def work(folder, seed, finish):
     """Change the model in the file for ever, or only finish what was begun."""
+    torch.set_num_threads(1)
     graph, chance = small_digits(), random.Random(seed)
     path, journal = folder / "model.safetensors", folder / "journal"
     ledger, pending, _ = replayed(journal)
@@ -123,7 +129,6 @@ def work(folder, seed, finish):
     if not journal.read_text().endswith("\n"):
         with journal.open("a") as file:
             file.write("\n")  # a line that was cut off ends here
-    print("ready", flush=True)
     while True:
         if pending is None:
             if finish:
@@ -135,6 +140,28 @@ def work(folder, seed, finish):
         write("done")
         note(ledger, *pending)
         pending = None
+
+
+def command(arguments, complaint):
+    """A command of the shell; what it says on stderr goes into a file."""
+    torch.set_num_threads(1)
+    with (
+        complaint.open("w") as file,
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stderr(file),
+        contextlib.redirect_stdout(nowhere),
+    ):
+        code = cli.main([str(argument) for argument in arguments])
+    sys.exit(code)
+
+
+def ended(process, patience=None):
+    """The exit code of a process, which is killed if it takes too long."""
+    process.join(patience)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    return process.exitcode
 
 
 # -- all that happens at once ---------------------------------------------------------------------
@@ -223,14 +250,11 @@ class Stress:
     def supervisor(self, chance):
         """Starts the process that works on the file, and kills it."""
         while self.running():
-            command = [sys.executable, __file__, "work", self.folder, str(chance.randrange(2**31))]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            process.stdout.readline()
-            time.sleep(chance.uniform(0, 2.5))
-            if process.poll() is not None:
-                self.wrong.append(f"a process ended by itself: {process.returncode}")
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+            process = FORKS.Process(target=work, args=(self.folder, chance.random(), False))
+            process.start()
+            code = ended(process, chance.uniform(0, 3))
+            if code != -signal.SIGKILL:
+                self.wrong.append(f"a process ended by itself: {code}")
             self.counts["processes killed"] += 1
 
     def shell(self, chance):
@@ -244,23 +268,17 @@ class Stress:
             table.write_text("\n".join(["node,label", *rows]) + "\n")
             arguments = [op, self.path, self.folder / "graph.npz", table]
             arguments += ["--again"] if op == "learn" else []
-            for patience in (chance.uniform(0, 6) if chance.random() < 0.3 else None, None):
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "algnn", *arguments],
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-                try:
-                    _, complaint = process.communicate(timeout=patience)
+            complaint = self.folder / "complaint"
+            for patience in (chance.uniform(0, 2) if chance.random() < 0.3 else None, None):
+                process = FORKS.Process(target=command, args=(arguments, complaint))
+                process.start()
+                code = ended(process, patience)
+                if code != -signal.SIGKILL:
                     break
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.communicate()
-                    self.counts["commands killed"] += 1
-            again = op == "forget" and "learned" in complaint
-            if process.returncode and not again:
-                self.wrong.append(f"{op}: {complaint}")
+                self.counts["commands killed"] += 1
+            said = complaint.read_text()
+            if code and not (op == "forget" and "learned" in said):  # it was done before
+                self.wrong.append(f"{op}: {said}")
             note(self.shells, *request)
             self.counts["changes of the file, by commands"] += 1
 
@@ -287,7 +305,7 @@ class Stress:
             try:
                 found = algnn.ALGNN.load(damaged)
             except CheckpointError:
-                self.counts["of these refused"] += 1
+                self.counts["copies with flipped bits, refused"] += 1
             else:
                 # a letter of a key that nobody reads: nothing else passes
                 if not torch.equal(found.weights_, algnn.ALGNN.load(copy).weights_):
@@ -296,8 +314,10 @@ class Stress:
 
     def compare(self):
         """When all is still: finish what was begun, and look."""
-        command = [sys.executable, __file__, "work", self.folder, "0", "--finish"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        last = FORKS.Process(target=work, args=(self.folder, 0, True))
+        last.start()
+        if code := ended(last, 60):
+            self.wrong.append(f"what was begun could not be finished: {code}")
         known, _, count = replayed(self.journal)
         self.counts["changes of the file, by the process"] = count
         with algnn.open_model(self.path) as model:
@@ -324,14 +344,12 @@ class Stress:
 
 
 def main():
-    if sys.argv[1:2] == ["work"]:
-        work(Path(sys.argv[2]), int(sys.argv[3]), "--finish" in sys.argv)
-        return 0
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    FORKS.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as folder:
         figures = Stress(Path(folder), options.seconds, options.seed).run()
     print(json.dumps(figures, indent=1))

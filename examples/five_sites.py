@@ -58,7 +58,7 @@ assert apart(together, one) < 1e-9
 assert all((together.predict(graph) == one.predict(graph)).all() for graph in graphs)
 
 # in whatever order the sites are joined
-orders = list(itertools.permutations(range(SITES)))[::50]
+orders = list(itertools.permutations(range(SITES)))[50::50]
 worst = max(apart(joined(order), one) for order in orders)
 print(f"In other orders: {worst:.0e} apart at most.")
 assert worst < 1e-9

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +13,8 @@ from torch_geometric.data import Data
 
 import algnn
 from algnn.analytic.features.gcn import ExpandedGCN
-from algnn.bench.runs import frame
-from algnn.errors import InputError
-from algnn.report.data import gather, read
 
 ROOT = Path(__file__).parent.parent
-RECORDS = ROOT / "docs/ablation/records"
 
 
 def benchmark(name):
@@ -29,13 +24,12 @@ def benchmark(name):
     return module
 
 
-ablation, page = benchmark("ablation"), benchmark("ablation_page")
-NAMED = [(ablation.name(variant), variant.__doc__) for variant in ablation.VARIANTS]
+ablation = benchmark("ablation")
 
 
 @pytest.fixture(scope="module")
 def digits():
-    return algnn.load("digits")
+    return algnn.load("digits").subgraph(torch.arange(800))
 
 
 # what each variant has in the place of the default's choice
@@ -47,7 +41,11 @@ LACKS = {
     "NoRoots": lambda known: not known.features.root,
     "NoUnits": lambda known: known.features.expanded == 0,
     # the digits have 64 columns: nothing is reduced
-    **dict.fromkeys(("Rank256", "Rank1024", "Sketch"), lambda known: known.features.basis is None),
+    **dict.fromkeys(
+        ("Rank256", "Rank384", "Rank1024", "Sketch"), lambda known: known.features.basis is None
+    ),
+    # `taught` makes all of them as narrow
+    **dict.fromkeys(("Width2560", "Width4096"), lambda known: known.features.width == 320),
     "TrainedEncoder": lambda known: isinstance(known.features, ExpandedGCN) and known.gamma > 0,
     "OneHalving": lambda known: known.ways == 1,
     "LargeGamma": lambda known: known.gamma == 1e-2,
@@ -110,73 +108,34 @@ def test_units_of_all_views_alone(digits):
     assert bool((features.unit_weights(torch.device("cpu")) != 0).all())
 
 
-def test_thirteen_graphs_by_name_and_path():
-    graphs = ablation.datasets("data").split(",")
-    assert len(graphs) == 13
-    assert graphs[-1] == str(Path("data/more/chameleon.npz"))
-
-
 # -- the document ---------------------------------------------------------------------------------
 
 
-def some_records(example, changed=8):
-    """The default, and a variant that gets some nodes of the last class wrong."""
-    outcome = example().outcome
-    correct = outcome.correct.copy()
-    correct[1, 2] = changed
-    other = replace(outcome, correct=correct)
-    return [
-        example(seed=seed, method=method, outcome=found)
-        for seed in (42, 43)
-        for method, found in (("algnn", outcome), ("ablation:NoRoots", other))
-    ]
-
-
-def study_of(example, changed=8):
-    return gather(frame(some_records(example, changed)))
-
-
-def test_the_document_is_what_its_records_say():
-    if not RECORDS.is_dir():
-        pytest.skip("docs/ablation/records is not there: no records of the variants yet")
-    kept = read([RECORDS])
-    if not {name for name, _ in NAMED} <= set(kept.runs.method):
-        pytest.skip("docs/ablation/records are of an earlier default: not all variants have any")
-    folder = RECORDS.relative_to(ROOT).as_posix()
+def test_the_document_is_what_its_runs_say():
+    rows = ablation.read()
+    assert {row["variant"] for row in rows} >= {v.__name__ for v in ablation.VARIANTS}
     text = (ROOT / "docs/ablation.md").read_text("utf-8")
-    assert page.document(kept, folder, NAMED) == text, "run `make docs`"
+    assert ablation.document(rows) == text, "run `make results`"
 
 
-def test_it_shows_the_best_and_the_differences(make_record):
-    text = page.document(study_of(make_record), "records", NAMED)
-    # AP 65 and 80: the last class has 5 and 8 of its 10 nodes
-    assert "| `ALGNN()`, the default | 65.0 ± 0.0 |" in text
-    assert "| **80.0 ± 0.0** |" in text
-    assert "| `NoRoots` | +15.0 ± 0.0 | +15.0 |" in text
-    assert "It is behind on digits by 15.0." in text
-    assert "OnlyRaw on digits (0 of 2 seeds)" in text
-    # of three classes in two sessions 16 of 20 and 5 of 10 nodes are right
-    moves = 100 * 1.96 * (0.8 * 0.2 / 20 + 0.5 * 0.5 / 10) ** 0.5 / 2
-    assert f"| the default's AP, other test nodes | ± {moves:.1f} |" in text
-    same = page.document(study_of(make_record, changed=5), "records", NAMED)
-    assert "The very same on digits." in same
-    worse = page.document(study_of(make_record, changed=3), "records", NAMED)
-    assert "| `NoRoots` | −10.0 ± 0.0 | −10.0 |" in worse
-    assert "The default is ahead on digits by 10.0." in worse
+def test_it_shows_differences_on_validation_nodes():
+    facts = {"seed": 42, "machine": {"gpu": "a GPU"}, "versions": {"torch": "2"}}
+    rows = [
+        {"graph": graph, "variant": name, "val_ap": val, "test_ap": test, **facts}
+        for graph, name, val, test in [
+            ("cora", "ALGNN", 80.0, 81.0),
+            ("cora", "NoUnits", 78.5, 82.0),
+            ("digits", "ALGNN", 90.0, 91.0),
+        ]
+    ]
+    text = ablation.document(rows)
+    assert "| `ALGNN`: the default | 80.0 | 90.0 | 85.00 |" in text
+    assert "| `NoUnits`: No random units beside the views | -1.5 | – | – |" in text
+    assert "| `NoUnits`: No random units beside the views | 82.0 | – | – |" in text
+    assert "On a GPU, torch 2." in text
 
 
-def test_clocks_of_runs_side_by_side_are_not_shown(make_record):
-    shared = [replace(r, machine={**r.machine, "jobs": 4}) for r in some_records(make_record)]
-    assert "| `NoRoots` | 0.60 |" in page.document(study_of(make_record), "records", NAMED)
-    text = page.document(gather(frame(shared)), "records", NAMED)
-    assert "0.60" not in text
-    assert "--jobs 4" in text
-
-
-def test_records_without_the_default_are_refused(make_record, tmp_path):
-    alone = [record for record in some_records(make_record) if record.method != "algnn"]
-    with pytest.raises(InputError, match="no run of algnn"):
-        page.document(gather(frame(alone)), "records", NAMED)
-    with pytest.raises(InputError, match="not a folder"):
-        page.write(str(tmp_path / "none"), NAMED, tmp_path / "page.md")
-    assert not (tmp_path / "page.md").exists()
+def test_a_variant_is_asked_about_validation_and_test_nodes(digits):
+    found = ablation.measured(algnn.ALGNN(width=320, device="cpu"), algnn.load("digits"))
+    assert found.keys() == {"val_ap", "val_micro", "test_ap", "test_micro"}
+    assert min(found.values()) > 90

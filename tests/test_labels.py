@@ -31,6 +31,9 @@ def table(folder: Path, text: str | bytes, name: str = "labels.csv") -> Path:
         # numbers that are names: one would lose its zeros, the other does not fit
         ("node,label\n2,007\n0,8\n", [2, 0], ["007", "8"]),
         (f"node,label\n1,{10**20}\n", [1], [str(10**20)]),
+        # a column with gaps, as pandas writes it; a half is a name
+        ("node,label\n2,7.0\n0,3.0\n1,\n3,-1\n", [2, 0], [7, 3]),
+        ("node,label\n2,7.5\n0,3.0\n", [2, 0], ["7.5", "3.0"]),
         # any order of columns, and more of them: a table of predictions is one of labels
         ("label,probability,node\na,0.5,04\n", [4], ["a"]),
         # what spreadsheets write
@@ -120,7 +123,7 @@ COLUMNS = {
 
 def test_csv_goes_there_and_back(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "out.csv"
-    write_table(path, COLUMNS)
+    write_table(path, [COLUMNS])
     assert path.read_text() == ('node,label,probability\n3,"a, b",0.123457\n0,"the ""c""",1\n')
     nodes, labels = read_labels(path, 4)
     assert (nodes.tolist(), labels.tolist()) == ([3, 0], COLUMNS["label"].tolist())
@@ -130,7 +133,7 @@ def test_csv_goes_there_and_back(tmp_path: Path) -> None:
 def test_a_table_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     path = table(tmp_path, "old", "out.csv")
     with pytest.raises(ValueError, match="zip"):
-        write_table(path, {**COLUMNS, "short": np.zeros(1)})
+        write_table(path, [{**COLUMNS, "short": np.zeros(1)}])
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]
 
@@ -140,11 +143,11 @@ def test_parquet_goes_there_and_back(tmp_path: Path) -> None:
     import pandas as pd
 
     path = tmp_path / "out.parquet"
-    write_table(path, COLUMNS)
+    write_table(path, [COLUMNS])
     nodes, labels = read_labels(path, 4)
     assert (nodes.tolist(), labels.tolist()) == ([3, 0], COLUMNS["label"].tolist())
     assert pd.read_parquet(path)["probability"].tolist() == [0.123456789, 1.0]
-    write_table(path, {"node": np.array([3, 0]), "label": np.array([7, 8])})
+    write_table(path, [{"node": np.array([3, 0]), "label": np.array([7, 8])}])
     assert read_labels(path, 4)[1].tolist() == [7, 8]
 
     pd.DataFrame({"node": [3, 0], "label": ["a", None]}).to_parquet(path)
@@ -174,7 +177,7 @@ sys.modules["pyarrow"] = None
 import numpy as np
 from algnn.errors import InputError
 from algnn.labels import read_labels, write_table
-for call in (lambda: read_labels("a.parquet", 3), lambda: write_table("b.pq", {"n": np.ones(1)})):
+for call in (lambda: read_labels("a.parquet", 3), lambda: write_table("b.pq", [{"n": np.ones(1)}])):
     try:
         call()
     except InputError as error:

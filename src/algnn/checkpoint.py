@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from algnn.errors import CheckpointError
 from algnn.files import replacing
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 VERSION = 1
 # errors raised by values of an unexpected type
@@ -29,6 +31,8 @@ def write(
     path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]
 ) -> None:
     """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
+    from safetensors.torch import save_file
+
     # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
     # shall give the same bytes
     text = json.dumps(facts, default=_plain)
@@ -67,16 +71,38 @@ def read(
 
 def read_kind(path: str | os.PathLike[str]) -> str:
     """The class of the learner in a checkpoint."""
-    with _opened(path) as file:
-        return str(_header(path, file.metadata())["kind"])
+    return peek(path).kind
+
+
+@dataclass(frozen=True)
+class Peek:
+    """What `peek` found: the learner's class, JSON values, shapes of all tensors, some arrays."""
+
+    kind: str
+    facts: dict[str, Any]
+    shapes: dict[str, tuple[int, ...]]
+    arrays: dict[str, Any]
+
+
+def peek(path: str | os.PathLike[str], names: Sequence[str] = ()) -> Peek:
+    """Look into a checkpoint without torch: only the named tensors are read, as arrays.
+
+    The content is not compared with its SHA-256.
+    """
+    with _opened(path, "numpy") as file:
+        header = _header(path, file.metadata())
+        stored = list(file.keys())
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in stored}
+        arrays = {name: file.get_tensor(name) for name in names if name in shapes}
+    return Peek(header["kind"], header["facts"], shapes, arrays)
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+def _opened(path: str | os.PathLike[str], framework: str = "pt") -> Iterator[Any]:
     if not Path(path).is_file():
         raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             yield file
     except (SafetensorError, OSError, RuntimeError) as error:
         raise CheckpointError(
@@ -86,6 +112,8 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 def _digest(facts: Any, tensors: dict[str, Tensor]) -> str:
     """SHA-256 of all that a checkpoint holds."""
+    import torch
+
     total = hashlib.sha256(json.dumps(facts).encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())

@@ -62,8 +62,9 @@ def check_kind(graph: Any) -> None:
         )
     if not isinstance(graph, Data):
         raise InputError(
-            f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data, then nodes and,"
-            " to learn, their labels: fit(graph, nodes, labels)"
+            f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data, or what"
+            " algnn.open_graph gives, then nodes and, to learn, their labels: fit(graph, nodes,"
+            " labels)"
         )
     if graph.get("edge_attr") is not None:
         raise InputError(
@@ -165,11 +166,11 @@ def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
     return values, torch.repeat_interleave(starts.diff())
 
 
-def check_width(graph: Data, width: int | None) -> None:
+def check_width(found: int, width: int | None) -> None:
     """Raise `InputError` if the features are not as wide as they were in the base session."""
-    if width is not None and graph.x.size(1) != width:
+    if width is not None and found != width:
         raise InputError(
-            f"graph.x has {graph.x.size(1)} features and the base session had {width}: give the"
+            f"graph.x has {found} features and the base session had {width}: give the"
             " same features, or start anew with fit"
         )
 
@@ -266,8 +267,8 @@ def check_labels(
         _check_none_missing(items, [_is_missing(item) for item in items], seen)
         array = _of_one_kind(items)
     elif array.dtype.kind in "ifU":
-        nothing = "" if array.dtype.kind == "U" else NO_LABEL
-        _check_none_missing(array, (array == nothing) | (array != array), seen)
+        nothing = ["", str(NO_LABEL)] if array.dtype.kind == "U" else [NO_LABEL]
+        _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
     if array.dtype.kind == "f" and bool((array == np.trunc(array)).all()):
         array = array.astype(np.int64) if bool((np.abs(array) < 2**53).all()) else array
     if array.dtype.kind == "b":
@@ -289,7 +290,7 @@ def check_labels(
 
 def _is_missing(label: Any) -> bool:
     if label is None or isinstance(label, str):
-        return not label
+        return label in (None, "", str(NO_LABEL))
     # pandas' own words for nothing cannot be compared
     return type(label).__name__ in ("NAType", "NaTType") or bool(
         label != label or label == NO_LABEL
@@ -299,7 +300,7 @@ def _is_missing(label: Any) -> bool:
 def _check_none_missing(labels: Any, missing: Any, seen: npt.NDArray[Any] | None) -> None:
     """Raise `InputError` where a label says that there is none."""
     # models of early versions may hold a class of that name
-    known = seen is not None and {NO_LABEL, ""} & set(seen.tolist())
+    known = seen is not None and {NO_LABEL, str(NO_LABEL), ""} & set(seen.tolist())
     count = int(np.sum(missing))
     if count and not known:
         place = int(np.argmax(missing))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,15 +13,25 @@ from torch_geometric.data import Data
 from algnn.checks import check_graph, check_kind, check_width, edges_of, resolve_device
 from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import normalised_adjacency, to_csr
+from algnn.graph.rows import GraphRows, MemoryRows
+from algnn.graph.store import GraphStore, whole
 
 
 class GraphCache:
     """The part of a learner that checks graphs, and caches Â and X of the last one."""
 
     device: str
+    # whether a graph on disk may stay there
+    _takes_stores: ClassVar[bool] = False
 
-    def _check_graph(self, graph: Data, width: int | None) -> Data:
-        """The graph, with an `edge_index`; checked once for as long as it stays the same."""
+    def _check_graph(self, graph: Data | GraphStore, width: int | None) -> Data:
+        """The graph, with an `edge_index`; checked once for as long as it stays the same.
+
+        One on disk was checked when it was written.
+        """
+        if isinstance(graph, GraphStore):
+            check_width(graph.num_features, width)
+            return graph if self._takes_stores else whole(graph)
         check_kind(graph)
         adj_t = graph.get("adj_t")
         if isinstance(adj_t, Tensor) and graph.get("edge_index") is None:
@@ -32,7 +43,7 @@ class GraphCache:
             self._sound_graph.get(tensors, lambda: check_graph(graph))
         else:
             check_graph(graph)
-        check_width(graph, width)
+        check_width(graph.x.size(1), width)
         return graph
 
     def _adjacency(self, graph: Data) -> Tensor:
@@ -44,6 +55,12 @@ class GraphCache:
             return normalised_adjacency(edges, graph.x.size(0), graph.get("edge_weight"))
 
         return self._last_adjacency.get(inputs_of(graph), build)
+
+    def _rows(self, graph: Data | GraphStore) -> GraphRows:
+        """The graph by blocks of rows: one block, or partitions on disk."""
+        if isinstance(graph, GraphStore):
+            return graph
+        return MemoryRows(self._adjacency(graph), self._inputs(graph, sparse=True))
 
     def _inputs(self, graph: Data, *, sparse: bool = False) -> Tensor:
         """X in float32 on the learner's device, moved once for as long as it stays the same.

@@ -6,7 +6,8 @@ import csv
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,17 +58,19 @@ def read_nodes(path: str | os.PathLike[str], num_nodes: int) -> npt.NDArray[np.i
     return _ids(path, _rows(path, ("node",)), num_nodes)
 
 
-def write_table(path: str | os.PathLike[str] | None, columns: dict[str, Column]) -> None:
-    """Write columns to CSV or Parquet by the file's ending, or to stdout as CSV, atomically."""
+def write_table(path: str | os.PathLike[str] | None, pieces: Iterable[dict[str, Column]]) -> None:
+    """Write rows to CSV or Parquet by the file's ending, or to stdout as CSV, atomically.
+
+    They come in pieces, of which each has the same columns, and only one is in memory at a time.
+    """
     if path is None:
-        _write_csv(sys.stdout, columns)
+        _write_csv(sys.stdout, pieces)
     elif Path(path).suffix.lower() in PARQUET:
-        pandas = parquet(path)
         with replacing(path) as temporary:
-            pandas.DataFrame(columns).to_parquet(temporary, engine="pyarrow", index=False)
+            _write_parquet(temporary, pieces, parquet(path))
     else:
         with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
-            _write_csv(out, columns)
+            _write_csv(out, pieces)
 
 
 def parquet(path: str | os.PathLike[str]) -> Any:
@@ -183,10 +186,25 @@ def _ids(
     return np.fromiter(first, dtype=np.int64)
 
 
-def _write_csv(out: IO[str], columns: dict[str, Column]) -> None:
+def _write_csv(out: IO[str], pieces: Iterable[dict[str, Column]]) -> None:
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*map(_texts, columns.values()), strict=True))
+    for place, columns in enumerate(pieces):
+        if place == 0:
+            writer.writerow(columns)
+        writer.writerows(zip(*map(_texts, columns.values()), strict=True))
+
+
+def _write_parquet(path: Path, pieces: Iterable[dict[str, Column]], pandas: Any) -> None:
+    import pyarrow
+    from pyarrow.parquet import ParquetWriter
+
+    with ExitStack() as stack:
+        writer: Any = None
+        for columns in pieces:
+            table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
+            if writer is None:
+                writer = stack.enter_context(ParquetWriter(path, table.schema))
+            writer.write_table(table)
 
 
 def _texts(column: Column) -> list[Any]:

@@ -25,10 +25,13 @@ from algnn.checks import (
 )
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
+from algnn.graph.store import node_count
 from algnn.graphs import GraphCache
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     # scikit-learn has no types, and a base class of type Any would switch off all checks here
     class BaseEstimator:
         """What is used of scikit-learn's class of that name."""
@@ -110,7 +113,8 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
 
         Parameters
         ----------
-        graph : Data
+        graph : Data or GraphStore
+            A graph in memory, or on disk (`algnn.open_graph`), which `ALGNN` leaves there.
             `x` [N, d], dense or sparse (CSR or COO; methods that train a network take a dense copy
             of it), `edge_index` [2, E], and, if edges have weights, `edge_weight` [E] (of which
             GraphSAGE makes no use); or, in the place of these two, the `adj_t` of PyG's
@@ -202,7 +206,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         scores = view._checked_scores(graph, nodes).to(torch.float64)
         with full_precision():
-            found = torch.softmax(view._sharpness() * scores, dim=1)
+            found = view._probabilities(scores)
         probabilities: npt.NDArray[np.float64] = found.cpu().numpy()
         return probabilities
 
@@ -223,7 +227,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         view._check_fitted()
         graph = view._check_graph(graph, view.n_features_in_)
-        chosen = check_nodes(nodes, graph.x.size(0))
+        chosen = check_nodes(nodes, node_count(graph))
         with full_precision():
             new: npt.NDArray[np.float64] = view._novelty(graph, chosen).cpu().numpy()
         return new
@@ -248,6 +252,37 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
             raise InputError("nodes is empty: accuracy needs at least one labelled node")
         known = check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
+
+    def evaluate(self, graph: Data, nodes: Nodes | None, labels: Labels) -> pd.DataFrame:
+        """Accuracy and confidence class by class.
+
+        Parameters
+        ----------
+        graph, nodes, labels
+            As for `score`.
+
+        Returns
+        -------
+        DataFrame
+            A row for each class of `labels`, in the order of learning: ``n`` nodes, ``accuracy``,
+            mean ``confidence``, ``mistaken_for`` (the most frequent wrong answer) and ``session``
+            (the call, from 0, that brought the class); missing where there is none or it is not
+            known. ``attrs`` has the totals ``n``, ``accuracy``, ``macro`` and ``confidence``.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN(device="cpu").fit(graph, range(200), graph.y[:200])
+        >>> table = model.evaluate(graph, graph.test_mask, graph.y[graph.test_mask])
+        >>> list(table.columns), table.attrs["n"], len(table)
+        (['n', 'accuracy', 'confidence', 'mistaken_for', 'session'], 898, 10)
+        """
+        from algnn.evaluation import by_class
+
+        view = self._view()
+        sure = view.predict_proba(graph, nodes)
+        return by_class(view, sure, check_labels(labels, len(sure), view.classes_))
 
     def retained_bytes(self) -> int:
         """Bytes that must be kept between sessions beside the frozen encoder.
@@ -397,7 +432,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         graph = self._check_graph(graph, width=None if first else self.n_features_in_)
         if labels is None:
             raise InputError("labels are missing: a session is a graph, nodes and their labels")
-        chosen = check_nodes(nodes, graph.x.size(0), session=True)
+        chosen = check_nodes(nodes, node_count(graph), session=True)
         known = check_labels(labels, chosen.numel(), None if first else self.classes_)
         if not first:
             new = self._new(chosen, known, repeat)
@@ -416,7 +451,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
         self._check_fitted()
         graph = self._check_graph(graph, self.n_features_in_)
-        chosen = check_nodes(nodes, graph.x.size(0))
+        chosen = check_nodes(nodes, node_count(graph))
         with full_precision():
             scores = self._scores(graph, chosen)
         wanted = (chosen.numel(), len(self.classes_))
@@ -432,14 +467,17 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def _settle(self) -> None:
         """Before a file is written: answer to the last bit as what is loaded from it will."""
 
-    def _sharpness(self) -> float:
-        """β, the inverse temperature of ``predict_proba = softmax(β scores)``."""
-        return 1.0
+    def _probabilities(self, scores: Tensor) -> Tensor:
+        """Probabilities [n, C] from scores."""
+        return torch.softmax(scores, dim=1)
+
+    def _sessions(self) -> dict[Any, int]:
+        return {}  # for each class the call that brought it, if known
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         """Novelty [n] of checked nodes."""
         scores = self._scores(graph, nodes).to(torch.float64)
-        return 1 - torch.softmax(self._sharpness() * scores, dim=1).amax(dim=1)
+        return 1 - self._probabilities(scores).amax(dim=1)
 
     def _check_fitted(self) -> None:
         if self._learned is None:

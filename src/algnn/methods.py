@@ -15,27 +15,34 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from algnn import settings as files
-from algnn.analytic.joint import JointRidge
-from algnn.analytic.model import ALGNN
-from algnn.baselines.cat import CaT
-from algnn.baselines.cgnn import CGNN
-from algnn.baselines.delome import DeLoMe
-from algnn.baselines.ergnn import ERGNN
-from algnn.baselines.ewc import EWC
-from algnn.baselines.gem import GEM
-from algnn.baselines.joint import Joint
-from algnn.baselines.lwf import LwF
-from algnn.baselines.mas import MAS
-from algnn.baselines.pignn import PIGNN
-from algnn.baselines.sums import KLDA, UGCN, LinearBank, RanPAC
-from algnn.baselines.tpp import TPP
-from algnn.baselines.training import Bare
-from algnn.baselines.twp import TWP
 from algnn.errors import InputError
-from algnn.learner import Learner
+
+if TYPE_CHECKING:
+    from algnn.learner import Learner
+
+# learners by their place: importing them takes torch, and listing them does not
+ALGNN = "algnn.analytic.model:ALGNN"
+JointRidge = "algnn.analytic.joint:JointRidge"
+CaT = "algnn.baselines.cat:CaT"
+CGNN = "algnn.baselines.cgnn:CGNN"
+DeLoMe = "algnn.baselines.delome:DeLoMe"
+ERGNN = "algnn.baselines.ergnn:ERGNN"
+EWC = "algnn.baselines.ewc:EWC"
+GEM = "algnn.baselines.gem:GEM"
+Joint = "algnn.baselines.joint:Joint"
+LwF = "algnn.baselines.lwf:LwF"
+MAS = "algnn.baselines.mas:MAS"
+PIGNN = "algnn.baselines.pignn:PIGNN"
+RanPAC = "algnn.baselines.sums:RanPAC"
+KLDA = "algnn.baselines.sums:KLDA"
+UGCN = "algnn.baselines.sums:UGCN"
+LinearBank = "algnn.baselines.sums:LinearBank"
+TPP = "algnn.baselines.tpp:TPP"
+Bare = "algnn.baselines.training:Bare"
+TWP = "algnn.baselines.twp:TWP"
 
 # parameters that are no settings: a run has them beside its settings
 APART = ("seed", "device")
@@ -54,8 +61,9 @@ class Method:
     name, kind, summary, retains, paper : str
         Its name on the command line, its family, what it does in a line, what it keeps between
         sessions, and where it was published.
-    learner : type
-        The class that implements it.
+    place : str or type
+        The learner that implements it, or where it is, ``module:Class``: nothing is imported, torch
+        least of all, before `learner` is asked for.
 
     Examples
     --------
@@ -68,7 +76,16 @@ class Method:
     summary: str
     retains: str
     paper: str
-    learner: type[Learner]
+    place: str | type[Learner]
+
+    @property
+    def learner(self) -> type[Learner]:
+        """The class that implements it."""
+        if isinstance(self.place, type):
+            return self.place
+        module, _, name = self.place.partition(":")
+        found: type[Learner] = getattr(importlib.import_module(module), name)
+        return found
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -97,6 +114,10 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
      "ALGNN() with head=ridge: every node counts the same, γ from sums",
      "sums G, Q, n of all nodes and of half of them: no node, label or edge",
      "this library, after AL-GNN", ALGNN),
+    ("algnn-ssl", "analytic",
+     "ALGNN() with encoder=self-supervised: a GCN trained without labels beside the views",
+     "sums G, Q, n of all nodes and of half of them: no node, label or edge",
+     "this library, after AL-GNN and CCA-SSG (Zhang et al., NeurIPS 2021)", ALGNN),
     ("algnn-paper", "analytic", "AL-GNN with the settings of its paper for each dataset",
      _SUMS, "AL-GNN, Zhang et al.", ALGNN),
     ("bare", "reference", "fine-tuning on each session, with no defence against forgetting",
@@ -282,13 +303,15 @@ def split(pair: str) -> tuple[str, str]:
 
 
 def _own(path: str, learner: Any) -> Method:
+    from algnn.learner import Learner
+
     if not (isinstance(learner, type) and issubclass(learner, Learner)):
         raise InputError(f"method={path!r} is no learner: give a subclass of algnn.Learner")
     lacking = sorted(getattr(learner, "__abstractmethods__", ()))
     if lacking:
         raise InputError(f"method={path!r} is an unfinished learner: it lacks {', '.join(lacking)}")
     summary = (inspect.getdoc(learner) or "").partition("\n")[0]
-    return Method(path, "own", summary, retains="", paper="–", learner=learner)
+    return Method(path, "own", summary, retains="", paper="–", place=learner)
 
 
 def _imported(path: str) -> Any:
@@ -341,6 +364,8 @@ def _current_folder_on_path() -> Iterator[None]:
 
 
 def _learners_of(module: str) -> list[str]:
+    from algnn.learner import Learner
+
     members = vars(sys.modules[module]).items()
     return [
         name

@@ -14,7 +14,7 @@ from algnn.bench.plan import Plan, carry_out, varied
 from algnn.errors import AlgnnError, InputError
 from algnn.methods import METHODS, make
 
-UNTUNED = {"algnn", "algnn-nodes"}
+UNTUNED = {"algnn", "algnn-nodes", "algnn-ssl"}
 
 
 @pytest.mark.parametrize("name", METHODS)

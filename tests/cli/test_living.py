@@ -238,7 +238,7 @@ def test_inspect(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("learn", "a.safetensors", "graph.npz", "third.csv")
     run("forget", "a.safetensors", "graph.npz", "third.csv")
     capsys.readouterr()
-    run("inspect", "a.safetensors")
+    run("inspect", "a.safetensors", "--full")
     assert capsys.readouterr().out == f"{ALGNN.load('a.safetensors').summary()}\n"
     run("inspect", "a.safetensors", "--json")
     found = json.loads(capsys.readouterr().out)

@@ -37,12 +37,23 @@ def test_several_folders(make_record, folder, tmp_path, capsys):
     assert "| `algnn` | 2 |" in (tmp_path / "a" / "r.md").read_text("utf-8")
 
 
+def test_other_forms_when_asked_for(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "--latex", "a/tables.tex", "--csv", "b"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told == ["1 run", "report: a/tables.tex", "report: b"]
+    assert r"\begin{tabular}" in (tmp_path / "a" / "tables.tex").read_text()
+    assert {"runs.csv", "main-1-digits.csv"} <= {path.name for path in (tmp_path / "b").iterdir()}
+    assert not (tmp_path / "report").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--records", "nowhere"], "--records 'nowhere' is not a folder"),
         (["--records", "empty"], "holds no record of a run: make some with `algnn bench`"),
         (["--markdown", "results.txt"], "end it in .md"),
+        (["--latex", "results.txt"], "end it in .tex"),
         (["--out", "records/file"], "cannot be a folder"),
         (["--records", "broken"], "is not a whole record of a run"),
     ],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,19 +9,35 @@ from algnn.bench import runs
 from algnn.cli import main
 from algnn.graph.datasets import available
 
+PNG = b"\x89PNG"
+
 
 def test_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "--methods", "algnn,bare"]) == 0
-    out = capsys.readouterr().out
-    names = ["digits", "cora"] if available("cora") else ["digits"]
-    for name in names:
-        assert f"picture: {Path('demo', name)}.png" in out
-        assert Path("demo", f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert out.splitlines()[-1] == f"page: {Path('demo', 'index.html')}"
-    page = Path("demo", "index.html").read_text("utf-8")
-    assert all(word in page for word in ("algnn", "bare", *names))
-    found = {(r.dataset, r.method, r.seed) for r in runs.read_records("demo/records")}
-    assert found == {(name, method, 42) for name in names for method in ("algnn", "bare")}
+    *_, sentence, chart, page = capsys.readouterr().out.splitlines()
+    found = {r.method: r.outcome.ap for r in runs.read_records("demo/records")}
+    assert set(found) == {"algnn", "bare"}
+    assert [float(part) for part in re.findall(r"([\d.]+)%", sentence)] == [
+        round(found["algnn"], 1),
+        round(found["bare"], 1),
+    ]
+    assert "over 10 classes" in sentence
+    assert chart == f"chart: {Path('demo', 'digits.png')}"
+    assert Path("demo", "digits.png").read_bytes().startswith(PNG)
+    assert page == f"page: {Path('demo', 'index.html')}"
+    text = Path("demo", "index.html").read_text("utf-8")
+    assert all(word in text for word in ("algnn", "bare", "digits"))
+
+
+def test_the_whole_demo_takes_cora_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--full", "--methods", "ncm"]) == 0
+    names = [name for name in ("digits", "cora") if available(name)]
+    found = {(r.dataset, r.method) for r in runs.read_records("demo/records")}
+    assert found == {(name, "ncm") for name in names}
+    assert all(Path("demo", f"{name}.png").is_file() for name in names)

@@ -28,6 +28,7 @@ LEARNERS = {
     "default": algnn.ALGNN(width=200, device="cpu"),
     "decaying": algnn.ALGNN(half_life=2.0, width=200, device="cpu"),
     "nodes": algnn.ALGNN(head="ridge", width=200, device="cpu"),
+    "selfsupervised": algnn.ALGNN(encoder="self-supervised", width=200, hidden=4, device="cpu"),
     "halves": algnn.ALGNN(encoder="gcn", **SMALL, device="cpu"),
     "paper": algnn.ALGNN(**PAPER, **SMALL, device="cpu"),
     "joint": JointRidge(**PAPER, **SMALL, device="cpu"),

@@ -15,12 +15,14 @@ import pytest
 import scipy.sparse as sp
 import torch
 from scipy.spatial import cKDTree
+from torch_geometric.datasets import Amazon, CitationFull, Planetoid, Reddit
 from torch_geometric.utils import is_undirected, to_undirected
 
 from algnn.errors import AlgnnError, DatasetError, InputError
 from algnn.graph import download
-from algnn.graph.datasets import SOURCES, available, datasets, load, load_entry, save_npz
+from algnn.graph.datasets import available, datasets, load, load_entry, save_npz
 from algnn.graph.npz import read_npz
+from algnn.graph.sources import SOURCES
 from algnn.graph.structural import structural_features
 
 DATA = os.environ.get("ALGNN_DATA")
@@ -570,6 +572,13 @@ def test_every_source_has_a_url_and_relative_paths():
         assert source.url.startswith("http")
         assert source.url.endswith(".zip") or source.url.format("file").endswith("/file")
         assert not any(Path(file).is_absolute() or "\\" in file for file in source.files)
+
+
+def test_addresses_are_those_of_pytorch_geometric():
+    assert SOURCES["cora"].url == f"{Planetoid.url}/{{}}"
+    assert SOURCES["computers"].url == f"{Amazon.url}{{}}"
+    assert SOURCES["corafull"].url == CitationFull.url.replace("{}.npz", "{}")
+    assert SOURCES["reddit"].url == Reddit.url
 
 
 # -- structural features --------------------------------------------------------------------------

@@ -24,7 +24,9 @@ def rows(text: str) -> list[str]:
 
 
 def test_its_tables_are_those_of_the_records(text):
-    assert rows(markdown(build(read([DOCS / "records"]), brief=True))) == rows(text), "`make docs`"
+    assert rows(markdown(build(read([DOCS / "records"]), pictures=True))) == rows(text), (
+        "`make docs`"
+    )
 
 
 def test_its_pictures_are_there(text):

@@ -35,6 +35,11 @@ def test_a_style_does_not_depend_on_who_else_is_there():
     assert styles(["b:Own", "a:Own"]) == styles(["a:Own", "b:Own"])
 
 
+def test_a_method_without_a_style_has_the_colour_of_its_family():
+    assert styles(["pignn-paper"])["pignn-paper"].hue == STYLES["pignn"].hue
+    assert styles(["joint-balanced"])["joint-balanced"].hue == STYLES["joint"].hue
+
+
 def test_more_methods_than_styles():
     assert len(styles(f"mine:Own{i}" for i in range(len(SPARE) + 3))) == len(SPARE) + 3
 

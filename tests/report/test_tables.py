@@ -127,14 +127,27 @@ def test_overview(study_of):
     )
     assert cells(tables.overview(study, HERE)) == [
         {
-            "method": "ewc", "digits": "–", "digits micro": "–",
-            "cora": "70.00*", "cora micro": "76.7*",
+            "method": "ewc", "cora": "70.00*", "cora micro": "76.7*",
+            "digits": "–", "digits micro": "–",
         },
         {
-            "method": "gem", "digits": "65.00", "digits micro": "70.0",
-            "cora": "65.00", "cora micro": "70.0",
+            "method": "gem", "cora": "65.00", "cora micro": "70.0",
+            "digits": "65.00", "digits micro": "70.0",
         },
     ]  # fmt: skip
+
+
+def test_the_leaderboard_compares_means_over_all_graphs_only(study_of):
+    given = [("gem", "cora", 8), ("gem", "digits", 8), ("ewc", "cora", 7), ("ewc", "digits", 9),
+             ("lwf", "cora", 9), ("joint", "cora", 9), ("joint", "digits", 9)]  # fmt: skip
+    study = study_of(*({"method": m, "dataset": graph, "last": x} for m, graph, x in given))
+    rows = cells(tables.leaderboard(study))
+    assert [tuple(row.values()) for row in rows] == [
+        ("lwf", "1.0", "70.0", "76.7", "1 of 2"),
+        ("ewc", "2.0*", "65.0*", "70.0*", "2 of 2"),
+        ("gem", "2.0*", "65.0*", "70.0*", "2 of 2"),
+        ("joint", "–", "70.0", "76.7", "2 of 2"),
+    ]
 
 
 def test_by_step_with_the_papers(study_of):

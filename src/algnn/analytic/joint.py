@@ -18,6 +18,7 @@ from algnn.analytic.state import Features, State
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_kept_nodes
 from algnn.errors import CheckpointError, InputError
+from algnn.graph.store import node_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ class JointRidge(ALGNN):
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         """All nodes learned so far and some more, with their features in the graph as it is now."""
         if isinstance(state, JointState) and state.taught:
-            check_kept_nodes(state.nodes, graph.x.size(0))
+            check_kept_nodes(state.nodes, node_count(graph))
             nodes = torch.cat([state.nodes, nodes])
             labels = CodedLabels.of(np.concatenate([state.labels, labels.values]))
         after = super()._with_nodes(graph, nodes, labels, self._untaught(state.features))

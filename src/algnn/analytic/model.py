@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from algnn import settings
 from algnn.analytic.classes import CodedLabels
+from algnn.analytic.cluster import on_cluster
 from algnn.analytic.explain import Explanation, column_of, contributions
 from algnn.analytic.features.expansion import EXPANSIONS
 from algnn.analytic.features.hops import HopEncoder
@@ -25,11 +26,14 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics
-from algnn.analytic.uncertainty.calibration import held_out, sharpness
+from algnn.analytic.uncertainty.calibration import held_out, probabilities, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
-from algnn.checks import Nodes, check_base, check_number, check_trained, resolve_device
+from algnn.checks import Labels, Nodes, check_base, check_number, check_trained, resolve_device
 from algnn.errors import InputError
 from algnn.graph.memo import Last, Memo, inputs_of
+from algnn.graph.store import GraphStore, node_count, whole
+
+ENCODERS = ("hops", "self-supervised", "gcn")
 
 
 class ALGNN(Corrections):
@@ -41,9 +45,11 @@ class ALGNN(Corrections):
 
     Parameters
     ----------
-    encoder : {"hops", "gcn"}
-        Label-free views of each node's neighbourhood, or the paper's: a GCN trained on the base
-        session, whose features a fixed random expansion widens.
+    encoder : {"hops", "self-supervised", "gcn"}
+        Label-free views of each node's neighbourhood; the same with the embedding of a GCN beside
+        them that is trained on the graph without labels, which helps most where labels are few; or
+        the paper's, a GCN trained on the base session, whose features a fixed random expansion
+        widens.
     head : {"balanced", "ridge", "ncm", "slda"}
         What is counted. ``"balanced"``: every class counts the same, however many nodes it has,
         which is right where the mean accuracy over classes matters. ``"ridge"``: every node counts
@@ -54,13 +60,19 @@ class ALGNN(Corrections):
         γ, the ridge penalty; 0 to choose it after each session from the sums, which the balanced
         and the ridge head can do.
     hidden : int
-        Width h of the GCN.
+        Width h of the GCN, where there is one.
     width : int
         Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
-    epochs, lr, dropout, weight_decay
+    epochs : int
         Of the GCN's training on the base session (Adam, full batch).
+    lr : float
+        Its step size.
+    dropout : float
+        Its dropout.
+    weight_decay : float
+        Its weight decay.
     half_life : float
         After so many further sessions a node counts for half, so that old ones fade; 0 for never.
     seed : int
@@ -98,6 +110,7 @@ class ALGNN(Corrections):
     """
 
     _fixed = ("encoder", "hidden", "width", "expansion", "seed")
+    _takes_stores = True
 
     def __init__(
         self,
@@ -172,6 +185,25 @@ class ALGNN(Corrections):
     def n_features_in_(self) -> int:
         """The width of `x` in the base session."""
         return self._known.features.inputs
+
+    def fit(
+        self, graph: Data, nodes: Nodes, labels: Labels | None = None, *, client: Any = None
+    ) -> Self:
+        """Forget everything and learn a first session.
+
+        Parameters
+        ----------
+        graph, nodes, labels
+            As for `Learner.fit`: a `Data`, or a graph on disk that `algnn.open_graph` gives.
+        client : distributed.Client, optional
+            A Dask cluster that works on a graph on disk; for other calls, give them the graph as
+            `algnn.on_cluster` returns it.
+
+        Returns
+        -------
+        self
+        """
+        return super().fit(graph if client is None else on_cluster(graph, client), nodes, labels)
 
     def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
         """The probability of each class for some nodes, out of those seen so far.
@@ -285,13 +317,13 @@ class ALGNN(Corrections):
         """
         view = self._view()
         encoder = view._known.features
-        if not isinstance(encoder, HopEncoder):
+        if type(encoder) is not HopEncoder:
             raise InputError(
                 f"encoder={self.encoder!r} is trained and not linear, so its scores are no sums"
                 " over features and neighbours: explain takes a learner with encoder='hops'"
             )
         scores = view._checked_scores(graph, [node])
-        graph = view._check_graph(graph, None)
+        graph = whole(view._check_graph(graph, None))
         column = int(scores.argmax()) if label is None else column_of(label, view.classes_)
         W, b = view._known.affine
         x = view._inputs(graph, sparse=True)
@@ -309,8 +341,10 @@ class ALGNN(Corrections):
         for name in ("hidden", "width", "epochs"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("gamma", self.gamma, 0)
-        if self.encoder not in ("hops", "gcn"):
-            raise InputError(f"encoder={self.encoder!r} is unknown: use 'hops' or 'gcn'")
+        if self.encoder not in ENCODERS:
+            raise InputError(
+                f"encoder={self.encoder!r} is unknown: use one of {', '.join(ENCODERS)}"
+            )
         check_number("lr", self.lr, 0)
         check_number("dropout", self.dropout, 0, 1)
         check_number("weight_decay", self.weight_decay, 0)
@@ -343,7 +377,7 @@ class ALGNN(Corrections):
 
     def _base_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> Features:
         """The features that the base session decides on."""
-        if self.encoder == "hops":
+        if self.encoder != "gcn":
             return self._hop_encoder(graph)
         # the largest piece of memory first: if there is not enough, fail before training
         Statistics.empty(self.width, resolve_device(self.device))
@@ -359,7 +393,12 @@ class ALGNN(Corrections):
         return State(features, span, nothing, half_sums, self.head, self.gamma, record)
 
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
-        return state.plus(self._features(graph, nodes, state), nodes, labels, self.seed)
+        elsewhere, features = None, state.features
+        if isinstance(graph, GraphStore) and graph.runner and isinstance(features, HopEncoder):
+            self._prepared(graph, nodes, features)  # views first: the sums are over them
+            elsewhere = partial(graph.runner.sums, features)
+        Z = self._features(graph, nodes, state)
+        return state.plus(Z, nodes, labels, self.seed, elsewhere)
 
     def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         state = state.asked_for(self.head, self.gamma)
@@ -393,10 +432,15 @@ class ALGNN(Corrections):
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._taught
         W, b = known.affine
+        encoder = known.features
+        if isinstance(graph, GraphStore) and graph.runner and isinstance(encoder, HopEncoder):
+            self._prepared(graph, nodes, encoder)
+            found: Tensor = graph.runner.scores(encoder, nodes, W, b)
+            return found
         scores = [torch.addmm(b, Z, W) for Z in self._features(graph, nodes, known)]
         return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
 
-    def _sharpness(self) -> float:
+    def _probabilities(self, scores: Tensor) -> Tensor:
         known = self._taught
 
         def compute() -> float:
@@ -404,7 +448,7 @@ class ALGNN(Corrections):
             solved = known.affine if known.span.basis is None else None
             return sharpness(held_out(known.head, known.gamma, known.statistics, solved))
 
-        return self._last_sharpness.get(known, compute)
+        return probabilities(scores, self._last_sharpness.get(known, compute))
 
     @cached_property
     def _last_sharpness(self) -> Last[float]:
@@ -422,7 +466,7 @@ class ALGNN(Corrections):
         def build() -> tuple[Span, NoveltyModel]:
             # by what was learned, not by how its sums happen to be kept
             nodes = int(state.statistics.n.sum())
-            some = spread_out(graph.x.size(0), min(nodes, state.span.width))
+            some = spread_out(node_count(graph), min(nodes, state.span.width))
             sample = torch.cat(list(self._features(graph, some, state)))
             span = state.span.extended(sample)
             sums = state.statistics.padded(span.rank)

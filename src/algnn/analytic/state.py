@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,6 +26,11 @@ from algnn.analytic.statistics import Statistics, with_session
 from algnn.errors import InputError
 
 Features = HopEncoder | ExpandedGCN
+# nodes, labels, masks of halves and the key of sketches → both sums and the sketches' parts
+SumsElsewhere = Callable[
+    [Tensor, CodedLabels, npt.NDArray[np.bool_], str | None],
+    tuple[Statistics, Statistics, list[Tensor]],
+]
 
 
 @dataclass(frozen=True)
@@ -92,9 +99,18 @@ class State:
         return MOST_ROWS_DIVISOR * expected <= self.span.width
 
     def plus(
-        self, features: Iterable[Tensor], nodes: Tensor, labels: CodedLabels, seed: int
+        self,
+        features: Iterable[Tensor],
+        nodes: Tensor,
+        labels: CodedLabels,
+        seed: int,
+        elsewhere: SumsElsewhere | None = None,
     ) -> State:
-        """With the sums of some more nodes, whose features come in blocks; not solved yet."""
+        """With the sums of some more nodes, whose features come in blocks; not solved yet.
+
+        Where sums over all features are needed, `elsewhere` may add them up in the place of this
+        process.
+        """
         before = self.with_room_for(nodes.numel())
         membership, sketch = self.membership, None
         if membership is not None:
@@ -111,7 +127,15 @@ class State:
             features = [span.coordinates(Z)]
         masks = half_masks(nodes, seed, before.ways)
         sums, half_sums = (one.padded(span.rank) for one in (before.statistics, before.half_sums))
-        sums, half_sums = with_session(sums, half_sums, features, labels, masks)
+        if span.basis is None and factor is None and elsewhere is not None:
+            key = None if membership is None else membership.key
+            more, half_more, parts = elsewhere(nodes, labels, masks, key)
+            sums = sums.merged(more)
+            half_sums = half_sums.merged(half_more) if len(masks) else half_sums
+            if sketch is not None:
+                sketch.parts.extend(parts)
+        else:
+            sums, half_sums = with_session(sums, half_sums, features, labels, masks)
         if membership is not None:
             membership = membership.plus(nodes, labels.values, sketch)
         return replace(before._with(span, sums, half_sums, membership), factor=factor)

@@ -191,6 +191,16 @@ class Joint(GradientLearner):
         check_number("other_weight_decay", self.other_weight_decay, 0)
         check_number("check_every", self.check_every, 1, whole=True)
 
+    def _check_graph(self, graph: Data, width: int | None) -> Data:
+        graph = super()._check_graph(graph, width)
+        weights = graph.get("edge_weight")
+        if self.model == "sage" and weights is not None and bool((weights != 1).any()):
+            raise InputError(
+                "graph.edge_weight is not used by GraphSAGE, whose mean counts every neighbour the"
+                " same: remove it (del graph.edge_weight), or use model='gcn' or 'appnp'"
+            )
+        return graph
+
     def _model(
         self, inputs: int, classes: int, before: Known | None, initial: torch.Generator
     ) -> GCN:

@@ -18,8 +18,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import algnn
 
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
@@ -62,6 +60,8 @@ def code_version(learner: type | None = None) -> str:
 
 def machine(jobs: int = 1) -> dict[str, Any]:
     """The hardware, without names of hosts or people, and how many runs share it."""
+    import torch
+
     return {
         "architecture": platform.machine(),
         "processor": _processor(),

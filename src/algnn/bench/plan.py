@@ -33,10 +33,10 @@ class Plan:
 
     `dataset` is a name or the path of an ``.npz``, `method` a name of the registry or the
     ``module:Class`` of a learner of your own, `changes` are settings that differ from the method's;
-    the stream is as in `ClassStream`, and `data` a data root other than the usual one. The order
-    ``"random-3"`` is the random one of seed 3 whatever the learner's seed; `draw` is the seed of
-    the random split of a graph without one, and `split` names the nodes that are asked about,
-    ``"val"`` for trials.
+    the stream is as in `ClassStream`, and `data` a data root other than the usual one; `confidence`
+    is as in `protocol.run`. The order ``"random-3"`` is the random one of seed 3 whatever the
+    learner's seed; `draw` is the seed of the random split of a graph without one, and `split` names
+    the nodes that are asked about, ``"val"`` for trials.
     """
 
     dataset: str
@@ -49,6 +49,7 @@ class Plan:
     order: str | list[int] = "label"
     device: str = "auto"
     data: Path | None = None
+    confidence: bool = True
     draw: int = 42
     split: str = "test"
 
@@ -197,7 +198,8 @@ def perform(
         _learner(plan, seed),
         stream,
         None if on_session is None else lambda index: on_session(index, len(stream)),
-        plan.split,
+        split=plan.split,
+        confidence=plan.confidence,
     )
     run = _run(plan, graph, stream.base, seed)
     return Record(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from algnn.bench.environment import code_version, machine, now, versions
 from algnn.bench.metrics import BINS, Matrix
-from algnn.bench.protocol import Outcome
+from algnn.bench.outcome import Outcome
 from algnn.errors import AlgnnError
 
 FORMAT = 1

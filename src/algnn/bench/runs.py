@@ -14,12 +14,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import filelock
 import numpy as np
-import pandas as pd
-from scipy.special import stdtrit
 
 from algnn.bench.record import (
     RUN_FACTS,
@@ -34,6 +32,9 @@ from algnn.bench.record import (
 )
 from algnn.errors import AlgnnError, InputError
 from algnn.files import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PACK = "records.jsonl.gz"
 FAILED = ".failed.json"
@@ -91,12 +92,16 @@ def read_runs(folder: Folder, split: str = "test") -> pd.DataFrame:
 
 def frame(records: Iterable[Record]) -> pd.DataFrame:
     """The table that `read_runs` gives, of records at hand."""
+    import pandas as pd  # not at the top: packing records needs none
+
     table = pd.DataFrame([_row(record) for record in records], columns=list(COLUMNS))
     return table.astype(dict.fromkeys(FIGURES, "float64") | {"alone": "bool"})
 
 
 def read_failures(folder: Folder) -> pd.DataFrame:
     """One row for each run below a folder that failed and has not been done since."""
+    import pandas as pd
+
     rows = [
         {**vars(one), "sha256": one.provenance.get("sha256"), "configuration": digest(one)}
         for one in _read(folder).values()
@@ -172,6 +177,8 @@ def summarise(values: Iterable[float | None]) -> Summary:
 
 
 def _student(count: int) -> float:
+    from scipy.special import stdtrit
+
     return float(stdtrit(count - 1, 0.975))
 
 

@@ -100,12 +100,19 @@ def bench(
     methods : sequence of str or type, optional
         Names of the registry, ``"module:Class"`` or a class in a module that can be imported. The
         whole registry by default.
-    steps, seeds : sequence of int
+    steps : sequence of int
+        Classes of each later session; one run for each.
+    seeds : sequence of int
+        One run for each.
     records : str or path
         Folder of the records. Only one process may work on it at a time.
     changes : dict, optional
         Settings to change, in the methods that have them; one of the methods must.
-    base, edges, order
+    base : int, optional
+        As in `ClassStream`.
+    edges : str
+        As in `ClassStream`.
+    order : str or list of int
         As in `ClassStream`.
     device : str
         ``"auto"``, ``"cpu"`` or ``"cuda"``.

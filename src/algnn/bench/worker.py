@@ -29,6 +29,8 @@ MESSAGE = 200  # characters
 # torch has no exception type of its own for these, on a CPU and inside a GPU's libraries
 NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")
 
+# imported once, before workers are forked
+LEARNERS = {method.learner for method in methods.METHODS.values()}
 environment.code_version()  # of the sources as they are now that they have been imported
 
 

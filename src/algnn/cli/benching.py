@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from algnn.cli.arguments import parse_order, parse_seeds, say
+from algnn.cli.arguments import load_torch, parse_order, parse_seeds, say
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -270,6 +270,7 @@ def start_workers_early() -> None:
     from algnn.bench.processes import start_forkserver
 
     start_forkserver()
+    load_torch()
 
 
 # -- the work -------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 commands = typer.Typer()
@@ -20,14 +19,14 @@ def datasets(
     ] = None,
 ) -> None:
     """List the graphs that can be named, and whether they are at hand."""
-    from algnn.graph import datasets as graphs
+    from algnn.graph import catalogue
 
     # a line of figures and one of words: no terminal is wide enough for both side by side
     console = Console(highlight=False)
     widths = {"name": -17, "nodes": 8, "edges": 12, "features": 10, "classes": 9}
     heading = "".join(f"{name:{'<' if w < 0 else '>'}{abs(w)}}" for name, w in widths.items())
     console.print(heading, style="bold")
-    for entry in graphs.datasets():
+    for entry in catalogue.datasets():
         figures = "".join(f"{getattr(entry, key):>{w},}" for key, w in widths.items() if w > 0)
         status = entry.status(data)
         line = Text(f"{entry.name:<17}{figures}  ")
@@ -43,8 +42,9 @@ def list_methods() -> None:
     """List the methods."""
     from algnn.methods import METHODS
 
-    table = Table("name", "kind", "what it does", "what it retains", "paper", box=None)
-    table.columns[0].no_wrap = True
+    console = Console(highlight=False)
+    console.print(f"{'name':<22}{'kind':<16}paper", style="bold")
     for entry in METHODS.values():
-        table.add_row(entry.name, entry.kind, entry.summary, entry.retains, entry.paper)
-    Console(highlight=False).print(table)
+        console.print(f"{entry.name:<22}{entry.kind:<16}{entry.paper}", soft_wrap=True)
+        console.print(f"  {entry.summary}", style="dim", soft_wrap=True)
+        console.print(f"  keeps {entry.retains}", style="dim", soft_wrap=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algnn.cli.arguments import say
+from algnn.cli.arguments import load_torch, progress_bar, say, working
 from algnn.errors import InputError
 from algnn.files import locked, replacing
 
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 ENDING = ".safetensors"
 
+PREDICTED_AT_ONCE = 2**16  # nodes whose predictions are in memory at a time
 # what a model holds: nodes of each class, and bytes
 Holdings = tuple[dict[Any, float], int]
 
 commands = typer.Typer()
 
 Model = Annotated[Path, typer.Argument(help=f"The model, a {ENDING} file.")]
-Graph = Annotated[str, typer.Argument(help="An .npz file, or a dataset's name.")]
+Graph = Annotated[str, typer.Argument(help="An .npz, a partitioned folder, or a dataset's name.")]
 Labels = Annotated[
     Path, typer.Argument(help="CSV or Parquet with the columns node (from 0) and label.")
 ]
@@ -45,6 +46,11 @@ DryRun = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda; by default as it was.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw it into this .png, .svg or .pdf.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="A Dask scheduler, tcp://…, whose workers share the folder.")
+]
+Workers = Annotated[int, typer.Option(help="Or a Dask cluster of so many processes here.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")]
 
 
@@ -69,10 +75,14 @@ def fit(
     force: Force = False,
     dry_run: DryRun = False,
     data: DataRoot = None,
+    scheduler: Scheduler = None,
+    workers: Workers = 0,
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
     path = _writable(model)
+    load_torch()
     from algnn import ALGNN, PrivateALGNN
+    from algnn.graph.store import node_count
     from algnn.labels import read_labels
     from algnn.methods import parse
 
@@ -83,11 +93,13 @@ def fit(
     else:
         chosen = parse(PrivateALGNN, changes or [])
         learner = PrivateALGNN(**{**chosen, **apart, "epsilon": private})
-    with _changing(path, dry_run):
+    with ExitStack() as stack:
+        stack.enter_context(_changing(path, dry_run))
         _check_free(path, force)
-        now = _load_graph(graph, data)
-        nodes, classes = read_labels(labels, now.x.size(0))
-        learner.fit(now, nodes, classes)
+        now = stack.enter_context(_spread(_load_graph(graph, data), scheduler, workers))
+        nodes, classes = read_labels(labels, node_count(now))
+        with _busy(now, f"learning {_count(nodes.size, 'node')}"):
+            learner.fit(now, nodes, classes)
         _finish(path, learner, ({}, 0), dry_run)
     say(Console(highlight=False), f"gives away: {learner.exposure()}")
 
@@ -202,32 +214,59 @@ def predict(
     everything: Annotated[
         bool, typer.Option("--all", help="Add the probability of every class.")
     ] = False,
+    novelty: Annotated[
+        bool, typer.Option(help="The novelty of each node, which takes most of the time.")
+    ] = True,
+    novel_above: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Add a column novel: whether novelty is above this."),
+    ] = None,
+    plot: Plot = None,
     device: Device = None,
     data: DataRoot = None,
+    scheduler: Scheduler = None,
+    workers: Workers = 0,
 ) -> None:
     """Write each node's label, how probable it is, and how new the node looks."""
+    load_torch()
     _check_table(out)
+    picture = checked_picture(plot)
     import numpy as np
 
+    from algnn.graph.store import node_count
     from algnn.labels import read_nodes, write_table
 
     learner = _load_model(model, device)
     now = _load_graph(graph, data)
-    count = now.x.size(0)
+    count = node_count(now)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
-    probabilities = learner.predict_proba(now, chosen)
-    columns = {
-        "node": chosen,
-        "label": learner.predict(now, chosen),
-        "probability": probabilities.max(axis=1),
-        "novelty": learner.novelty(now, chosen),
-    }
-    if everything:
-        names = (f"p_{name}" for name in learner.classes_)
-        columns.update(zip(names, probabilities.T, strict=True))
-    write_table(out, columns)
+    if novel_above is not None and not novelty:
+        raise InputError("--novel-above needs the novelty of each node: leave out --no-novelty")
+
+    def columns(some: Any) -> dict[str, Any]:
+        probabilities = learner.predict_proba(now, some)
+        found = {"node": some, "label": learner.predict(now, some)}
+        found["probability"] = probabilities.max(axis=1)
+        if novelty:
+            found["novelty"] = learner.novelty(now, some)
+        if novel_above is not None:
+            found["novel"] = found["novelty"] > novel_above
+        if everything:
+            names = (f"p_{name}" for name in learner.classes_)
+            found.update(zip(names, probabilities.T, strict=True))
+        return found
+
+    pieces = range(0, max(chosen.size, 1), PREDICTED_AT_ONCE)
+    busy = _busy(now, f"predicting {_count(chosen.size, 'node')}")
+    with busy, _spread(now, scheduler, workers) as now:
+        write_table(out, (columns(chosen[at : at + PREDICTED_AT_ONCE]) for at in pieces))
     if out is not None:
         say(Console(highlight=False), f"{out}: {_count(chosen.size, 'node')}")
+    if picture is not None:
+        from algnn import plot as pictures
+
+        found = pictures.novelty(learner, now, chosen, threshold=novel_above)
+        pictures.save(found, picture)
 
 
 @commands.command()
@@ -238,15 +277,21 @@ def explain(
     label: Annotated[
         str | None, typer.Option(help="The class; by default the one that is predicted.")
     ] = None,
+    plot: Plot = None,
     device: Device = None,
     data: DataRoot = None,
 ) -> None:
     """Say which features and which neighbours moved a node's score."""
+    picture = checked_picture(plot)
     learner = _exact(model, _load_model(model, device))
     now = _load_graph(graph, data)
     named = {str(name): name for name in learner.classes_.tolist()}
-    why = learner.explain(now, node, None if label is None else named.get(label, label))
-    say(Console(highlight=False), str(why))
+    wanted = None if label is None else named.get(label, label)
+    say(Console(highlight=False), str(learner.explain(now, node, wanted)))
+    if picture is not None:
+        from algnn.plot import explanation, save
+
+        save(explanation(learner, now, node, wanted), picture)
 
 
 @commands.command()
@@ -264,6 +309,7 @@ def merge(
     path = _writable(out)
     if len(models) < 2:
         raise InputError("merge needs at least two models: algnn merge A B -o C")
+    load_torch()
     with _changing(path, dry_run):
         _check_free(path, force)
         first, *others = (_exact(model, _load_model(model, None)) for model in models)
@@ -281,6 +327,7 @@ def blank(
 ) -> None:
     """Copy a model's encoder and nothing that it has learned: what several sites start from."""
     path = _writable(out)
+    load_torch()
     with _changing(path, dry_run=False):
         _check_free(path, force)
         _exact(model, _load_model(model, None)).blank().save(path)
@@ -290,18 +337,29 @@ def blank(
 @commands.command()
 def inspect(
     model: Model,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say what a model knows and all that was ever done to it."""
-    from algnn import ALGNN
+    from algnn.analytic.lifecycle.glance import Summary, glance
 
-    found = _load_model(model, None)
-    if isinstance(found, ALGNN):
-        summary = found.summary()
-        facts, text = dataclasses.asdict(summary), str(summary)
+    found: Summary | dict[str, str] = glance(model)
+    if full:
+        learner = _load_model(model, None)
+        if isinstance(found, Summary):
+            found = _exact(model, learner).summary()
+        else:
+            found |= learner._described()
+    if isinstance(found, Summary):
+        facts, text = dataclasses.asdict(found), str(found)
     else:
-        facts = {**found._described(), "gives away": found.exposure()}
-        text = "\n".join(f"{name:<22}  {value}" for name, value in facts.items())
+        facts, text = found, "\n".join(f"{name:<22}  {value}" for name, value in found.items())
     if as_json:
         print(json.dumps(facts))
     else:
@@ -322,14 +380,17 @@ def _change(
 ) -> None:
     """Read a model, let it learn or forget some labelled nodes, and write it."""
     path = _writable(model)
+    load_torch()
+    from algnn.graph.store import node_count
     from algnn.labels import read_labels
 
     with _changing(path, dry_run):
         learner = _load_model(path, device)
         before = _holdings(learner)
         now = _load_graph(graph, data)
-        nodes, classes = read_labels(labels, now.x.size(0), learner.classes_)
-        step(learner, now, nodes, classes)
+        nodes, classes = read_labels(labels, node_count(now), learner.classes_)
+        with _busy(now, f"working on {_count(nodes.size, 'node')}"):
+            step(learner, now, nodes, classes)
         _finish(path, learner, before, dry_run)
 
 
@@ -372,7 +433,18 @@ def _check_table(path: Path | None) -> None:
     make_folder(path.parent)
 
 
+def checked_picture(path: Path | None) -> Path | None:
+    """Before any work: whether a picture can be written there."""
+    if path is not None:
+        from algnn.bench.plan import make_folder
+        from algnn.plot import check_path
+
+        make_folder(check_path(path).parent)
+    return path
+
+
 def _load_model(path: Path, device: str | None) -> AnyModel:
+    load_torch()
     from algnn.models import load_model
 
     return load_model(path, device)
@@ -389,10 +461,44 @@ def _exact(path: Path, found: AnyModel) -> ALGNN:
     return found
 
 
+def _busy(graph: Any, what: str) -> AbstractContextManager[None]:
+    """Says what takes a while, unless the graph shows progress of its own."""
+    return nullcontext() if hasattr(graph, "progress") else working(what)
+
+
 def _load_graph(name: str, data: Path | None) -> Data:
     from algnn.graph.datasets import load_inputs
+    from algnn.graph.store import GraphStore
 
-    return load_inputs(name, data)
+    with working(f"reading {name}"):
+        found = load_inputs(name, data)
+    if isinstance(found, GraphStore):
+        found.progress = progress_bar()
+    return found
+
+
+@contextmanager
+def _spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
+    """The graph as a Dask cluster works on it, where one is asked for."""
+    if scheduler is None and not workers:
+        yield graph
+        return
+    from algnn import on_cluster
+
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
+    with ExitStack() as stack:
+        where: Any = scheduler
+        if scheduler is None:
+            where = stack.enter_context(LocalCluster(workers, threads_per_worker=1))
+        try:
+            client = stack.enter_context(Client(where))
+        except (OSError, ValueError) as error:
+            raise InputError(f"--scheduler {scheduler} cannot be reached: {error}") from error
+        say(Console(highlight=False, stderr=True), f"dashboard: {client.dashboard_link}")
+        yield on_cluster(graph, client)
 
 
 def _free_graph(path: Path) -> Path:

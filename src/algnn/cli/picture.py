@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import textwrap
 from collections.abc import Sequence
@@ -13,10 +12,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from algnn.bench.protocol import Outcome
-from algnn.bench.runs import summarise, write_atomically
+from algnn.bench.runs import summarise
 from algnn.errors import InputError
+from algnn.plot import check_path, save
 
-KINDS = (".png", ".svg", ".pdf")
 COLOURS = "viridis"
 NUMBERED = 12  # up to so many sessions a cell has room for its number
 NAMED = 8  # up to so many a tick has room for the session's classes
@@ -37,19 +36,7 @@ def picture(
     target = check_path(path)
     if len({len(outcome.sessions) for outcome in outcomes}) != 1:
         raise InputError("outcomes must be at least one run, all of streams of the same length")
-    image = io.BytesIO()
-    _figure(outcomes, title, paper_ap).savefig(image, format=target.suffix[1:], dpi=130)
-    write_atomically(target, image.getvalue())
-    return target
-
-
-def check_path(path: str | os.PathLike[str]) -> Path:
-    """The path, if a picture can have this name."""
-    if Path(path).suffix not in KINDS:
-        raise InputError(
-            f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
-        )
-    return Path(path)
+    return save(_figure(outcomes, title, paper_ap), target)
 
 
 def _figure(outcomes: Sequence[Outcome], title: str, paper_ap: float | None) -> Figure:

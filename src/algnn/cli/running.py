@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from algnn.cli.arguments import SEEDS, parse_order, parse_seeds, say
+from algnn.cli.arguments import SEEDS, load_torch, parse_order, parse_seeds, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +45,7 @@ def run(
     ] = None,
 ) -> None:
     """Teach a graph's classes session by session, and measure what is remembered."""
+    load_torch()
     from algnn import methods
     from algnn.bench.plan import Plan, carry_out, make_folder
     from algnn.bench.runs import frame
@@ -63,7 +64,7 @@ def run(
         data=data,
     )
     if plot is not None:
-        from algnn.cli.picture import check_path
+        from algnn.plot import check_path
 
         make_folder(check_path(plot).parent)
     done = frame(carry_out(plan, records))

@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import hashlib
-import importlib.util
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,71 +16,17 @@ from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
 
 from algnn.errors import DatasetError, InputError
-from algnn.graph.download import Root, Source, fetch, locate, process
+from algnn.graph.catalogue import RANDOM_SPLIT, Entry
+from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
+from algnn.graph.download import Root, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz, weights_of
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
-from algnn.graph.sources import SOURCES
-from algnn.graph.structural import HOPS, WIDTH, description, structural_features
-from algnn.graph.synthetic import SEED, communities
+from algnn.graph.store import GraphStore, is_graph_folder
+from algnn.graph.structural import description, structural_features
 
 DIGITS_NEIGHBOURS = 10
 TRAIN_SHARE, VAL_SHARE = 0.4, 0.1  # the paper's, where a dataset has no split of its own
-RANDOM_SPLIT = "random 40/10/50"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A graph that `load` knows by name.
-
-    Attributes
-    ----------
-    name, description : str
-        What to call it, and one line about it.
-    nodes, edges, features, classes : int
-        Its size; edges are undirected.
-    split : str
-        How its nodes are split, in words.
-    origin : str
-        Who made the graph, in words.
-    source : Source, optional
-        Its raw files; none for the digits, which come with scikit-learn, and where `make` is.
-    file : str, optional
-        Path below a data root of an ``.npz`` that holds the graph, which is used before `source`
-        (for the digits: where there is no scikit-learn).
-    make : callable, optional
-        Makes the graph from its four sizes, each time anew: it has no files.
-
-    Examples
-    --------
-    >>> [entry.name for entry in datasets() if entry.classes == 70]
-    ['corafull', 'corafull-graph']
-    """
-
-    name: str
-    description: str
-    nodes: int
-    edges: int
-    features: int
-    classes: int
-    split: str
-    origin: str
-    source: Source | None = None
-    file: str | None = None
-    make: Callable[[int, int, int, int], Data] | None = None
-
-    def status(self, root: Root = None) -> str:
-        """``"ready"``, or what is missing: a download, scikit-learn, or its file."""
-        if self.make is not None:
-            return "ready"
-        if self.file is not None and locate(self.file, root) is not None:
-            return "ready"
-        if self.source is None and self.name != "digits":
-            return "file needed"
-        if self.source is None:
-            return "ready" if importlib.util.find_spec("sklearn") else "scikit-learn needed"
-        here = all(locate(file, root) is not None for file in self.source.files)
-        return "ready" if here else "download needed"
 
 
 def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Data:
@@ -114,7 +57,9 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
         - a split, optional: for each of train, val and test either a mask (``train_mask`` … [N],
           bool) or the nodes' ids (``train_idx``, ``val_idx`` or ``valid_idx``, ``test_idx``); nodes
           without a label are left out of it;
-        - ``class_names`` [C], strings, optional: entry c names class c.
+        - ``class_names`` [C], strings, optional: entry c names class c;
+
+        or a folder that `write_graph` has made, with labels, which is read into memory.
     root : str or path, optional
         The data root: a folder with raw files. By default the variable ``ALGNN_DATA``. Never
         written to.
@@ -146,12 +91,19 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     found = _find(name)
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
+    if found.is_dir():
+        graph = GraphStore(found).in_memory
+        if graph.get("y") is None:
+            raise DatasetError(f"{found} holds no labels, which a benchmark needs")
+        return finish(graph, found.name, found.name, "as in the folder", seed)
     graph = read_npz(found)
-    return _finish(graph, found.stem, found.name, "as in the file", seed)
+    return finish(graph, found.stem, found.name, "as in the file", seed)
 
 
-def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
+def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data | GraphStore:
     """The `x` and `edge_index` of a graph, for prediction; a user's file needs no labels.
+
+    A graph on disk (a folder that `algnn partition` has made) stays there.
 
     Parameters
     ----------
@@ -161,7 +113,7 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
 
     Returns
     -------
-    Data
+    Data or GraphStore
         `x` [N, d] float32, `edge_index` [2, E], and `edge_weight` [E] where the file has it.
 
     Examples
@@ -169,6 +121,8 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data:
     >>> sorted(load_inputs("digits").keys())
     ['edge_index', 'x']
     """
+    if is_graph_folder(name):
+        return GraphStore(name)
     found = _find(name)
     graph = load(name, root) if isinstance(found, Entry) else read_inputs(found)
     x, edge_index = graph.x, graph.edge_index
@@ -207,33 +161,17 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     if entry.split == RANDOM_SPLIT:
         # one that is in a file is a draw like any other
         graph = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **_named(graph))
-    return _finish(graph, entry.name, origin, entry.split, seed, directed=False)
-
-
-def datasets() -> list[Entry]:
-    """The graphs that `load` knows by name.
-
-    Returns
-    -------
-    list of Entry
-
-    Examples
-    --------
-    >>> entry = datasets()[0]
-    >>> entry.name, entry.nodes, entry.classes, entry.status()
-    ('digits', 1797, 10, 'ready')
-    """
-    return list(_ENTRIES)
+    return finish(graph, entry.name, origin, entry.split, seed, directed=False)
 
 
 def available(name: str | os.PathLike[str], root: Root = None) -> bool:
     """Whether a graph, named as for `load`, can be loaded without a network."""
     found = _find(name)
-    return found.status(root) == "ready" if isinstance(found, Entry) else found.is_file()
+    return found.status(root) == "ready" if isinstance(found, Entry) else found.exists()
 
 
 def _find(name: str | os.PathLike[str]) -> Entry | Path:
-    known = {entry.name: entry for entry in _ENTRIES}
+    known = {entry.name: entry for entry in datasets()}
     if isinstance(name, str) and name.lower() in known:
         return known[name.lower()]
     path = Path(name).expanduser()
@@ -242,20 +180,20 @@ def _find(name: str | os.PathLike[str]) -> Entry | Path:
             f"{path} is a pickle, which can run code and is never opened here: load it yourself"
             " and write the graph with algnn.save_npz(graph, 'graph.npz')"
         )
-    if path.suffix == ".npz" or path.is_file():
+    if path.suffix == ".npz" or path.is_file() or is_graph_folder(path):
         return path
     near = difflib.get_close_matches(str(name).lower(), known, 1)
     guess = f" (did you mean {near[0]}?)" if near else ""
     raise DatasetError(
         f"{str(name)!r} is no known graph{guess}: use one of {', '.join(known)}, or the path of an"
-        " .npz"
+        " .npz, or of a folder that algnn partition has made"
     )
 
 
 # -- what every graph goes through ----------------------------------------------------------------
 
 
-def _finish(
+def finish(
     graph: Data, name: str, source: str, split: str, seed: int, directed: bool | None = None
 ) -> Data:
     """Add what is missing (features, a split) and write down where everything comes from."""
@@ -355,51 +293,3 @@ def _nearest(points: npt.NDArray[np.float64]) -> Tensor:
     sources = np.repeat(np.arange(count), DIGITS_NEIGHBOURS)
     edges: Tensor = to_undirected(torch.from_numpy(np.stack([sources, nearest.ravel()])))
     return edges
-
-
-# fmt: off
-_ENTRIES = (
-    Entry("digits", "handwritten digits of scikit-learn, each joined to its 10 nearest",
-          1_797, 12_339, 64, 10, RANDOM_SPLIT, "scikit-learn digits",
-          file="digits/digits_graph.npz"),
-    Entry("cora", "citations between machine-learning papers, 7 topics",
-          2_708, 5_278, 1_433, 7, "public", "PyG Planetoid", SOURCES["cora"]),
-    Entry("citeseer", "citations between computer-science papers, 6 topics",
-          3_327, 4_552, 3_703, 6, "public", "PyG Planetoid", SOURCES["citeseer"]),
-    Entry("pubmed", "citations between papers on diabetes, 3 kinds of it",
-          19_717, 44_324, 500, 3, "public", "PyG Planetoid", SOURCES["pubmed"]),
-    Entry("computers", "products bought together at Amazon, 10 categories",
-          13_752, 245_861, 767, 10, RANDOM_SPLIT, "PyG Amazon", SOURCES["computers"]),
-    Entry("corafull", "citations between papers, the whole of Cora, 70 topics",
-          19_793, 63_421, 8_710, 70, RANDOM_SPLIT, "PyG CoraFull", SOURCES["corafull"]),
-    Entry("reddit", "posts joined by common commenters, 41 communities",
-          232_965, 57_307_946, 602, 41, "public", "PyG Reddit", SOURCES["reddit"]),
-    Entry("arxiv", "citations between arXiv papers in computer science, 40 subjects",
-          169_343, 1_157_799, 128, 40, "OGB time split", "OGB raw files", SOURCES["arxiv"]),
-    Entry("arxiv-graph", "arxiv without its features: structural ones instead",
-          169_343, 1_157_799, WIDTH * len(HOPS), 40, "OGB time split", "OGB raw files",
-          SOURCES["arxiv"], "ogbn_arxiv_nofeat/arxiv_graph.npz"),
-    Entry("corafull-graph", "corafull without its features: structural ones instead",
-          19_793, 63_421, WIDTH * len(HOPS), 70, RANDOM_SPLIT, "PyG CoraFull",
-          SOURCES["corafull"], "CoraFull_nofeat/cora_full_graph.npz"),
-    Entry("photo", "photo products bought together at Amazon, 8 categories",
-          7_650, 119_081, 745, 8, RANDOM_SPLIT, "PyG Amazon", SOURCES["photo"], "more/photo.npz"),
-    Entry("flickr", "users who follow each other, very wide features, 9 groups",
-          7_575, 239_738, 12_047, 9, RANDOM_SPLIT, "Huang et al. 2017", file="more/flickr.npz"),
-    Entry("facebook", "pages that like each other, wide features, 4 kinds",
-          22_470, 170_823, 4_714, 4, RANDOM_SPLIT, "Rozemberczki et al. 2019",
-          file="more/facebook.npz"),
-    Entry("uai", "web pages, 19 uneven classes",
-          3_067, 28_308, 4_973, 19, RANDOM_SPLIT, "UAI2010", file="more/uai.npz"),
-    Entry("actor", "actors on common pages, neighbours of other classes, 5 kinds",
-          7_600, 26_659, 932, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["actor"],
-          "more/actor.npz"),
-    Entry("chameleon", "pages of Wikipedia, neighbours of other classes, 5 classes of traffic",
-          890, 8_854, 2_325, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["chameleon"],
-          "more/chameleon.npz"),
-    Entry("reddit-synthetic", "synthetic, of the size that the paper gives for Reddit: for time and"
-          " memory only; its accuracy means nothing",
-          232_965, 11_606_919, 602, 41, "66/10/24 of each class", f"synthetic, seed {SEED}",
-          make=communities),
-)
-# fmt: on

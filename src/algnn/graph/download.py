@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import shutil
+import sys
 import tempfile
 import urllib.request
 import zipfile
@@ -19,9 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import torch_geometric
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -31,10 +31,12 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from torch_geometric.data import Data
 
 from algnn.errors import DatasetError
 from algnn.files import replacing
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Root = str | os.PathLike[str] | None
 
@@ -196,6 +198,8 @@ def _basename(path: str) -> str:
 
 
 def _fingerprint(files: dict[str, Path]) -> str:
+    import torch_geometric
+
     # PyTorch Geometric's version too: another one may process, or store, in another way
     parts = [torch_geometric.__version__]
     for file, path in files.items():
@@ -206,8 +210,13 @@ def _fingerprint(files: dict[str, Path]) -> str:
 
 def _build(source: Source, folder: Path, remedy: str) -> Data:
     said = io.StringIO()  # PyTorch Geometric says 'Processing...' and 'Done!'
+    console = Console(file=sys.stderr)
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with (
+            console.status(f"reading {source.name}, the first time for long …"),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+        ):
             return source.build(folder)[0]
     except MemoryError:
         raise

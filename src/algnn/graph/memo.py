@@ -9,6 +9,8 @@ from typing import Generic, TypeVar
 from torch import Tensor
 from torch_geometric.data import Data
 
+from algnn.graph.store import GraphStore
+
 Value = TypeVar("Value")
 
 
@@ -73,8 +75,10 @@ class Last(Generic[Value]):
         return (Last, ())
 
 
-def inputs_of(graph: Data) -> tuple[Tensor, ...]:
-    """The tensors of a graph that a learner looks at, as a key."""
+def inputs_of(graph: Data | GraphStore) -> tuple[Tensor, ...]:
+    """The tensors of a graph that a learner looks at, as a key; of one on disk, its token."""
+    if isinstance(graph, GraphStore):
+        return (graph.token,)
     weight = graph.get("edge_weight")
     return (graph.x, graph.edge_index, *(() if weight is None else (weight,)))
 

@@ -46,15 +46,19 @@ def read_npz(path: str | os.PathLike[str]) -> Data:
     `DatasetError` for a damaged file or array.
     """
     with _naming(path):
-        arrays = read_arrays(path, KEYS, strict=True)
-        for key in ("edge_index", "y"):
-            if key not in arrays:
-                raise DatasetError(f"{key} is missing: edge_index and y are needed")
-        y, names = _labels(arrays)
-        graph = Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y))
-        if names:
-            graph.class_names = names
-        return graph
+        return graph_of_arrays(read_arrays(path, KEYS, strict=True))
+
+
+def graph_of_arrays(arrays: Arrays) -> Data:
+    """The graph of the arrays of a file, all checked; `DatasetError` says what is wrong."""
+    for key in ("edge_index", "y"):
+        if key not in arrays:
+            raise DatasetError(f"{key} is missing: edge_index and y are needed")
+    y, names = _labels(arrays)
+    graph = Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y))
+    if names:
+        graph.class_names = names
+    return graph
 
 
 def read_inputs(path: str | os.PathLike[str]) -> Data:
@@ -200,8 +204,9 @@ def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
             words = np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y
         except UnicodeDecodeError as error:
             raise DatasetError("y holds bytes that are not UTF-8: store text as UTF-8") from error
-        names = np.unique(words[words != ""])
-        codes = np.where(words != "", np.searchsorted(names, words), -1)
+        labelled = ~np.isin(words, ("", "-1"))
+        names = np.unique(words[labelled])
+        codes = np.where(labelled, np.searchsorted(names, words), -1)
         labels = torch.from_numpy(codes.astype(np.int64))
         found: list[str] | None = names.tolist()
     elif y.dtype.kind in "iu" and y.min() >= -1 and y.max() < 2**63:

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 # Rows are handled in blocks of about this many bytes, so that memory does not grow with the graph.
 BLOCK_BYTES = 64 * 2**20
@@ -45,14 +44,50 @@ def normalised_adjacency(
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
-    given = None if edge_weight is None else edge_weight.detach().to(edge_index.device)
-    given = None if given is None else given.to(torch.float32)
-    edges, weight = gcn_norm(edge_index, given, num_nodes, dtype=torch.float32)
-    source, target = edges
-    # sort by (target, source), then build the rows: one sort, no intermediate COO tensor
-    order = torch.argsort(target * num_nodes + source)
-    counts = torch.bincount(target, minlength=num_nodes)
-    return csr(_row_starts(counts), source[order], weight[order], (num_nodes, num_nodes))
+    weight = None if edge_weight is None else edge_weight.detach().to(edge_index.device)
+    rows = looped_rows(edge_index[0], edge_index[1], weight, slice(0, num_nodes), num_nodes)
+    return scaled_rows(rows, 0, inverse_roots(rows))
+
+
+def looped_rows(
+    source: Tensor, target: Tensor, weight: Tensor | None, rows: slice, num_nodes: int
+) -> Tensor:
+    """Some rows of A + I in CSR [b, N], float32, each sorted, from all edges that end there.
+
+    A self-loop that is already there keeps its weight and is not added again.
+    """
+    own = torch.arange(rows.start, rows.stop, device=source.device)
+    loop_weight = torch.ones(own.numel(), device=source.device)
+    loops = source == target
+    if weight is not None:
+        weight = weight.to(torch.float32)
+        loop_weight[target[loops] - rows.start] = weight[loops]
+    if bool(loops.any()):
+        source, target = source[~loops], target[~loops]
+        weight = None if weight is None else weight[~loops]
+    weight = torch.ones_like(source, dtype=torch.float32) if weight is None else weight
+    columns, local = torch.cat([source, own]), torch.cat([target, own]) - rows.start
+    order = torch.argsort(local * num_nodes + columns)
+    starts = _row_starts(torch.bincount(local, minlength=own.numel()))
+    values = torch.cat([weight, loop_weight])[order]
+    return csr(starts, columns[order], values, (own.numel(), num_nodes))
+
+
+def inverse_roots(rows: Tensor) -> Tensor:
+    """D^(-1/2) of some rows of A + I, float32; the sums are in float64, so their order is free."""
+    row = torch.repeat_interleave(rows.crow_indices().diff())
+    degrees = torch.zeros(rows.size(0), dtype=torch.float64, device=row.device)
+    degrees.index_add_(0, row, rows.values().to(torch.float64))
+    roots = degrees.to(torch.float32).pow_(-0.5)
+    return roots.masked_fill_(roots == torch.inf, 0)
+
+
+def scaled_rows(rows: Tensor, first: int, roots: Tensor) -> Tensor:
+    """Rows of Â from those of A + I, of which the first is row `first`, and D^(-1/2) [N]."""
+    row = torch.repeat_interleave(rows.crow_indices().diff()) + first
+    values = roots[rows.col_indices()] * rows.values() * roots[row]
+    shape = (rows.size(0), rows.size(1))
+    return csr(rows.crow_indices(), rows.col_indices(), values, shape)
 
 
 def spmm(sparse: Tensor, dense: Tensor, beside: Tensor | None = None, share: float = 0.0) -> Tensor:
@@ -147,14 +182,15 @@ def to_csr(matrix: Tensor) -> Tensor:
     return csr(_row_starts(counts), column, matrix[row, column], (matrix.size(0), matrix.size(1)))
 
 
-def without_diagonal(matrix: Tensor) -> Tensor:
-    """A square sparse CSR matrix without its diagonal: of Â, each node's neighbours alone."""
-    counts = matrix.crow_indices().diff()
-    row = torch.repeat_interleave(torch.arange(matrix.size(0), device=matrix.device), counts)
-    kept = matrix.col_indices() != row
-    counts = torch.bincount(row[kept], minlength=matrix.size(0))
+def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:
+    """Rows of a sparse CSR matrix, from row `first` on, with zeros on its diagonal.
+
+    Of Â, each node's neighbours alone. The places of the zeros stay, and indices are shared.
+    """
+    row = torch.repeat_interleave(matrix.crow_indices().diff()) + first
+    values = matrix.values().masked_fill(matrix.col_indices() == row, 0)
     shape = (matrix.size(0), matrix.size(1))
-    return csr(_row_starts(counts), matrix.col_indices()[kept], matrix.values()[kept], shape)
+    return csr(matrix.crow_indices(), matrix.col_indices(), values, shape)
 
 
 def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Iterator[slice]:

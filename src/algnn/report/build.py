@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 
 from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
 from algnn.bench.runs import summarise
-from algnn.report import figures, tables
+from algnn.report import tables
 from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, UNKNOWN, Study, in_order
-from algnn.report.figures import Chart
 from algnn.report.style import STYLES, Style, styles
-from algnn.report.table import WORDS, Table, count, listed, number, three
+from algnn.report.table import WORDS, Chart, Table, count, listed, number, three
 
 Item = Table | Chart
 Kind = TypeVar("Kind", Table, Chart)
@@ -52,16 +51,17 @@ class Report:
         return [item for item in found if isinstance(item, kind)]
 
 
-def build(study: Study, brief: bool = False) -> Report:
-    """The report of some runs; a brief one has all tables and the main figures only."""
+def build(study: Study, pictures: bool = False) -> Report:
+    """The report of some runs: its tables and, for a document that draws nothing, pictures."""
     looks = styles(study.runs.method)
     made = {
+        "board": _alone(tables.leaderboard(study) if len(study.methods(step=1)) > 1 else None),
+        "figures": tuple(_pictures(study, looks)) if pictures else (),
         "results": _by_hardware(study, _results),
-        "steps": tuple(_steps(study, looks)),
+        "steps": tuple(_steps(study, looks, pictures)),
         "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
         "speed": _by_hardware(study, lambda s, h: [tables.fastest(s, h), tables.speeds(s, h)]),
-        "figures": tuple((g, figures.of_graph(study, g, looks)) for g in study.datasets(step=1)),
-        "sensitivity": tuple(_sensitivity(study)),
+        "sensitivity": tuple(_sensitivity(study, pictures)),
         "others": _alone(tables.others(study)),
         "failed": _alone(tables.failed(study)),
     }
@@ -79,7 +79,7 @@ def build(study: Study, brief: bool = False) -> Report:
         ),
         tuple(_headlines(study)),
         tuple(_notes(study)),
-        (*_numbered(made, apart, brief), *_missing(study), _section("reading")),
+        (*_numbered(made, apart), *_missing(study), _section("reading")),
         tuple(_facts(study)),
         looks,
     )
@@ -90,10 +90,11 @@ def _section(key: str, parts: tuple[Part, ...] = (), **values: str) -> Section:
     return Section(key, words["title"], tuple(t.format(**values) for t in words["text"]), parts)
 
 
-def _numbered(made: Mapping[str, tuple[Part, ...]], apart: str, brief: bool) -> Iterator[Section]:
+def _numbered(made: Mapping[str, tuple[Part, ...]], apart: str) -> Iterator[Section]:
     """Sections with numbers for their tables and figures, and no two files of one name."""
     seen: set[tuple[type, str]] = set()
-    for i, (section, parts) in enumerate(made.items(), start=1):
+    kept = {section: parts for section, parts in made.items() if parts}
+    for i, (section, parts) in enumerate(kept.items(), start=1):
         numbers = {Table: counter(1), Chart: counter(1)}
         several = sum(isinstance(item, Table) for _, items in parts for item in items) > 1
         shown = []
@@ -105,12 +106,9 @@ def _numbered(made: Mapping[str, tuple[Part, ...]], apart: str, brief: bool) -> 
                     key = f"{item.key}-{next(more)}"
                 seen.add((kind, key))
                 label = f"{i}.{next(numbers[kind])}" if several or kind is Chart else str(i)
-                if isinstance(item, Table) or item.brief or not brief:
-                    fresh.append(replace(item, key=key, number=label))
+                fresh.append(replace(item, key=key, number=label))
             shown.append((title, tuple(fresh)))
-        if parts:
-            more = WORDS["sections"]["figures"]["brief"] * brief
-            yield _section(section, tuple(shown), apart=apart, more=more)
+        yield _section(section, tuple(shown), apart=apart)
 
 
 def _graphs(study: Study) -> list[str]:
@@ -122,14 +120,12 @@ def _headlines(study: Study) -> Iterator[tuple[str, str]]:
     nouns = {"method": runs.method.nunique(), "graph": len(_graphs(study))}
     counts = [count(n, noun) for noun, n in {**nouns, "seed": runs.seed.nunique()}.items()]
     yield f"{len(runs):,}", f"{'run' if len(runs) == 1 else 'runs'}: {', '.join(counts)}"
-    hardware = study.hardware[0] if study.hardware else ""
-    if FOCUS not in study.methods(hardware, step=1):
-        return
-    ours = DEFAULT if DEFAULT in study.methods(hardware, step=1) else FOCUS
+    names = study.methods(step=1)
+    ours = DEFAULT if DEFAULT in names else FOCUS
     wins, gaps = [], []
-    for graph in study.datasets(hardware, 1):
-        names = study.methods(hardware, graph, 1)
-        ap = {name: summarise(study.cell(hardware, graph, 1, name).ap).mean for name in names}
+    for graph in study.datasets(step=1):
+        cells = {name: study.anywhere(graph, name).ap for name in names}
+        ap = {name: summarise(cell).mean for name, cell in cells.items() if len(cell)}
         rivals = [value for name, value in ap.items() if name not in ALL_LABELS]
         if ours in ap and len(rivals) > 1:
             wins.append(ap[ours] >= max(rivals))
@@ -137,10 +133,11 @@ def _headlines(study: Study) -> Iterator[tuple[str, str]]:
         if paper and FOCUS in ap:
             gaps.append(ap[FOCUS] - paper.ap[0])
     if wins:
-        yield f"{sum(wins)} of {len(wins)}", words["first"].format(ours=ours, hardware=hardware)
+        yield f"{sum(wins)} of {len(wins)}", words["first"].format(ours=ours)
     if gaps:
         gap = f"{mean(gaps):+.1f}".replace("-", "−")
         yield gap, words["paper"].format(graphs=count(len(gaps), "graph"))
+    hardware = study.hardware[0] if study.hardware else ""
     table = tables.fastest(study, hardware)
     if table is not None:
         ratios = sorted(number(row.values[2]) for row in table.rows)
@@ -158,10 +155,9 @@ def _notes(study: Study) -> Iterator[str]:
     if not runs.alone.all():
         shared = count(sum(~runs.alone), "run")
         yield words["shared"].format(shared=shared, runs=f"{len(runs):,}")
-    codes = runs.code.str.partition("+")[0].value_counts().sort_index()
-    if len(codes) > 1:
-        each = listed(f"{code} ({found:,})" for code, found in codes.items())
-        yield words["codes"].format(count=len(codes), codes=each)
+    codes = runs.code.str.partition("+")[0].nunique()
+    if codes > 1:
+        yield words["codes"].format(count=codes)
     if study.passed_over:
         yield words["older"].format(older=count(study.passed_over, "older record"))
     if len(study.failures):
@@ -202,25 +198,36 @@ def _results(study: Study, hardware: str) -> Iterator[Table | None]:
     yield tables.trust(study, hardware)
 
 
-def _steps(study: Study, looks: Mapping[str, Style]) -> Iterator[Part]:
+def _pictures(study: Study, looks: Mapping[str, Style]) -> Iterator[Part]:
+    from algnn.report import figures  # matplotlib takes a second, and the page does not need it
+
+    for graph in study.datasets(step=1):
+        yield graph, figures.of_graph(study, graph, looks)
+
+
+def _steps(study: Study, looks: Mapping[str, Style], pictures: bool) -> Iterator[Part]:
     drawn: set[str] = set()
     for hardware in study.hardware:
         for graph in study.datasets(hardware):
             if len(study.steps(graph, hardware)) > 1:
                 items: list[Any] = [tables.by_step(study, hardware, graph)]
                 # hardware with many runs comes first: one figure for a graph is enough
-                if graph not in drawn:
+                if pictures and graph not in drawn:
+                    from algnn.report import figures
+
                     items.append(figures.by_step(study, hardware, graph, looks))
                 drawn.add(graph)
                 yield graph, tuple(items)
 
 
-def _sensitivity(study: Study) -> Iterator[Part]:
+def _sensitivity(study: Study, pictures: bool) -> Iterator[Part]:
     for name, title in (("width", "Expansion width"), ("gamma", "γ")):
         series = tables.sweep(study, name)
         items: list[Any] = []
-        for method, hardware in dict.fromkeys((m, h) for _, m, h in series):
+        for method, hardware in dict.fromkeys((m, h) for _, m, h in series if pictures):
             found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}
+            from algnn.report import figures
+
             items.append(figures.of_sweep(study, name, method, hardware, found))
         if series:
             items.append(tables.sensitivity(study, name))

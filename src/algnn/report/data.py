@@ -24,6 +24,7 @@ from algnn.errors import InputError
 from algnn.graph.datasets import datasets
 from algnn.methods import METHODS, settings
 
+LAST = "digits"  # a small set for trying things out: it stands behind the real graphs
 # these see all earlier labels again in each session: upper references, not rivals
 ALL_LABELS = tuple(name for name, m in METHODS.items() if "every node and label" in m.retains)
 FOCUS = "algnn-paper"
@@ -53,9 +54,13 @@ class Study:
     def _cells(self) -> dict[tuple[str, str, int, str], pd.DataFrame]:
         return dict(iter(self.runs[self.runs.main].groupby(CELL)))
 
+    @cached_property
+    def _none(self) -> pd.DataFrame:
+        return self.runs.iloc[:0]
+
     def cell(self, hardware: str, dataset: str, step: int, method: str) -> pd.DataFrame:
         """Runs of the main tables that differ in their seed only; may be empty."""
-        return self._cells.get((hardware, dataset, step, method), self.runs.iloc[:0])
+        return self._cells.get((hardware, dataset, step, method), self._none)
 
     def select(self, **wanted: Any) -> pd.DataFrame:
         """Runs of the main tables with these values of their columns; None takes any value."""
@@ -78,17 +83,29 @@ class Study:
         rest = sorted(set(self.runs.hardware) - set(self.hardware))
         return [*self.hardware, *rest].index(hardware) + 1
 
-    def main_hardware(self, dataset: str, step: int) -> str:
-        """The hardware with the most runs on a dataset at a step: its figures are drawn."""
-        return _by_count(self.select(dataset=dataset, step=step).hardware)[0]
+    @cached_property
+    def _machines(self) -> dict[str, list[str]]:
+        """Of each dataset at step 1 the hardware, that with the most runs first."""
+        runs = self.select(step=1)
+        return {graph: _by_count(found) for graph, found in runs.hardware.groupby(runs.dataset)}
+
+    def main_hardware(self, dataset: str) -> str:
+        """The hardware with the most runs on a dataset at step 1: its times are shown."""
+        return self._machines[dataset][0]
+
+    def anywhere(self, dataset: str, method: str) -> pd.DataFrame:
+        """Runs at step 1 on the main hardware or, where it has none, on the next that has some."""
+        found = (self.cell(h, dataset, 1, method) for h in self._machines.get(dataset, ()))
+        return next((cell for cell in found if len(cell)), self._none)
 
     def datasets(
         self, hardware: str | None = None, step: int | None = None, *, scored: bool = True
     ) -> list[str]:
-        """Datasets of the main tables, in the library's order; not `scored`: synthetic ones too."""
+        """Datasets of the main tables, real graphs first; not `scored`: synthetic ones too."""
         found = self.select(hardware=hardware, step=step)
         names = found.dataset[~found.synthetic] if scored else found.dataset
-        return in_order(set(names), [entry.name for entry in datasets()])
+        ordered = in_order(set(names), [entry.name for entry in datasets()])
+        return sorted(ordered, key=lambda name: name == LAST)
 
     def methods(
         self, hardware: str | None = None, dataset: str | None = None, step: int | None = None
@@ -100,7 +117,8 @@ class Study:
 
     def steps(self, dataset: str, hardware: str | None = None) -> list[int]:
         """Numbers of classes per session with runs in the main tables."""
-        return sorted(set(self.select(dataset=dataset, hardware=hardware).step))
+        found = {(h, s) for h, graph, s, _ in self._cells if graph == dataset}
+        return sorted({step for h, step in found if hardware in (None, h)})
 
 
 def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
@@ -194,7 +212,7 @@ def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dic
 
 def _in_words(changes: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"another graph of this name, sha256 {value}" if name == "graph"
+        f"another file of this graph, {str(value)[:8]}" if name == "graph"
         else f"{name} {UNKNOWN}" if value == UNKNOWN
         else f"{name}={value:g}" if isinstance(value, float)
         else f"{name}={value}"

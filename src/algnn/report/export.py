@@ -7,7 +7,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -15,12 +15,12 @@ import pandas as pd
 from algnn.bench.runs import Summary, write_atomically
 from algnn.report.build import Report, Section, build
 from algnn.report.data import Study
-from algnn.report.figures import Chart, render
 from algnn.report.page import page, printable
-from algnn.report.table import NOTHING, NUMBERS, Row, Table
+from algnn.report.table import NOTHING, NUMBERS, Chart, Row, Table
 
 # at the head of a Markdown document that stands for itself
 REMARK = "made from records by `algnn report --markdown`: change those, not this"
+Tell = Callable[[str], object]
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
 TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -38,34 +38,41 @@ RUN_COLUMNS = (
 
 
 def write(study: Study, folder: str | os.PathLike[str]) -> Path:
-    """Write a report in all its forms, each file whole or not at all; returns the page.
+    """Write the page, ``index.html``, into a folder, whole or not at all; returns its path."""
+    path = Path(folder) / "index.html"
+    write_atomically(path, page(build(study)).encode())
+    return path
 
-    The folder gets ``index.html``, ``report.md``, ``tables.tex``, ``csv/`` and ``figures/``.
+
+def write_markdown(study: Study, path: str | os.PathLike[str], tell: Tell = print) -> Path:
+    """Write a report as one Markdown document with its pictures in a folder of that name.
+
+    `tell` is given a line of progress before each picture.
     """
-    root = Path(folder)
-    report = build(study)
-    drawn = {chart.key: render(chart) for chart in report.all(Chart)}
-    for key, found in drawn.items():
-        write_atomically(root / "figures" / f"{key}.svg", found.svg)
-        write_atomically(root / "figures" / f"{key}.png", found.png)
-    write_atomically(root / "csv" / "runs.csv", runs_csv(study).encode())
-    for table in report.all(Table):
-        write_atomically(root / "csv" / f"{table.key}.csv", table_csv(table).encode())
-    write_atomically(root / "report.md", markdown(report).encode())
-    write_atomically(root / "tables.tex", latex(report).encode())
-    # last: whoever finds it finds all the rest
-    write_atomically(root / "index.html", page(report, drawn).encode())
-    return root / "index.html"
+    from algnn.report.figures import render
 
-
-def write_markdown(study: Study, path: str | os.PathLike[str]) -> Path:
-    """Write a report as one Markdown document with its main figures in a folder of that name."""
     target = Path(path)
-    report = build(study, brief=True)
-    for chart in report.all(Chart):
-        write_atomically(target.with_suffix("") / f"{chart.key}.png", render(chart).png)
+    report = build(study, pictures=True)
+    charts = report.all(Chart)
+    for i, chart in enumerate(charts, start=1):
+        tell(f"picture {i} of {len(charts)}")
+        write_atomically(target.with_suffix("") / f"{chart.key}.png", render(chart))
     write_atomically(target, markdown(report, target.stem, REMARK).encode())
     return target
+
+
+def write_latex(study: Study, path: str | os.PathLike[str]) -> Path:
+    """Write the tables of a report as one LaTeX file."""
+    write_atomically(Path(path), latex(build(study)).encode())
+    return Path(path)
+
+
+def write_csv(study: Study, folder: str | os.PathLike[str]) -> Path:
+    """Write every run, ``runs.csv``, and each table as CSV into a folder."""
+    for table in build(study).all(Table):
+        write_atomically(Path(folder) / f"{table.key}.csv", table_csv(table).encode())
+    write_atomically(Path(folder) / "runs.csv", runs_csv(study).encode())
+    return Path(folder)
 
 
 def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:

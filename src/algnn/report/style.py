@@ -9,12 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
-import matplotlib
-
+from algnn.methods import METHODS
 from algnn.report.data import in_order
 
 # light, dark: contrast of at least 3:1 with the page, and distinct for colour-blind readers, after
@@ -43,16 +42,15 @@ LONG, SHORT = (11.0, 3.0), (3.0, 2.0)
 DOTDOT, MIXED = (6.0, 2.0, 1.3, 2.0, 1.3, 2.0), (9.0, 2.0, 3.0, 2.0)
 DASHES = (SOLID, DASHED, DOTTED, DASHDOT, LONG, DOTDOT, SHORT, MIXED)
 
-# A figure is laid out in pixels. Text of FONT pixels has 11 on a phone, where a figure of NARROW
-# pixels is shown 358 wide.
+# A figure is laid out in pixels.
 FONT = 13.0
-LINE = 15.6  # height of a line of text, in every font that a browser may choose
-NARROW, WIDE = 420.0, 900.0
+LINE = 15.6  # height of a line of text
+NARROW = 420.0
 SETTINGS: Any = {
-    "svg.fonttype": "none", "svg.hashsalt": "algnn", "font.family": ["DejaVu Sans"],
-    "font.size": FONT, "text.color": INK, "text.parse_math": False, "axes.edgecolor": SOFT,
-    "axes.labelcolor": SOFT, "axes.facecolor": "none", "axes.spines.top": False,
-    "axes.spines.right": False, "axes.linewidth": 0.8, "axes.axisbelow": True,
+    "font.family": ["DejaVu Sans"], "font.size": FONT, "text.color": INK, "text.parse_math": False,
+    "axes.edgecolor": SOFT, "axes.labelcolor": SOFT, "axes.facecolor": "none",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
+    "axes.axisbelow": True,
     "figure.facecolor": "none", "savefig.facecolor": "none", "grid.color": RULE,
     "grid.linewidth": 0.8, "xtick.color": SOFT, "ytick.color": SOFT, "xtick.labelsize": FONT,
     "ytick.labelsize": FONT, "xtick.major.size": 4.0, "ytick.major.size": 0.0,
@@ -116,6 +114,9 @@ STYLES: dict[str, Style] = {
     "joint-appnp": Style("grey", "<", SHORT, "\\\\", filled=False),
     "joint-sage": Style("grey", ">", DOTDOT, "++", filled=False),
 }
+# of methods without a row above
+FAMILIES = {"analytic": "blue", "reference": "grey", "regularisation": "green", "replay": "purple",
+            "condensation": "ochre", "isolation": "brown"}  # fmt: skip
 # for a user's own methods and those without a row above: outlines that no row above has
 _OUTLINES = (("P", "ochre", "+++"), ("v", "brown", "---"), ("p", "sky", "|||"),
              ("D", "blue", "///"), ("H", "vermilion", "\\\\\\"), ("8", "purple", "--"))  # fmt: skip
@@ -133,14 +134,19 @@ SERIES = tuple(
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
     """The style of each method; unknown ones get spare styles in the order of their names."""
-    names = in_order(set(methods), list(STYLES))
-    spare = cycle(SPARE)
-    return {name: STYLES[name] if name in STYLES else next(spare) for name in names}
+    spare, found = cycle(SPARE), {}
+    for name in in_order(set(methods), list(STYLES)):
+        style = STYLES.get(name) or next(spare)
+        kind = METHODS[name].kind if name in METHODS and name not in STYLES else ""
+        found[name] = replace(style, hue=FAMILIES.get(kind, style.hue))
+    return found
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
     """Matplotlib with the report's settings; the user's own are restored afterwards."""
+    import matplotlib
+
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         # a name may need letters that the figures' font lacks; a browser has them
         warnings.filterwarnings("ignore", message="Glyph .* missing from")

@@ -1,9 +1,9 @@
-"""A table before it becomes HTML, Markdown, LaTeX or CSV: typed values, and how each is written."""
+"""A table before it becomes HTML, Markdown, LaTeX or CSV, with typed values; a picture likewise."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -74,6 +74,19 @@ class Table:
     def texts(self, row: Row) -> list[str]:
         """A row's values as text."""
         return [c.write(v) for c, v in zip(self.columns, row.values, strict=True)]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture before it is drawn: its file's name, number, heading, and itself in words."""
+
+    key: str
+    title: str
+    caption: str
+    alt: str
+    draw: Callable[[], Any]
+    commands: tuple[str, ...] = ()
+    number: str = ""
 
 
 def ranked(

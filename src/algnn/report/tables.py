@@ -12,6 +12,7 @@ import pandas as pd
 from algnn.bench.paper import paper_figures, paper_space
 from algnn.bench.runs import Summary, summarise
 from algnn.methods import METHODS
+from algnn.report.board import standings
 from algnn.report.commands import commands
 from algnn.report.data import ALL_LABELS, FOCUS, Study, baselines
 from algnn.report.table import COLUMNS, WORDS, Column, Table, Value, count, listed, ranked, slug
@@ -19,6 +20,21 @@ from algnn.report.table import COLUMNS, WORDS, Column, Table, Value, count, list
 TRUST = ("ece", "novelty_auroc")
 MEANS = ("base_accuracy", "macro", "micro")
 TEXT = WORDS["tables"]
+
+
+def leaderboard(study: Study) -> Table | None:
+    """Mean rank, AP and micro of every method over the graphs on which most of them ran."""
+    found, graphs = standings(study)
+    words = TEXT["leaderboard"]
+    whole = [found[of].round(2).astype(object).where(found[of].notna(), None)
+             for of in ("rank", "ap", "micro")]  # fmt: skip
+    rows = [[name, *values, f"{on} of {len(graphs)}"]
+            for name, *values, on in zip(found.index, *whole, found.on, strict=True)]  # fmt: skip
+    means = [Column(*parts) for parts in words["columns"]]
+    columns: list[str | Column] = ["method", *means, Column("graphs")]
+    partial = {column.name: found.index[found.on < len(graphs)] for column in means}
+    names = listed(graphs) if graphs else "no graph"
+    return _table(study, "leaderboard", columns, rows, barred=partial, graphs=names)
 
 
 def overview(study: Study, hardware: str) -> Table | None:
@@ -111,7 +127,7 @@ def trust(study: Study, hardware: str) -> Table | None:
 def retained(study: Study) -> Table | None:
     """What each method keeps between sessions, measured, and what the paper says of it."""
     graphs = study.datasets(step=1, scored=False)
-    most = {graph: study.main_hardware(graph, 1) for graph in graphs}
+    most = {graph: study.main_hardware(graph) for graph in graphs}
     rows: list[list[Value]] = []
     for name in study.methods(step=1):
         cells = [study.cell(most[graph], graph, 1, name).retained_bytes for graph in graphs]

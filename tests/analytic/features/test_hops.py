@@ -7,12 +7,13 @@ import torch
 from torch_geometric.data import Data
 
 import algnn
+from algnn.analytic.features.blocked import polynomial, steps
 from algnn.analytic.features.expansion import random_weights
-from algnn.analytic.features.hops import VIEW_SETS, HopEncoder, polynomial, steps
+from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.features.reduce import RANK
 from algnn.analytic.lifecycle.reach import without_node
 from algnn.errors import InputError
-from algnn.graph.propagate import normalised_adjacency, to_csr, without_diagonal
+from algnn.graph.propagate import normalised_adjacency, to_csr
 
 
 def unit(rows: torch.Tensor) -> torch.Tensor:
@@ -68,7 +69,7 @@ def test_what_a_node_sees_is_its_row_of_the_polynomial(view):
     _, adjacency = directed(2)
     everything = torch.eye(30).double()
     matrix = adjacency.double()
-    expected = polynomial(view, matrix, without_diagonal(matrix), everything)
+    expected = polynomial(view, matrix, everything)
     nodes = torch.tensor([3, 29, 0])
     transposed = to_csr(matrix.to_dense().mT.contiguous())
     seen = HopEncoder("all", 7).seen(view, transposed, nodes)

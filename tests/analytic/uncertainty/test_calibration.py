@@ -15,6 +15,7 @@ from algnn.analytic.uncertainty.calibration import (
     WEIGHTS,
     Scores,
     held_out,
+    probabilities,
     sharpness,
 )
 
@@ -186,8 +187,20 @@ def test_a_new_session_or_head_means_a_new_sharpness(make_graph):
     graph = make_graph(classes=4, per_class=20)
     train = graph.train_mask.nonzero().squeeze(1)
     model = ALGNN().fit(graph, train[::2], graph.y[train[::2]])
-    before = model._sharpness()
+    model.predict_proba(graph)
     model.partial_fit(graph, train[1::2], graph.y[train[1::2]])
-    assert model._sharpness() != before
     known = model._learned
-    assert model._sharpness() == sharpness(held_out(known.head, known.gamma, known.statistics))
+    beta = sharpness(held_out(known.head, known.gamma, known.statistics))
+    expected = torch.softmax(beta * torch.from_numpy(model.decision_function(graph)).double(), 1)
+    np.testing.assert_allclose(model.predict_proba(graph), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("C", [2, 10, 11, 15, 20, 70])
+def test_with_many_classes_probabilities_are_a_mixture(C):
+    scores = torch.randn(50, C, generator=torch.Generator().manual_seed(C), dtype=torch.float64)
+    degree = np.clip((C - 10) / 10, 0, 1)
+    sharp = 2.0 * (1 + 0.5 * degree) * scores
+    mixed = (1 - 0.3 * degree) * sharp.softmax(1) + 0.3 * degree * (0.3 * sharp).softmax(1)
+    found = probabilities(scores, 2.0)
+    torch.testing.assert_close(found, mixed)
+    assert torch.equal(found.argmax(1), scores.argmax(1))

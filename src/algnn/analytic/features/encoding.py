@@ -10,19 +10,26 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import CodedLabels
+from algnn.analytic.features.blocked import Views, encoded
 from algnn.analytic.features.expansion import Expansion
 from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
-from algnn.analytic.features.hops import FLOAT, HopEncoder
+from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder
 from algnn.analytic.state import Features, State
-from algnn.checks import check_trained, onto
+from algnn.checks import check_trained, onto, resolve_device
 from algnn.graph.memo import Last, Memo, inputs_of
 from algnn.graph.propagate import Operator, blocks, receptive_field
+from algnn.graph.rows import FLOAT
+from algnn.graph.store import whole
 from algnn.learner import Learner
+
+Prepared = Tensor | Views
 
 
 class Encoding(Learner):
     """The part of `ALGNN` that decides on features, and caches what it has made of a graph."""
 
+    encoder: str
     hidden: int
     width: int
     expansion: str
@@ -33,6 +40,7 @@ class Encoding(Learner):
 
     def _trained_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> ExpandedGCN:
         """The paper's features: a GCN trained on the base session, its first layer expanded."""
+        graph = whole(graph)
         x = self._inputs(graph)
         encoder = GCNEncoder.fit(
             receptive_field(self._adjacency(graph), x, onto(nodes, x.device)),
@@ -50,7 +58,12 @@ class Encoding(Learner):
 
     def _hop_encoder(self, graph: Data) -> HopEncoder:
         """The label-free encoder of a graph."""
-        return HopEncoder.of(self._inputs(graph, sparse=True), self.width, self.seed)
+        hops = HopEncoder.of(self._rows(graph), self.width, self.seed)
+        if self.encoder == "hops":
+            return hops
+        here = whole(graph)
+        inputs = self._inputs(here, sparse=True)
+        return SelfSupervisedEncoder.trained(hops, self._adjacency(here), inputs, self.hidden)
 
     def _features(self, graph: Data, nodes: Tensor, state: State) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
@@ -59,22 +72,25 @@ class Encoding(Learner):
         for block in blocks(nodes.numel(), 8 * features.width, prepared.device):
             yield features(prepared[rows[block]])
 
-    def _prepared(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Tensor, Tensor]:
+    def _prepared(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Prepared, Tensor]:
         """What features are made of, and the rows of it in which these nodes are."""
 
-        def build() -> Tensor:
-            x = self._inputs(graph, sparse=isinstance(features, HopEncoder))
-            return features.prepare(self._adjacency(graph), x)
+        def build() -> Prepared:
+            if type(features) is HopEncoder:
+                return encoded(features, self._rows(graph), resolve_device(self.device))
+            here = whole(graph)
+            x = self._inputs(here, sparse=isinstance(features, HopEncoder))
+            return features.prepare(self._adjacency(here), x)
 
         prepared = self._prepared_memo(features).get(inputs_of(graph), build)
         return prepared, onto(nodes, prepared.device)
 
-    def _prepared_memo(self, features: Features) -> Memo[Tensor]:
+    def _prepared_memo(self, features: Features) -> Memo[Prepared]:
         """The cache of the last graph under these features, which are frozen, and no others."""
         return self._last_prepared.get(features, Memo)
 
     @cached_property
-    def _last_prepared(self) -> Last[Memo[Tensor]]:
+    def _last_prepared(self) -> Last[Memo[Prepared]]:
         return Last()
 
     def _transposed(self, graph: Data) -> Tensor:

@@ -8,18 +8,21 @@ singular directions, and random ReLU units of the views make a linear head non-l
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from algnn.analytic.features.blocked import encoded, polynomial
 from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, unit_rows
 from algnn.errors import InputError
-from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr, without_diagonal
+from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr
+from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
 
 # The views of an encoder: "k" is Â^k X, "open k" is A°^k X with A° = Â without its self-loops, and
 # "pagerank" a walk that returns. The others than "all" are those of files of version 0.1.
@@ -31,12 +34,9 @@ VIEW_SETS: dict[str, tuple[str, ...]] = {
     "own and two hops": ("0", "2"),
     "raw": ("0",),
 }
-PAGERANK_RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
-PAGERANK_STEPS = 10
 SAMPLED_ROWS = 512  # that show what kind of values X holds
 DENSE_SHARE = 0.1  # of entries that are not zero, above which products are faster without CSR
 PROJECTION_PARTS = 4  # entries of the random projection for each input
-FLOAT = torch.float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,22 +90,31 @@ class HopEncoder:
 
     @classmethod
     def of(
-        cls, x: Tensor, width: int, seed: int, *, rank: int = RANK, root: bool | None = None
+        cls,
+        x: Tensor | GraphRows,
+        width: int,
+        seed: int,
+        *,
+        rank: int = RANK,
+        root: bool | None = None,
     ) -> HopEncoder:
         """The encoder of a graph with features X, dense or sparse CSR: no label decides on it.
+
+        X is whole, or a graph that gives some of its rows.
 
         Its units fill up what the views leave of `width`. X with more than `rank` columns is
         reduced; unless `root` is given, roots are taken of values like counts.
         """
         count, inputs = x.shape
         if root is None:
-            some = take_rows(x, _spread(count, SAMPLED_ROWS, x.device))
+            some = _take(x, _spread(count, SAMPLED_ROWS, x.device))
             some = some if some.layout == torch.strided else some.values()
             root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
         bare, basis = cls("all", inputs, root=root, seed=seed), None
         if inputs > rank:
             rows = _spread(count, MOST_ROWS, x.device)
-            basis = principal_basis(bare._unit_entries(x, rows, torch.float32), seed, rank)
+            some = bare._unit_entries(_take(x, rows), torch.float32)
+            basis = principal_basis(some, seed, rank)
         views = replace(bare, basis=basis)
         return replace(views, expanded=max(width - views.breadth, 0))
 
@@ -131,30 +140,20 @@ class HopEncoder:
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """The views [N, breadth] of every node in float32, from Â and X [N, inputs]."""
-        exact, count, width = adjacency.to(FLOAT), x.size(0), self.view_width
-        open_ = without_diagonal(exact)
-        source = self._reduced(x) if self.is_reduced else x.to_dense()
-        parts = torch.empty(count, self.breadth, dtype=torch.float32, device=x.device)
-        for columns in blocks(width, 3 * 8 * count, x.device):
-            X = source[:, columns].to(FLOAT)
-            X = X if self.is_reduced else self._rooted(X)
-            for at, view in enumerate(self.views):
-                shifted = slice(at * width + columns.start, at * width + columns.stop)
-                parts[:, shifted] = polynomial(view, exact, open_, X)
-        return self._unit(parts)
+        views = encoded(self, MemoryRows(adjacency, x))
+        return views[torch.arange(x.size(0), device=x.device)]
 
     def seen(self, view: str, transposed: Tensor, nodes: Tensor) -> Tensor:
         """The weight [N, n] with which each node of the graph enters a view of some nodes."""
         # row i of a polynomial of Â is the same polynomial of Âᵀ, applied to the indicator of i
         indicator = torch.zeros(transposed.size(0), nodes.numel(), dtype=FLOAT, device=nodes.device)
         indicator.scatter_(0, nodes[None], 1.0)
-        exact = transposed.to(FLOAT)
-        return polynomial(view, exact, without_diagonal(exact), indicator)
+        return polynomial(view, transposed, indicator)
 
     def entries(self, x: Tensor, rows: Tensor) -> Tensor:
         """Some rows of X as they are reduced or, where they are not, as the views take them."""
         if self.basis is not None:
-            return self._unit_entries(x, rows, FLOAT).to_dense()
+            return self._unit_entries(take_rows(x, rows), FLOAT).to_dense()
         return self._rooted(take_rows(x, rows).to_dense().to(FLOAT))
 
     @property
@@ -168,20 +167,29 @@ class HopEncoder:
             return self.basis.to(device, FLOAT)
         return _projection(self.inputs, self.projected, self.seed).to(device).to_dense().mT
 
-    def _reduced(self, x: Tensor) -> Tensor:
-        """X in `view_width` columns, of float32 where a basis has rounded them anyway."""
-        count, matrix = x.size(0), self.reduction(x.device).contiguous()
-        kind = FLOAT if self.projected else torch.float32
-        found = torch.empty(count, self.view_width, dtype=kind, device=x.device)
-        for rows in blocks(count, 2 * 8 * self.inputs, x.device):
-            ids = torch.arange(rows.start, rows.stop, device=x.device)
-            if self.basis is not None:
-                entries = self._unit_entries(x, ids, FLOAT)
-            else:
-                entries = to_csr(self.entries(x, ids))
-            sparse = entries.layout == torch.sparse_csr
-            found[rows] = (spmm(entries, matrix) if sparse else entries @ matrix).to(kind)
-        return found
+    def source(self, some: Tensor, columns: slice) -> Tensor:
+        """What the views take of some rows of X [b, inputs]: a block of their columns, in float64.
+
+        Where a basis reduces them, they are rounded to float32.
+        """
+        if not self.is_reduced:
+            return self._rooted(some.to_dense()[:, columns].to(FLOAT))
+        matrix = self.reduction(some.device)[:, columns].contiguous()
+        if self.basis is None:
+            return spmm(to_csr(self._rooted(some.to_dense().to(FLOAT))), matrix)
+        entries = self._unit_entries(some, FLOAT)
+        sparse = entries.layout == torch.sparse_csr
+        return (spmm(entries, matrix) if sparse else entries @ matrix).to(torch.float32).to(FLOAT)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides on the views; the units beside them do not."""
+        seed = self.seed if self.projected else None
+        facts = f"{self.name} {self.inputs} {self.projected} {self.root} {seed}"
+        digest = hashlib.sha256(facts.encode())
+        if self.basis is not None:
+            digest.update(self.basis.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
 
     def __call__(self, prepared: Tensor) -> Tensor:
         """Z [n, width] of some rows of what `prepare` gave, in float64."""
@@ -203,9 +211,8 @@ class HopEncoder:
         apart = self.view_width if self.name == "all" else 0
         return _unit_weights(device, self.breadth, self.expanded, self.seed, apart)
 
-    def _unit_entries(self, x: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
+    def _unit_entries(self, some: Tensor, dtype: torch.dtype) -> Tensor:
         """Some rows of X, rooted where asked for, each of length one: in CSR if most are zero."""
-        some = take_rows(x, rows)
         if some.layout == torch.strided:
             if int(some.count_nonzero()) > DENSE_SHARE * some.numel():
                 return normalize(self._rooted(some.to(dtype)))
@@ -217,8 +224,8 @@ class HopEncoder:
     def _rooted(self, values: Tensor) -> Tensor:
         return values.abs().sqrt_().copysign(values) if self.root else values
 
-    def _unit(self, parts: Tensor) -> Tensor:
-        """Each view's rows made of length one, in place."""
+    def unit(self, parts: Tensor) -> Tensor:
+        """Some rows of the views [n, breadth], each view's rows made of length one, in place."""
         width = self.view_width
         for block in blocks(parts.size(0), 8 * width, parts.device):
             for start in range(0, parts.size(1), width):
@@ -227,19 +234,8 @@ class HopEncoder:
         return parts
 
 
-def polynomial(view: str, adjacency: Tensor, open_: Tensor, x: Tensor) -> Tensor:
-    """A view's polynomial of Â, or of Â without its diagonal, applied to X [N, k]."""
-    current = x
-    matrix = open_ if view.startswith("open") else adjacency
-    beside, share = (x, PAGERANK_RETURN) if view == "pagerank" else (None, 0.0)
-    for _ in range(steps(view)):
-        current = spmm(matrix, current, beside, share)
-    return current
-
-
-def steps(view: str) -> int:
-    """How many hops away a view looks: the degree of its polynomial."""
-    return PAGERANK_STEPS if view == "pagerank" else int(view.removeprefix("open"))
+def _take(x: Tensor | GraphRows, rows: Tensor) -> Tensor:
+    return take_rows(x, rows) if isinstance(x, Tensor) else x.take(rows)
 
 
 def _spread(count: int, most: int, device: torch.device) -> Tensor:

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from algnn.analytic.statistics import COUNT_ROUNDING, GONE
 from algnn.errors import CheckpointError, InputError
 
 Label = int | str
@@ -101,6 +100,8 @@ class AuditLog:
 
     def nodes(self) -> dict[Label, float]:
         """The nodes of each class that all events together leave."""
+        from algnn.analytic.statistics import GONE  # which imports torch: reading a log does not
+
         total: dict[Label, float] = {}
         for event in self.events:
             if event.kept != 1:
@@ -109,8 +110,26 @@ class AuditLog:
                 total[label] = total.get(label, 0) + ACTIONS[event.what] * number
         return {label: number for label, number in total.items() if number > 0}
 
+    def sessions(self) -> dict[Label, int]:
+        """For each class the event that brought it, of those that added nodes, from 0."""
+        found: dict[Label, int] = {}
+        held: dict[Label, float] = {}
+        number = -1
+        for event in self.events:
+            sign = ACTIONS[event.what]
+            number += sign > 0
+            for label, nodes in event.nodes:
+                held[label] = held.get(label, 0) + sign * nodes
+                if held[label] > 0:
+                    found.setdefault(label, number)
+                else:
+                    found.pop(label, None)
+        return found
+
     def adds_up(self, nodes: Mapping[Any, float]) -> bool:
         """Whether all events together leave these nodes of each class."""
+        from algnn.analytic.statistics import COUNT_ROUNDING
+
         total = self.nodes()
         return total.keys() == nodes.keys() and all(
             math.isclose(total[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes

@@ -13,6 +13,7 @@ from algnn.analytic.classes import CodedLabels
 from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError
+from algnn.graph.store import node_count
 from algnn.sharing import changes, undisturbed
 
 
@@ -82,7 +83,7 @@ class Corrections(Lifecycle):
         """
         if old is None:
             self._check_graph(graph, self.n_features_in_)
-            old = self._learned_as(check_nodes(nodes, graph.x.size(0), session=True))
+            old = self._learned_as(check_nodes(nodes, node_count(graph), session=True))
         graph, chosen, given = self._checked_learned(graph, nodes, old, once=True)
         right = CodedLabels.of(check_labels(new, chosen.numel(), self.classes_))
         with undisturbed():

@@ -16,6 +16,7 @@ from torch import Tensor
 from algnn.analytic.features.expansion import EXPANSIONS, Expansion
 from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle.audit import AuditLog
 from algnn.analytic.lifecycle.membership import Membership, no_prints
@@ -70,6 +71,8 @@ def encoder_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]
         # under the name that this encoder had when the format was made
         names = [field.name for field in fields(HopEncoder) if field.name != "basis"]
         tensors = {} if features.basis is None else {"encoder.basis": features.basis}
+        if isinstance(features, SelfSupervisedEncoder):
+            tensors |= {f"encoder.{name}": t for name, t in features.weights.items()}
         return tensors, {"bank": {name: getattr(features, name) for name in names}}
     encoder, expansion = features.encoder, features.expansion
     shape = ("kind", "inputs", "width", "seed")
@@ -164,6 +167,8 @@ def restored_features(
             bank = replace(bank, basis=basis.to(device))
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not isinstance(bank.root, bool):
             raise CheckpointError("bank is none that this version makes")
+        if "encoder.weight1" in tensors:
+            bank = _restored_selfsupervised(tensors, bank, device)
         return lambda: bank, bank.width
     shape = facts["expansion"]
     d, h = shape["width"], shape["inputs"]
@@ -175,6 +180,18 @@ def restored_features(
         raise CheckpointError("expansion is none that this version makes")
     encoder = GCNEncoder(weight.to(device), bias.to(device))
     return lambda: ExpandedGCN(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
+
+
+def _restored_selfsupervised(
+    tensors: dict[str, Tensor], hops: HopEncoder, device: torch.device
+) -> SelfSupervisedEncoder:
+    hidden = tensors["encoder.weight1"].size(-1)
+    shapes = {"weight1": (hops.view_width, hidden), "weight2": (hidden, hidden)}
+    weights = (
+        check_tensor(f"encoder.{name}", tensors[f"encoder.{name}"], shape, torch.float32)
+        for name, shape in shapes.items()
+    )
+    return SelfSupervisedEncoder.beside(hops, *(weight.to(device) for weight in weights))
 
 
 def check_values(tensors: dict[str, Tensor]) -> None:

@@ -25,23 +25,27 @@ import torch
 from torch import Tensor
 
 from algnn.errors import InputError
+from algnn.graph.propagate import blocks
 
 Hashes = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.intp]
 # Features that differ by a larger share are not those that were learned. The rounding of float32,
 # by which those of another machine may differ, is less.
 CHANGED_FEATURES = 1e-5
+MOST_IDS = 2**22
 
 
 class Sketch:
     """Two random projections of each row of some features, and the rows' lengths.
 
-    The rows are collected as they pass: float32 [n, 2], which take eight bytes, and float64 [n].
+    The rows are collected as they pass, in `parts` [b, 3]; those of features that were looked at
+    elsewhere can be added to these.
     """
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._parts: list[Tensor] = []
+        self.parts: list[Tensor] = []
 
     def watch(self, features: Iterable[Tensor]) -> Iterator[Tensor]:
         """The same blocks of rows, one after another."""
@@ -52,13 +56,13 @@ class Sketch:
             numbers = (_mixed(bits) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
             directions = torch.from_numpy(numbers.reshape(-1, 2)).to(Z.device)
             lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-            self._parts.append(torch.cat([rows @ directions, lengths], dim=1).cpu())
+            self.parts.append(torch.cat([rows @ directions, lengths], dim=1).cpu())
             yield Z
 
     @property
     def projections(self) -> npt.NDArray[np.float32]:
         """Of all rows that have passed."""
-        found: npt.NDArray[np.float32] = torch.cat(self._parts)[:, :2].to(torch.float32).numpy()
+        found: npt.NDArray[np.float32] = torch.cat(self.parts)[:, :2].to(torch.float32).numpy()
         return found
 
     @property
@@ -69,7 +73,7 @@ class Sketch:
     @property
     def rounding(self) -> npt.NDArray[np.float64]:
         """By how much projections of the same features may differ."""
-        lengths: npt.NDArray[np.float64] = torch.cat(self._parts)[:, 2:].numpy()
+        lengths: npt.NDArray[np.float64] = torch.cat(self.parts)[:, 2:].numpy()
         return CHANGED_FEATURES * lengths
 
 
@@ -184,56 +188,91 @@ class Membership:
 
         Where each site numbers its own nodes, two nodes may have the same id, and other features.
         """
+        hashes, numbers, owner = self._beside(other, by_features=False)
+        pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
+        return int((pairs & _alike(numbers)).sum())
+
+    def contradicted(self, other: Membership, classes: npt.NDArray[Any]) -> int:
+        """The number of nodes that both hold, with the same features, as different classes.
+
+        A hash does not tell its node: where features are alike, ids up to `MOST_IDS` are tried.
+        """
+        hashes, numbers, owner = self._beside(other, by_features=True)
+        alike = _alike(numbers) & np.isfinite(numbers[1:, 0]) & np.isfinite(numbers[:-1, 0])
+        alike &= (hashes[1:] != hashes[:-1]) & (owner[1:] != owner[:-1])
+        either = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
+        ours, theirs = (Membership(self.key, hashes[either & (owner == o)]) for o in (True, False))
+        found, left = 0, np.unique(ours.hashes).size
+        for start in range(0, MOST_IDS, 2**16):
+            if left <= 0:
+                break
+            ids = torch.arange(start, start + 2**16)
+            one, two = ours.learned_as(ids, classes), theirs.learned_as(ids, classes)
+            found += int(((one >= 0) & (two >= 0) & (one != two)).sum())
+            left -= int((one >= 0).sum())
+        return found
+
+    def _beside(
+        self, other: Membership, *, by_features: bool
+    ) -> tuple[Hashes, npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """Hashes, projections and owner (True for ours) of all pairs of both, sorted."""
         hashes = np.concatenate([self.hashes, other.hashes])
         numbers = np.concatenate([self.prints, other.prints])[:, None].view(np.float32)
         owner = np.arange(hashes.size) < self.hashes.size
-        order = np.lexsort((numbers[:, 0], hashes))
-        hashes, numbers, owner = hashes[order], numbers[order].astype(np.float64), owner[order]
-        pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
-        one, two = numbers[1:][pairs], numbers[:-1][pairs]
-        with np.errstate(invalid="ignore", over="ignore"):
-            apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
-        # what is not a number was not kept, and may be the same
-        return int((~apart.any(axis=1)).sum())
+        order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], hashes))
+        return hashes[order], numbers[order].astype(np.float64), owner[order]
 
     def holds(self, nodes: Tensor, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether each of some nodes was learned with its label."""
-        return np.isin(self._hashes(nodes, labels), self.hashes)
+        return self._times(self._hashes(nodes, labels)) > 0
 
     def times(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """How often each of some nodes was learned, as any of some classes."""
-        return sum(
-            (count for _, count in self._by_class(nodes, classes)),
-            start=np.zeros(nodes.numel(), dtype=np.int64),
-        )
+        found = np.zeros(nodes.numel(), dtype=np.int64)
+        for _, places, counts in self._pairs(nodes, classes):
+            np.add.at(found, places, counts)
+        return found
 
     def learned_as(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """The place in `classes` of a class that each node was learned as; -1 for none of them."""
         found = np.full(nodes.numel(), -1)
-        for code, count in self._by_class(nodes, classes):
-            found[count > 0] = code
+        for codes, places, _ in self._pairs(nodes, classes):
+            found[places] = codes
         return found
 
-    def _by_class(
-        self, nodes: Tensor, classes: npt.NDArray[Any]
-    ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """For each class, how often each node was learned as such."""
+    def _pairs(self, nodes: Tensor, classes: npt.NDArray[Any]) -> Iterator[tuple[Places, ...]]:
+        """The pairs that were learned: class, node (its place in `nodes`), how often; in blocks."""
         # Most nodes were not learned, which the low bits of their hashes show: 6.8 million pairs
         # (arxiv) would take seconds to look up in full.
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
         low[self.hashes & (low.size - 1)] = True
-        held, _ = self.ordered
-        for code, label in enumerate(classes.tolist()):
-            found = np.zeros(nodes.numel(), dtype=np.int64)
-            wanted = _hashed(nodes, *_salts(self.key, [label]))
-            some = low[wanted & (low.size - 1)].nonzero()[0]
-            ends = (np.searchsorted(held, wanted[some], s) for s in ("right", "left"))
-            found[some] = np.subtract(*ends)
-            yield code, found
+        first, second = _salts(self.key, classes.tolist())
+        for some in blocks(classes.size, 8 * nodes.numel()):
+            wanted = _hashed(nodes, first[some, None], second[some, None])
+            codes, places = low[wanted & (low.size - 1)].nonzero()
+            counts = self._times(wanted[codes, places])
+            there = counts > 0
+            yield codes[there] + some.start, places[there], counts[there]
+
+    def _times(self, wanted: Hashes) -> Places:
+        """How often each hash is held."""
+        return np.searchsorted(self._held, wanted, "right") - np.searchsorted(self._held, wanted)
+
+    @cached_property
+    def _held(self) -> Hashes:
+        return np.sort(self.hashes)
 
     def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)
         return _hashed(nodes, *(salt[codes] for salt in _salts(self.key, classes.tolist())))
+
+
+def _alike(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Whether each row of projections is, up to rounding, the row before; true where not kept."""
+    one, two = numbers[1:], numbers[:-1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
+    return np.asarray(~apart.any(axis=1))
 
 
 def _salts(key: str, labels: list[int | str]) -> tuple[Bits, Bits]:

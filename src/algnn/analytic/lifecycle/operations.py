@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from algnn.analytic.lifecycle.summary import Summary, described, exposure, summa
 from algnn.analytic.state import Features, State, per_class
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
+from algnn.graph.store import node_count, whole
 from algnn.sharing import changes, undisturbed
 
 
@@ -39,6 +40,9 @@ class Lifecycle(Encoding):
     def events_(self) -> tuple[Event, ...]:
         """The log: all that was learned, forgotten and merged, the oldest first."""
         return self._known.log.events
+
+    def _sessions(self) -> dict[Any, int]:
+        return self._known.log.sessions()
 
     # -- the steps of learning, which `ALGNN` writes ------------------------------------------
 
@@ -186,7 +190,7 @@ class Lifecycle(Encoding):
         >>> bool((model.reach(graph, 5) == 5).any())
         True
         """
-        graph = self._check_graph(graph, self.n_features_in_)
+        graph = whole(self._check_graph(graph, self.n_features_in_))
         one = int(check_nodes([node], graph.x.size(0), session=True))
         found = affected(self._known.features, graph.edge_index, graph.x.size(0), one)
         changed: npt.NDArray[np.int64] = found.numpy()
@@ -232,7 +236,7 @@ class Lifecycle(Encoding):
         """
         within = torch.from_numpy(self.reach(graph, node))
         gone, known = int(node), self._known
-        graph, chosen, given = self._checked_learned(graph, nodes, labels, once=False)
+        graph, chosen, given = self._checked_learned(whole(graph), nodes, labels, once=False)
         check_reached(known, within, chosen)
         bare = without_node(graph, gone)
         stays = chosen != gone
@@ -256,9 +260,9 @@ class Lifecycle(Encoding):
             One with the same encoder, to the last bit: a `blank` of this learner, or a copy, that
             has learned elsewhere. It stays as it is. Its classes may be others or the same.
         repeat : {"error", "count"}
-            Whether to refuse a learner that has learned some of the same nodes as the same classes,
-            or to count these twice. Where each site numbers its own nodes, two nodes may have the
-            same id: they are told apart by their features, and either may be forgotten.
+            Whether to refuse a learner that has learned some of the same nodes, as the same classes
+            or as others, or to count these twice. Where each site numbers its own nodes, two nodes
+            may have one id: they are told apart by their features, and either may be forgotten.
 
         Returns
         -------
@@ -384,7 +388,7 @@ class Lifecycle(Encoding):
         self._check_params()
         known = self._known
         graph = self._check_graph(graph, self.n_features_in_)
-        chosen = check_nodes(nodes, graph.x.size(0), session=once)
+        chosen = check_nodes(nodes, node_count(graph), session=once)
         # an empty list comes as floating point
         none = chosen.numel() == 0 and np.size(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from algnn.analytic.classes import union
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.state import State
 from algnn.errors import InputError
@@ -41,7 +42,7 @@ def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
 
 
 def check_apart(ours: State, theirs: State) -> None:
-    """Raise `InputError` if two learners have learned the same nodes with the same labels."""
+    """Raise `InputError` if two learners have learned the same nodes."""
     if ours.membership is None or theirs.membership is None:
         return
     shared = ours.membership.shared(theirs.membership)
@@ -50,6 +51,14 @@ def check_apart(ours: State, theirs: State) -> None:
             f"other and this learner have both learned {shared} nodes with the same labels and"
             " features, which would count twice: merge learners that have learned apart, or say"
             " that this is meant by repeat='count' (algnn merge --overlap)"
+        )
+    classes = union(ours.statistics.classes, theirs.statistics.classes)
+    contradicted = ours.membership.contradicted(theirs.membership, classes)
+    if contradicted:
+        raise InputError(
+            f"other has learned {contradicted} nodes of this learner with other labels: correct"
+            " them in one of the two with relabel(graph, nodes, old, new), or let both labels count"
+            " by repeat='count' (algnn merge --overlap)"
         )
 
 

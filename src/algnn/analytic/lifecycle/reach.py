@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from algnn.analytic.features.blocked import steps
 from algnn.analytic.features.gcn import ExpandedGCN
-from algnn.analytic.features.hops import HopEncoder, steps
+from algnn.analytic.features.hops import HopEncoder
 from algnn.graph.propagate import to_csr
 
 

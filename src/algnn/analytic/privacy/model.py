@@ -15,8 +15,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import union
+from algnn.analytic.features.blocked import Views, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
+from algnn.analytic.lifecycle.glance import private_exposure
 from algnn.analytic.lifecycle.io import (
     FLOAT,
     WIDEST_INPUTS,
@@ -78,7 +80,7 @@ class PrivateState:
     variance: float
     spent: Tensor
     # features are frozen, so a graph is encoded once for as long as it stays the same
-    encoded: Memo[Tensor] = field(default_factory=Memo)
+    encoded: Memo[Views] = field(default_factory=Memo)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -110,9 +112,10 @@ class PrivateALGNN(Learner):
 
     Parameters
     ----------
-    epsilon, delta : float
-        The budget of each session, for one labelled node. δ should be well below one over the
-        number of labelled nodes.
+    epsilon : float
+        ε, the budget of each session for one labelled node.
+    delta : float
+        Its δ, which should be well below one over the number of labelled nodes.
     width : int
         The number of columns that views are projected to; 0 for no projection. More columns tell
         classes apart better, and take more noise.
@@ -192,12 +195,10 @@ class PrivateALGNN(Learner):
         -------
         str
         """
-        return (
-            f"of a labelled node ε ≤ {self.spent_.max():.3g} at δ = {self.delta:g}; not covered are"
-            " its neighbours' features and the names of classes (docs/privacy.md)"
-        )
+        return private_exposure(float(self.spent_.max()), self.delta)
 
     # the source of noise; a measurement that must be repeatable may set another
+    _takes_stores = True
     _entropy: Entropy = staticmethod(os.urandom)
 
     @property
@@ -217,7 +218,7 @@ class PrivateALGNN(Learner):
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: PrivateState | None
     ) -> PrivateState:
         if learned is None:
-            learned = self._untaught(graph.x.size(1))
+            learned = self._untaught(self._rows(graph).shape[1])
         sigma = noise_scale(self.epsilon, self.delta)
         nothing = Statistics.empty(learned.features.width, resolve_device(self.device))
         exact = nothing.plus(self._features(graph, nodes, learned), labels)
@@ -237,9 +238,8 @@ class PrivateALGNN(Learner):
         """Z of some nodes, float64, in blocks of rows that are at most 1 long."""
         features = learned.features
 
-        def prepare() -> Tensor:
-            x = self._inputs(graph, sparse=True)
-            return features.prepare(self._adjacency(graph), x)
+        def prepare() -> Views:
+            return encoded(features, self._rows(graph), resolve_device(self.device))
 
         views = learned.encoded.get(inputs_of(graph), prepare)
         chosen = nodes.to(views.device)
@@ -285,7 +285,7 @@ class PrivateALGNN(Learner):
         if not isinstance(variance, float) or not 0 < variance < math.inf:
             raise CheckpointError(f"variance {variance!r} is no positive number")
         features = make()
-        if not isinstance(features, HopEncoder):
+        if type(features) is not HopEncoder:
             raise CheckpointError("features are none that a private learner has")
         known = PrivateState(features, shown, variance, spent)
         if not bool(known.weights.isfinite().all()):

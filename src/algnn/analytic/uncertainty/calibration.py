@@ -6,6 +6,10 @@ kept to estimate it from, so the scores of such nodes follow from the sums: G, Q
 scores of each class and their scatter, and the effective number of parameters per node tells how
 much of both is due to the weights having seen the node.
 
+One β is not enough for dozens of classes: they differ in scatter, of which sums know the mean only,
+and a node's confidence comes out too low where it is low and too high where it is high. There the
+probabilities are a mixture of two softmaxes, one sharper than β and one much blunter.
+
 The sums hold one scatter for all classes together, though a node varies mostly in the score of its
 own class. Where scores sum to about one, what a node's own class lacks a rival class has gained. So
 the scatter is read as confusion between pairs of classes: the entry of a pair, negative where the
@@ -21,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.optimize import minimize_scalar
+from torch import Tensor
 
 from algnn.analytic.heads import HEADS, Affine, balanced_system
 from algnn.analytic.linalg.cholesky import factorise
@@ -37,6 +42,11 @@ WEIGHTS = DENSITY / DENSITY.sum()
 LEAST, MOST = -4.0, 6.0
 # a leverage of 1 would divide by zero
 MOST_LEVERAGE = 0.999
+# The mixture: from FEW classes on, and in full from MANY, the blunt softmax has this share, its
+# inverse temperature is this fraction of the sharp one's, and the sharp one's is so much above β.
+# Chosen on validation nodes of thirteen graphs with 3 to 70 classes.
+FEW, MANY = 10, 20
+BLUNT_SHARE, BLUNT_FRACTION, SHARPER = 0.3, 0.3, 1.5
 
 Array = npt.NDArray[np.float64]
 
@@ -141,6 +151,21 @@ def sharpness(scores: Scores) -> float:
         options={"xatol": 1e-6},
     )
     return float(np.exp(best.x)) / apart
+
+
+def probabilities(scores: Tensor, beta: float) -> Tensor:
+    """Probabilities [n, C] from scores: softmax(β s), or a mixture of two where classes are many.
+
+    Examples
+    --------
+    >>> import torch
+    >>> probabilities(torch.tensor([[1.0, 0.0]]), 2.0)
+    tensor([[0.8808, 0.1192]])
+    """
+    degree = min(1.0, max(0.0, (scores.size(1) - FEW) / (MANY - FEW)))
+    share, sharp = BLUNT_SHARE * degree, beta * (1 + (SHARPER - 1) * degree)
+    found = torch.softmax(sharp * scores, dim=1)
+    return found.lerp(torch.softmax(BLUNT_FRACTION * sharp * scores, dim=1), share)
 
 
 def _leverage(head: str, gamma: float, statistics: Statistics) -> float:

@@ -1,0 +1,268 @@
+"""Time and memory against the size of the graph, from memory and from disk.
+
+    python benchmarks/scale.py run 1e4 1e5 1e6 --work /tmp/scale   # records into docs/scale
+    python benchmarks/scale.py document                            # docs/scale/table.md, scale.png
+
+Planted graphs (`algnn.graph.synthetic.communities`): heavy-tailed degrees, ten directed edges a
+node, 128 features, 20 classes. The base session has ten classes with 5% of the nodes labelled, then
+one class is learned, then every node is predicted. Each measurement is a process of its own. Memory
+is the peak of anonymous resident pages (RssAnon): mapped files are not in it. Beside each time stand
+the machine's rate of matrix products and of gathering rows, measured in the same process just
+before, since the machine may be shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+RECORDS = HERE / "docs" / "scale"
+FEATURES, CLASSES, DEGREE, LABELLED = 128, 20, 10, 0.05
+ROADS = ("memory", "disk", "sgc+ridge")
+
+
+def status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":"))
+
+
+class Peak(threading.Thread):
+    """Samples the anonymous resident memory of this process."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = 0
+
+    def run(self) -> None:
+        """Until the process ends."""
+        while True:
+            self.most = max(self.most, status("RssAnon"))
+            time.sleep(0.02)
+
+
+@contextmanager
+def clock(into: dict, name: str, peak: Peak):
+    peak.most = 0
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield
+    into[name] = {
+        "seconds": round(time.perf_counter() - wall, 3),
+        "cpu_seconds": round(time.process_time() - cpu, 3),
+        "peak_anonymous_bytes": max(peak.most, status("RssAnon")),
+    }
+
+
+def rates() -> dict[str, float]:
+    """What this machine does just now: GEMM in float64, and gathering rows of 32 float64."""
+    import torch
+
+    a = torch.rand(1024, 1024, dtype=torch.float64)
+    table = torch.rand(500_000, 32, dtype=torch.float64)
+    rows = torch.randint(500_000, (500_000,), generator=torch.Generator().manual_seed(0))
+
+    def best(run) -> float:
+        times = []
+        for _ in range(4):
+            start = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - start)
+        return min(times[1:])
+
+    gemm = best(lambda: a @ a)
+    gather = best(lambda: table[rows])
+    return {
+        "gemm_gflops": round(2 * 1024**3 / gemm / 1e9, 2),
+        "gather_gbytes": round(2 * rows.numel() * 32 * 8 / gather / 1e9, 2),
+    }
+
+
+def sessions(y, nodes: int):
+    """Labelled nodes of the base session, and of one later class."""
+    import numpy as np
+
+    some = np.random.default_rng(0).permutation(nodes)
+    base = some[y[some] < CLASSES // 2][: int(LABELLED * nodes)]
+    later = some[y[some] == CLASSES // 2][: max(20, int(LABELLED * nodes / CLASSES))]
+    return np.sort(base), np.sort(later)
+
+
+def make(nodes: int, work: Path) -> Path:
+    """The graph on disk, in as many partitions as millions of nodes, at least four."""
+    folder = work / f"planted-{nodes}"
+    if not (folder / "manifest.json").exists():
+        import algnn
+        from algnn.graph.synthetic import communities
+
+        graph = communities(nodes, nodes * DEGREE // 2, FEATURES, CLASSES)
+        algnn.write_graph(graph, folder, parts=max(4, 2 * nodes // 10**6))
+    return folder
+
+
+def measure(nodes: int, road: str, work: Path) -> dict:
+    import torch
+
+    import algnn
+
+    store = algnn.open_graph(work / f"planted-{nodes}", memory="4GiB")
+    y = store.labels().numpy()
+    base, later = sessions(y, nodes)
+    record = {"nodes": nodes, "edges": store.num_edges, "road": road, "rates": rates()}
+    graph_bytes = nodes * FEATURES * 4 + store.num_edges * 16
+    graph = store if road == "disk" else store.in_memory
+    if road != "disk":
+        from torch_geometric.data import Data
+
+        graph = Data(x=store.in_memory.x, edge_index=store.in_memory.edge_index)
+        del store.__dict__["in_memory"]
+    peak = Peak()
+    peak.start()
+    record |= {"graph_bytes": graph_bytes, "rest_bytes": status("RssAnon")}
+    if road == "sgc+ridge":
+        return record | {"steps": sgc(graph, y, base, later, peak)}
+    steps: dict = {}
+    model = algnn.ALGNN(device="cpu")
+    with clock(steps, "encode", peak):
+        encoder = model._hop_encoder(graph)
+        model._prepared(graph, torch.arange(1), encoder)
+    # the same encoder object, so that the base session finds its views
+    model._hop_encoder = lambda _: encoder
+    with clock(steps, "sums and weights", peak):
+        model.fit(graph, base, y[base])
+    with clock(steps, "one class", peak):
+        model.partial_fit(graph, later, y[later])
+    with clock(steps, "predict all", peak):
+        found = []
+        for at in range(0, nodes, 2**16):
+            some = torch.arange(at, min(at + 2**16, nodes))
+            found.append(model.predict(graph, some))
+    import numpy as np
+
+    known = y <= CLASSES // 2
+    record["accuracy"] = round(float((np.concatenate(found) == y)[known].mean()), 4)
+    io = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    record["bytes_read"] = int(io["rchar"])
+    return record | {"steps": steps}
+
+
+def sgc(graph, y, base, later, peak: Peak) -> dict:
+    """PyG's SGC transform (two hops) and scikit-learn's RidgeClassifier, fitted anew."""
+    import numpy as np
+    import torch
+    from sklearn.linear_model import RidgeClassifier, SGDClassifier
+    from torch_geometric.nn import SGConv
+
+    steps: dict = {}
+    with clock(steps, "encode", peak), torch.no_grad():
+        conv = SGConv(FEATURES, FEATURES, K=2, bias=False)
+        conv.lin.weight.copy_(torch.eye(FEATURES))
+        Z = conv(graph.x, graph.edge_index).numpy()
+    with clock(steps, "sums and weights", peak):
+        RidgeClassifier().fit(Z[base], y[base])
+    both = np.concatenate([base, later])
+    with clock(steps, "one class", peak):
+        model = RidgeClassifier().fit(Z[both], y[both])
+    with clock(steps, "one class, SGDClassifier.partial_fit", peak):
+        SGDClassifier().partial_fit(Z[both], y[both], classes=np.unique(y[both]))
+    with clock(steps, "predict all", peak):
+        model.predict(Z)
+    return steps
+
+
+def run(args: argparse.Namespace) -> None:
+    work = args.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    for size in args.sizes:
+        nodes = int(float(size))
+        subprocess.run([sys.executable, __file__, "make", str(nodes), str(work)], check=True)
+        for road in args.roads.split(","):
+            before = os.getloadavg()[0]
+            command = [sys.executable, __file__, "measure", str(nodes), road, str(work)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            record = json.loads(done.stdout.splitlines()[-1])
+            record["command"] = f"python benchmarks/scale.py run {size} --roads {road}"
+            record["machine"] = {
+                "processor": platform.machine(),
+                "cores": os.cpu_count(),
+                "load before": round(before, 2),
+                "python": platform.python_version(),
+            }
+            name = f"{nodes}-{road.replace('+', '-')}.json"
+            (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+            print(name, {k: v["seconds"] for k, v in record["steps"].items()}, flush=True)
+
+
+def document() -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    found = [json.loads(p.read_text("utf-8")) for p in sorted(RECORDS.glob("*-*.json"))]
+    found.sort(key=lambda r: (ROADS.index(r["road"]), r["nodes"]))
+    lines = [
+        "| nodes | road | encode, CPU s | sums and weights | one class | predict all"
+        " | peak memory, GiB | ÷ graph | GEMM, GFLOP/s | gather, GB/s | load |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in found:
+        steps = r["steps"]
+        most = max(s["peak_anonymous_bytes"] for s in steps.values())
+        cells = [f"{steps[n]['cpu_seconds']:.1f}" for n in ("encode", "sums and weights")]
+        cells += [f"{steps[n]['cpu_seconds']:.1f}" for n in ("one class", "predict all")]
+        rates_ = r["rates"]
+        lines.append(
+            f"| {r['nodes']:,} | {r['road']} | {' | '.join(cells)} | {most / 2**30:.2f}"
+            f" | {most / r['graph_bytes']:.1f} | {rates_['gemm_gflops']}"
+            f" | {rates_['gather_gbytes']} | {r['machine']['load before']} |"
+        )
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
+    for road in ROADS:
+        mine = [r for r in found if r["road"] == road]
+        if len(mine) < 2:
+            continue
+        sizes = np.array([r["nodes"] for r in mine])
+        times = np.array([r["steps"]["encode"]["cpu_seconds"] for r in mine])
+        most = [max(s["peak_anonymous_bytes"] for s in r["steps"].values()) for r in mine]
+        axes[0].loglog(sizes, times, "o-", label=road)
+        axes[1].loglog(sizes, np.array(most) / 2**30, "o-", label=road)
+        slope = np.polyfit(np.log(sizes[-2:]), np.log(times[-2:]), 1)[0]
+        sizes_ = f"{sizes[-2]:,} to {sizes[-1]:,}"
+        lines.append(f"\nEncoding, {road}, exponent from {sizes_} nodes: {slope:.2f}.")
+    axes[0].loglog(sizes, times[0] * sizes / sizes[0], "k:", label="ideal slope")
+    axes[0].set(xlabel="nodes", ylabel="CPU seconds", title="encoding")
+    axes[1].set(xlabel="nodes", ylabel="GiB", title="peak anonymous memory")
+    axes[0].legend()
+    figure.tight_layout()
+    figure.savefig(RECORDS / "scale.png", dpi=110)
+    (RECORDS / "table.md").write_text("\n".join(lines) + "\n", "utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["make"]:
+        make(int(sys.argv[2]), Path(sys.argv[3]))
+    elif sys.argv[1:2] == ["measure"]:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        print(json.dumps(measure(int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))))
+    else:
+        parser = argparse.ArgumentParser(description=__doc__)
+        commands = parser.add_subparsers(dest="command", required=True)
+        runs = commands.add_parser("run")
+        runs.add_argument("sizes", nargs="+")
+        runs.add_argument("--work", type=Path, required=True)
+        runs.add_argument("--roads", default=",".join(ROADS))
+        commands.add_parser("document")
+        chosen = parser.parse_args()
+        run(chosen) if chosen.command == "run" else document()

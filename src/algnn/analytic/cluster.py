@@ -1,0 +1,192 @@
+"""Encoding, sums and scores on a Dask cluster.
+
+A hop is a task for each partition: it maps the rows that it needs from the array of the hop before
+and writes its own rows of the next one. Sums of a session are a task for some thousand nodes, added
+up pairwise in a fixed order; scores are a task for each partition. What a task gives follows from
+its arguments alone, and the order of additions from the nodes alone, so that neither the number of
+workers nor one that dies and is replaced changes a bit. Workers must see the graph's folder and its
+cache under the same paths.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from algnn.analytic.classes import CodedLabels
+from algnn.analytic.features.blocked import Array, encoded, new_file
+from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.lifecycle.membership import Sketch
+from algnn.analytic.statistics import Statistics, with_session
+from algnn.errors import InputError
+from algnn.graph.propagate import blocks
+from algnn.graph.store import GraphStore
+
+RETRIES = 3  # of a task that fails, before the whole does
+CHUNK_NODES = 8192  # nodes in a task of sums, at least
+MOST_CHUNKS = 32
+
+# path, memory and cache, by which a worker opens the graph
+Where = tuple[str, int, str]
+Sums = tuple[Statistics, Statistics]
+
+
+def on_cluster(graph: GraphStore, client: Any) -> GraphStore:
+    """The same graph on disk, worked on by a Dask cluster.
+
+    `ALGNN` gives the same answers with it; views are computed, sums added up and classes scored by
+    the cluster's workers, and weights solved here.
+
+    Parameters
+    ----------
+    graph : GraphStore
+        As `algnn.open_graph` gives it, on a file system that all workers share under the same
+        path, and so its cache. Its `memory` is what encoding may take on each worker.
+    client : distributed.Client
+
+    Returns
+    -------
+    GraphStore
+    """
+    if not isinstance(graph, GraphStore):
+        raise InputError(
+            f"graph is a {type(graph).__name__}: a cluster works on a graph on disk, which"
+            " algnn.write_graph makes and algnn.open_graph opens"
+        )
+    there = copy(graph)
+    there.runner = Cluster(graph, client)
+    return there
+
+
+class Cluster:
+    """Runs the steps of encoding, sums and scores as Dask tasks."""
+
+    def __init__(self, graph: GraphStore, client: Any) -> None:
+        self.graph, self.client = graph, client
+        self.where: Where = (graph.path, graph.memory, str(graph.cache.absolute()))
+        self._scratch = graph.folder / f"scratch-{uuid.uuid4().hex[:12]}"
+
+    def __call__(self, step: Callable[..., None], *args: Any) -> None:
+        """Do a step of encoding for every partition."""
+        parts = range(len(self.graph.parts))
+        self._gather([self._submit(_do, step, self.where, part, *args) for part in parts])
+
+    def array(self, name: str, columns: int) -> Array:
+        """A file [N, columns] that all workers see."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        path = self._scratch / f"{name}.npy"
+        new_file(path, (self.graph.num_nodes, columns), np.float64)
+        return path.absolute()
+
+    def close(self) -> None:
+        """Remove the files of `array`."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def sums(
+        self,
+        encoder: HopEncoder,
+        nodes: Tensor,
+        labels: CodedLabels,
+        masks: npt.NDArray[np.bool_],
+        key: str | None,
+    ) -> tuple[Statistics, Statistics, list[Tensor]]:
+        """G, Q and n of some nodes, those of each half, and sketches of their features."""
+        count = max(1, min(MOST_CHUNKS, -(-nodes.numel() // CHUNK_NODES)))
+        cuts = np.linspace(0, nodes.numel(), count + 1).astype(int)
+        pieces = [slice(a, b) for a, b in pairwise(cuts)]
+        tasks = [
+            self._submit(
+                _sums, self.where, encoder, nodes[at], labels.values[at], masks[:, at], key
+            )
+            for at in pieces
+        ]
+        # kept apart from the sums, which stay with the workers until they are one
+        sketches = [self._submit(_second, task) for task in tasks]
+        tree = [self._submit(_first, task) for task in tasks]
+        while len(tree) > 1:
+            pairs = [tree[at : at + 2] for at in range(0, len(tree), 2)]
+            tree = [self._submit(_join, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        (sums, half_sums), *parts = self._gather([*tree, *sketches])
+        return sums, half_sums, [part for some in parts for part in some]
+
+    def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
+        """Scores [n, C] of some nodes."""
+        stops = torch.tensor([part.stop for part in self.graph.parts])
+        part_of = torch.bucketize(nodes, stops, right=True)
+        places = [(part_of == part).nonzero().squeeze(1) for part in range(len(stops))]
+        places = [place for place in places if place.numel()]
+        head = self.client.scatter([(W.cpu(), b.cpu())], broadcast=True)[0]
+        tasks = [self._submit(_scores, self.where, encoder, nodes[at], head) for at in places]
+        scores = W.cpu().new_empty(nodes.numel(), W.size(1))
+        for at, found in zip(places, self._gather(tasks), strict=True):
+            scores[at] = found
+        return scores.to(W.device)
+
+    def _submit(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self.client.submit(function, *args, pure=False, retries=RETRIES)
+
+    def _gather(self, tasks: list[Any]) -> list[Any]:
+        return list(self.client.gather(tasks))
+
+
+# -- tasks ----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _opened(where: Where) -> GraphStore:
+    path, memory, cache = where
+    return GraphStore(path, memory=memory, cache=cache)
+
+
+def _do(step: Callable[..., None], where: Where, part: int, *args: Any) -> None:
+    step(_opened(where), part, *args)
+
+
+def _features(where: Where, encoder: HopEncoder, nodes: Tensor) -> Iterator[Tensor]:
+    views = encoded(encoder, _opened(where))
+    for block in blocks(nodes.numel(), 8 * encoder.width):
+        yield encoder(views[nodes[block]])
+
+
+def _sums(
+    where: Where,
+    encoder: HopEncoder,
+    nodes: Tensor,
+    labels: npt.NDArray[Any],
+    masks: npt.NDArray[np.bool_],
+    key: str | None,
+) -> tuple[Sums, list[Tensor]]:
+    features, sketch = _features(where, encoder, nodes), Sketch(key or "")
+    watched = features if key is None else sketch.watch(features)
+    nothing = Statistics.empty(encoder.width)
+    halves = Statistics.empty(encoder.width, ways=len(masks))
+    return with_session(nothing, halves, watched, CodedLabels.of(labels), masks), sketch.parts
+
+
+def _first(pair: tuple[Sums, list[Tensor]]) -> Sums:
+    return pair[0]
+
+
+def _second(pair: tuple[Sums, list[Tensor]]) -> list[Tensor]:
+    return pair[1]
+
+
+def _join(one: Sums, other: Sums) -> Sums:
+    return one[0].merged(other[0]), one[1].merged(other[1])
+
+
+def _scores(
+    where: Where, encoder: HopEncoder, nodes: Tensor, head: tuple[Tensor, Tensor]
+) -> Tensor:
+    W, b = head
+    return torch.cat([torch.addmm(b, Z, W) for Z in _features(where, encoder, nodes)])

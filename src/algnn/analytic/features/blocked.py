@@ -1,0 +1,259 @@
+"""The blocked encoder: views of all nodes, a block of columns and a block of rows at a time.
+
+It is the same from memory and from disk, in one process and on a cluster. For each block of columns
+three arrays [N, k] in float64 are held: the inputs, and what a hop reads and writes. A hop is one
+product for each block of rows (a partition), and these are independent of each other. How wide a
+block of columns is follows from the memory that may be used, and no digit depends on it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algnn.files import replacing
+from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
+from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
+from algnn.graph.store import GraphStore, Progress, mapped
+
+if TYPE_CHECKING:
+    from algnn.analytic.features.hops import HopEncoder
+
+PAGERANK_RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
+PAGERANK_STEPS = 10
+# Bytes of the three arrays of a block of columns, for a graph in memory. At a million nodes this is
+# 43 columns, where a column takes a quarter of the time that it takes alone.
+MEMORY_BYTES = 1024 * 2**20
+STORE_SHARE = 0.6  # of the memory that a graph on disk allows, for these arrays
+ARRAYS = 3
+PRODUCT_BYTES = 16 * 2**20  # of a product before it is copied into its array
+
+# an array of all nodes: a tensor, or an .npy file that every worker can map
+Array = Tensor | Path
+
+
+class Views:
+    """The views of every node under an encoder; indexed by nodes, it gives rows [n, breadth].
+
+    They are one tensor or, where a folder is given, an ``.npy`` file [N, k] for each view and block
+    of columns, which is written whole or not at all. Rows are made of length one, view by view,
+    when they are read.
+    """
+
+    def __init__(
+        self, encoder: HopEncoder, count: int, step: int, device: Any, folder: Path | None = None
+    ) -> None:
+        self.encoder, self.device, self.folder = encoder, torch.device(device), folder
+        step = step if folder is None else _agreed(folder, step, self._complete)
+        width = encoder.view_width
+        self.columns = [slice(a, min(a + step, width)) for a in range(0, width, step)]
+        self.count, self._maps = count, dict[str, Tensor]()
+        if folder is None:
+            self._whole = torch.empty(count, encoder.breadth, device=device)
+            self._there: set[tuple[int, int]] = set()
+
+    def holds(self, view: int, columns: slice) -> bool:
+        """Whether a block of columns of a view is there."""
+        if self.folder is None:
+            return (view, columns.start) in self._there
+        return self._file(view, columns).exists()
+
+    @contextmanager
+    def writing(self, view: int, columns: slice) -> Iterator[Array]:
+        """What a block of columns of a view is to be written to."""
+        if self.folder is None:
+            yield self._whole[:, self._place(view, columns)]
+            self._there.add((view, columns.start))
+            return
+        with replacing(self._file(view, columns)) as temporary:
+            new_file(temporary, (self.count, columns.stop - columns.start), np.float32)
+            yield temporary
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """Views [n, breadth] of some nodes, float32."""
+        if self.folder is None:
+            return self.encoder.unit(self._whole[rows])
+        found = torch.empty(rows.numel(), self.encoder.breadth)
+        here = rows.cpu()
+        for view in range(len(self.encoder.views)):
+            for columns in self.columns:
+                name = str(self._file(view, columns))
+                if name not in self._maps:
+                    self._maps[name] = mapped(Path(name))
+                found[:, self._place(view, columns)] = self._maps[name][here]
+        return self.encoder.unit(found).to(self.device)
+
+    def _complete(self, step: int) -> bool:
+        starts = range(0, self.encoder.view_width, step)
+        views = range(len(self.encoder.views))
+        return all(self._file(view, slice(at, at)).exists() for view in views for at in starts)
+
+    def _file(self, view: int, columns: slice) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{view}-{columns.start}.npy"
+
+    def _place(self, view: int, columns: slice) -> slice:
+        first = view * self.encoder.view_width
+        return slice(first + columns.start, first + columns.stop)
+
+
+class Here:
+    """Runs the steps of encoding in this process, one block of rows after another."""
+
+    def __init__(self, graph: GraphRows) -> None:
+        self.graph = graph
+
+    def __call__(self, step: Callable[..., None], *args: Any) -> None:
+        """Do a step for every block of rows."""
+        for part in range(len(self.graph.parts)):
+            step(self.graph, part, *args)
+
+    def array(self, name: str, columns: int) -> Array:
+        """An array of all nodes, [N, columns]."""
+        return torch.empty(self.graph.shape[0], columns, dtype=FLOAT, device=self.graph.device)
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Views:
+    """The views of every node: computed, or found where an earlier call has put them."""
+    count = graph.shape[0]
+    if not isinstance(graph, GraphStore):
+        most = GPU_BLOCK_BYTES if graph.device.type == "cuda" else MEMORY_BYTES
+        views = Views(encoder, count, _step(encoder.view_width, count, most), graph.device)
+        encode(encoder, Here(graph), views)
+        return views
+    step = _step(encoder.view_width, count, int(STORE_SHARE * graph.memory))
+    folder = graph.folder / f"views-{encoder.fingerprint[:16]}"
+    views = Views(encoder, count, step, device, folder)
+    run = graph.runner or Here(graph)
+    try:
+        encode(encoder, run, views, graph.progress)
+    finally:
+        run.close()
+    return views
+
+
+def encode(
+    encoder: HopEncoder, run: Any, views: Views, progress: Progress = lambda done, total: None
+) -> None:
+    """Compute the blocks of columns that are missing."""
+    total = len(encoder.views) * len(views.columns)
+    for place, columns in enumerate(views.columns):
+        if all(views.holds(at, columns) for at in range(len(encoder.views))):
+            continue
+        X, *free = (run.array(name, columns.stop - columns.start) for name in "xab")
+        run(fill, encoder, columns, X)
+        last, degree = X, 0  # of the open walk, which each of its views goes on with
+        for at, view in enumerate(encoder.views):
+            progress(place * len(encoder.views) + at, total)
+            if view.startswith("open"):
+                current = walk(run, view, X, free, last, steps(view) - degree)
+                last, degree = current, steps(view)
+            else:
+                current = walk(run, view, X, free, X, steps(view))
+                last, degree = X, 0  # what it was is overwritten
+            if not views.holds(at, columns):
+                with views.writing(at, columns) as target:
+                    run(keep, current, target)
+    progress(total, total)
+
+
+def walk(run: Any, view: str, X: Array, free: list[Array], current: Array, hops: int) -> Array:
+    """So many more hops of a view that starts from X, with two arrays to write to."""
+    for _ in range(hops):
+        out = free[1] if current is free[0] else free[0]
+        run(hop, view.startswith("open"), current, out, X if view == "pagerank" else None)
+        current = out
+    return current
+
+
+def polynomial(view: str, adjacency: Tensor, x: Tensor) -> Tensor:
+    """A view's polynomial of Â, given whole, applied to X [N, k] in float64."""
+    run = Here(MemoryRows(adjacency, x))
+    free = [run.array(name, x.size(1)) for name in "ab"]
+    return opened(walk(run, view, x, free, x, steps(view)))
+
+
+def steps(view: str) -> int:
+    """How many hops away a view looks: the degree of its polynomial."""
+    return PAGERANK_STEPS if view == "pagerank" else int(view.removeprefix("open"))
+
+
+# -- the steps, for one block of rows -------------------------------------------------------------
+
+
+def fill(graph: GraphRows, part: int, encoder: HopEncoder, columns: slice, out: Array) -> None:
+    """Some columns of X as the views take them."""
+    rows, into = graph.parts[part], opened(out, write=True)
+    for block in blocks(rows.stop - rows.start, 2 * 8 * encoder.inputs, graph.device):
+        ids = torch.arange(rows.start + block.start, rows.start + block.stop, device=graph.device)
+        into[ids[0] : ids[-1] + 1] = encoder.source(graph.take(ids), columns)
+
+
+def hop(
+    graph: GraphRows, part: int, without_self: bool, source: Array, out: Array, beside: Array | None
+) -> None:
+    """A block of rows of Â, or of Â without its diagonal, times an array; a walk that returns has
+    its start in it by a share.
+    """
+    x, into = opened(source), opened(out, write=True)
+    start = None if beside is None else opened(beside)
+    first, matrix = graph.parts[part].start, graph.adjacency(part)
+    share = 0.0 if start is None else PAGERANK_RETURN
+    starts, on_gpu = matrix.crow_indices(), x.device.type == "cuda"
+    size = matrix.size(0) if on_gpu else max(1, PRODUCT_BYTES // (8 * x.size(1)))
+    for a in range(0, matrix.size(0), size):
+        b = min(a + size, matrix.size(0))
+        entries = slice(int(starts[a]), int(starts[b]))
+        columns, values = matrix.col_indices()[entries], matrix.values()[entries].to(FLOAT)
+        some = csr(starts[a : b + 1] - starts[a], columns, values, (b - a, matrix.size(1)))
+        some = without_diagonal(some, first + a) if without_self else some
+        rows = slice(first + a, first + b)
+        into[rows] = spmm(some, x, None if start is None else start[rows], share)
+
+
+def keep(graph: GraphRows, part: int, source: Array, target: Array) -> None:
+    """An array, rounded to float32, as a block of columns of a view."""
+    rows = graph.parts[part]
+    opened(target, write=True)[rows] = opened(source)[rows].to(torch.float32)
+
+
+def opened(array: Array, *, write: bool = False) -> Tensor:
+    """An array as a tensor; one that is a file is mapped."""
+    if isinstance(array, Tensor):
+        return array
+    return torch.from_numpy(np.load(array, mmap_mode="r+")) if write else mapped(array)
+
+
+def new_file(path: Path, shape: tuple[int, int], kind: Any) -> None:
+    """An ``.npy`` file of zeros, which takes no room on disk until it is written to."""
+    np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
+
+
+def _step(width: int, count: int, most: int) -> int:
+    """Columns in a block: about the same in all blocks, and as many as memory allows."""
+    widest = max(1, most // (ARRAYS * 8 * max(1, count)))
+    return -(-width // -(-width // widest))
+
+
+def _agreed(folder: Path, step: int, complete: Callable[[int], bool]) -> int:
+    """The step by which columns were cut before, unless that takes more memory than we have."""
+    plan = folder / "columns.json"
+    if plan.exists():
+        before = int(json.loads(plan.read_text("utf-8"))["step"])
+        if before <= step or complete(before):
+            return before
+        for file in folder.glob("*.npy"):
+            file.unlink(missing_ok=True)
+    with replacing(plan) as temporary:
+        temporary.write_text(json.dumps({"step": step}), "utf-8")
+    return step

@@ -1,0 +1,221 @@
+"""What a model knows, read from its file in a moment: without torch, and without its sums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import textwrap
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from algnn.analytic.lifecycle.audit import AuditLog, Event, Label
+from algnn.checkpoint import MISFITS, Peek, peek
+from algnn.errors import CheckpointError
+
+MOST = 40  # rows of a table that are printed; of more, the first and the last half of these
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything that an auditor asks about a learner; its text is a table to read.
+
+    Attributes
+    ----------
+    nodes : dict
+        The nodes learned of each class, or the weight that is left of them where they decay.
+    events : tuple of Event
+        The audit log, the oldest event first.
+    head, gamma : str, float
+        The head, and γ as it is now.
+    condition : float or None
+        Condition number of the matrix that is solved, γ included; None where nothing is solved.
+    degrees : float or None
+        Effective degrees of freedom, tr((A + γI)⁻¹ A) of that matrix A.
+    inputs, width, directions : int
+        Width of `x`, of the features made of it, and of the span that the sums are kept over.
+    retained_bytes : int
+        Bytes kept beside the encoder.
+    halvings : int
+        The number of random halvings of the nodes that γ is chosen by; 0 where it is given.
+    record : bool
+        Whether hashes of the learned nodes are kept.
+    labels : {"int", "str", "none"}
+        The kind of labels.
+    encoder, schema : str
+        SHA-256 of everything that determines how nodes are encoded; and of `inputs` and `labels`.
+
+    `glance` leaves `condition`, `degrees` and `encoder` out: they take torch, and time.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+    >>> found = model.summary()
+    >>> sum(found.nodes.values()), found.inputs, [event.what for event in found.events]
+    (200, 64, ['learn'])
+    >>> print(found)
+    10 classes, 200 nodes; labels are ints, x has 64 columns
+    ...
+    """
+
+    nodes: dict[Label, float]
+    events: tuple[Event, ...]
+    head: str
+    gamma: float
+    condition: float | None
+    degrees: float | None
+    inputs: int
+    width: int
+    directions: int
+    retained_bytes: int
+    halvings: int
+    record: bool
+    labels: str
+    encoder: str
+    schema: str
+
+    def __str__(self) -> str:
+        kinds = {"int": "labels are ints", "str": "labels are strings", "none": "no labels yet"}
+        lines = [
+            f"{len(self.nodes)} classes, {number(sum(self.nodes.values()))} nodes;"
+            f" {kinds[self.labels]}, x has {self.inputs} columns",
+            "",
+            *_table(("class", "nodes"), [(str(c), number(n)) for c, n in self.nodes.items()]),
+            "",
+            *_table(("time", "what", "nodes", "classes", "head", "γ"), map(_row, self.events)),
+            "",
+            f"head                {self.head}, γ = {self.gamma:.3g}"
+            + (f", chosen from nodes halved in {self.halvings} ways" if self.halvings else ""),
+            f"features            {self.width} wide, sums over {self.directions} directions",
+        ]
+        if self.condition is not None:
+            lines += [
+                f"condition number    {self.condition:.3g}",
+                f"degrees of freedom  {self.degrees:.1f}, effectively",
+            ]
+        return "\n".join(
+            [
+                *lines,
+                f"kept                {self.retained_bytes:,} bytes"
+                + ("" if self.record else ", no record of which nodes were learned"),
+                *([f"encoder             {self.encoder}"] if self.encoder else []),
+                f"schema              {self.schema}",
+                *textwrap.wrap(
+                    f"gives away          {exposure(self.record)}", 99, subsequent_indent=" " * 20
+                ),
+            ]
+        )
+
+
+def exposure(record: bool) -> str:
+    """What the file of a learner gives away, with and without a record of learned nodes."""
+    who = "which nodes were learned as what, and" if record else "how many nodes were learned, and"
+    return f"{who} sums of their features: keep it like the labelled data (docs/privacy.md)"
+
+
+def schema(inputs: int, labels: str) -> str:
+    """SHA-256 of what a graph and its labels must be like."""
+    text = json.dumps({"inputs": inputs, "labels": labels}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def glance(path: str | os.PathLike[str]) -> Summary | dict[str, str]:
+    """The summary of an `ALGNN` in a file; of a `PrivateALGNN`, rows of names and words.
+
+    The log is checked; the content of the file is not compared with its SHA-256, which `load` does.
+    """
+    found = peek(path, ("statistics.n", "shown.n", "spent"))
+    try:
+        if found.kind == "ALGNN":
+            return _summary(found)
+        if found.kind == "PrivateALGNN":
+            return _private(found)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    except MISFITS as error:
+        raise CheckpointError(f"{path} holds no model that this version knows") from error
+    raise CheckpointError(f"{path} holds a {found.kind}: only models of algnn fit are summarised")
+
+
+def _summary(found: Peek) -> Summary:
+    facts, shapes = found.facts, found.shapes
+    directions = shapes["statistics.Q"][0]
+    counts = found.arrays["statistics.n"].tolist()
+    classes = facts["classes"]
+    labels = "none" if not classes else "str" if isinstance(classes[0], str) else "int"
+    inputs = facts["bank"]["inputs"] if "bank" in facts else shapes["encoder.weight"][0]
+    sums = [name for name in shapes if name.startswith(("statistics.", "second"))]
+    kept = [*sums, *(name for name in ("span.basis", "record.hashes") if name in shapes)]
+    # files of early versions have no sketches; where they are loaded they get empty ones
+    prints = prod(shapes.get("record.hashes", (0,)))
+    nodes = dict(zip(classes, counts, strict=True))
+    log = facts.get("log")
+    old = AuditLog().plus("found", nodes, facts["head"], facts["gamma"])
+    return Summary(
+        nodes=nodes,
+        events=(old if log is None else AuditLog.from_json(log)).events,
+        head=facts["head"],
+        gamma=facts["gamma"],
+        condition=None,
+        degrees=None,
+        inputs=inputs,
+        width=shapes["span.basis"][1] if "span.basis" in shapes else directions,
+        directions=directions,
+        retained_bytes=8 * (sum(prod(shapes[name]) for name in kept) + prints),
+        halvings=sum(name.startswith("second") and name.endswith(".G") for name in shapes),
+        record="record.hashes" in shapes,
+        labels=labels,
+        encoder="",
+        schema=schema(inputs, labels),
+    )
+
+
+def _private(found: Peek) -> dict[str, str]:
+    nodes = zip(found.facts["classes"], found.arrays["shown.n"].tolist(), strict=True)
+    spent, delta = float(found.arrays["spent"].max()), float(found.facts["params"]["delta"])
+    return {
+        "private": f"ε ≤ {spent:.3g} at δ = {delta:g} for each labelled node",
+        "nodes per class, noisy": ", ".join(f"{name}: {count:.0f}" for name, count in nodes),
+        "kept": f"{8 * sum(prod(shape) for shape in found.shapes.values()):,} bytes",
+        "gives away": private_exposure(spent, delta),
+    }
+
+
+def private_exposure(spent: float, delta: float) -> str:
+    """What the file of a private learner gives away."""
+    return (
+        f"of a labelled node ε ≤ {spent:.3g} at δ = {delta:g}; not covered are"
+        " its neighbours' features and the names of classes (docs/privacy.md)"
+    )
+
+
+def _row(event: Event) -> tuple[str, ...]:
+    count = number(event.count) if event.nodes else ""
+    classes = str(len(event.nodes)) if event.nodes else ""
+    return event.time, event.what, count, classes, event.head, f"{event.gamma:.3g}"
+
+
+def number(value: float) -> str:
+    """A count as it is printed; where nodes decay, it is no whole one."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _table(head: tuple[str, ...], rows: Any) -> list[str]:
+    """Columns under their heads, numbers to the right."""
+    cells = [head, *rows]
+    if len(cells) > MOST + 1:
+        half = MOST // 2
+        left_out = (f"… {len(cells) - 1 - MOST} more", *[""] * (len(head) - 1))
+        cells = [*cells[: half + 1], left_out, *cells[-half:]]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
+
+    def line(row: tuple[str, ...]) -> str:
+        return "  ".join(
+            cell.rjust(width) if name in ("nodes", "classes", "γ") else cell.ljust(width)
+            for cell, width, name in zip(row, widths, head, strict=True)
+        ).rstrip()
+
+    return [line(row) for row in cells]

@@ -1,0 +1,177 @@
+"""A graph on disk: `algnn partition`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from algnn.cli.arguments import say
+from algnn.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+commands = typer.Typer()
+
+TABLES = (".csv", ".gz", ".parquet", ".pq")
+
+
+@commands.command()
+def partition(
+    graph: Annotated[
+        str,
+        typer.Argument(
+            help="An .npz file or a dataset's name; a CSV or Parquet table, or a folder of such,"
+            " with the columns source and target (and weight); or an OGB folder."
+        ),
+    ],
+    folder: Annotated[str, typer.Argument(help="The new folder, or an fsspec address.")],
+    parts: Annotated[int, typer.Option(help="How many partitions.")] = 1,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Of a table: CSV or Parquet, columns node and label.")
+    ] = None,
+    undirected: Annotated[
+        bool, typer.Option("--undirected", help="Of a table: add the reverse of each edge.")
+    ] = False,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Add a table's edges, and nodes, to a folder that exists."),
+    ] = False,
+    memory: Annotated[str, typer.Option(help="What sorting edges may take.")] = "4GiB",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")
+    ] = None,
+) -> None:
+    """Write a graph as a folder of partitions, which may be larger than memory."""
+    from algnn.graph.partition import append_nodes, read_edges, read_features, write_partitions
+    from algnn.graph.store import read_manifest
+
+    source = Path(graph)
+    ogb = source / "raw" if (source / "raw").is_dir() else None
+    table = source.is_dir() or source.suffix.lower() in TABLES
+    if not table:
+        if features or labels or undirected or append:
+            raise InputError(
+                "--features, --labels, --undirected and --append are for tables of edges: an .npz"
+                " holds all of these itself"
+            )
+        _say(_from_memory(graph, folder, parts, data))
+        return
+    with tempfile.TemporaryDirectory(dir=_beside(folder)) as work:
+        if ogb is not None:
+            _say(_from_ogb(source, folder, parts, undirected, memory, Path(work)))
+            return
+        import torch
+
+        if append:
+            width = read_manifest(folder)["features"]
+            more = (
+                torch.zeros(0, width) if features is None else read_features(features, Path(work))
+            )
+            if labels is not None:
+                raise InputError("--labels goes with a new graph: learn labels with algnn learn")
+            _say(append_nodes(folder, more, read_edges(source), undirected=undirected))
+            return
+        if features is None:
+            raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
+        x = read_features(features, Path(work))
+        y, names = (None, None) if labels is None else _labels(labels, x.size(0))
+        written = write_partitions(
+            folder,
+            x,
+            read_edges(source),
+            parts=parts,
+            undirected=undirected,
+            y=y,
+            class_names=names,
+            memory=memory,
+        )
+        _say(written)
+
+
+def _from_memory(graph: str, folder: str, parts: int, data: Path | None) -> Any:
+    from torch_geometric.data import Data
+
+    from algnn.errors import DatasetError
+    from algnn.graph.datasets import load, load_inputs
+    from algnn.graph.partition import write_graph
+
+    try:
+        found: Data = load(graph, data)
+    except DatasetError:
+        found = load_inputs(graph, data)  # without labels, perhaps
+    return write_graph(found, folder, parts)
+
+
+def _from_ogb(
+    source: Path, folder: str, parts: int, undirected: bool, memory: str, work: Path
+) -> Any:
+    """From the raw files of OGB (``raw/edge.csv.gz`` and so on), which have no header."""
+    import numpy as np
+    import pandas
+    import torch
+
+    from algnn.graph.partition import CHUNK, write_partitions
+
+    def chunks(name: str, kind: Any) -> Any:
+        frames = pandas.read_csv(source / name, header=None, dtype=kind, chunksize=CHUNK)
+        return (frame.to_numpy() for frame in frames)
+
+    with (work / "features").open("wb") as out:
+        for rows in chunks("raw/node-feat.csv.gz", np.float32):
+            out.write(np.ascontiguousarray(rows).data)
+            width = rows.shape[1]
+    x = np.memmap(work / "features", np.float32, "c").reshape(-1, width)
+    y = np.concatenate([rows[:, 0] for rows in chunks("raw/node-label.csv.gz", float)])
+    split = torch.zeros(len(x), dtype=torch.uint8)
+    for code, part in enumerate(("train", "valid", "test"), 1):
+        for file in source.glob(f"split/*/{part}.csv.gz"):
+            split[pandas.read_csv(file, header=None)[0].to_numpy()] = code
+    return write_partitions(
+        folder,
+        torch.from_numpy(x),
+        ((e[:, 0].copy(), e[:, 1].copy(), None) for e in chunks("raw/edge.csv.gz", np.int64)),
+        parts=parts,
+        undirected=undirected,
+        y=torch.from_numpy(np.where(np.isnan(y), -1, y).astype(np.int64)),
+        split=split if bool(split.any()) else None,
+        memory=memory,
+    )
+
+
+def _labels(path: Path, nodes: int) -> tuple[Tensor, list[str] | None]:
+    """`y` [N], and the names of classes that are strings."""
+    import numpy as np
+    import torch
+
+    from algnn.labels import read_labels
+
+    ids, labels = read_labels(path, nodes)
+    y, names = torch.full((nodes,), -1), None
+    if labels.dtype.kind == "U":
+        classes, labels = np.unique(labels, return_inverse=True)
+        names = classes.tolist()
+    y[torch.from_numpy(ids)] = torch.from_numpy(labels)
+    return y, names
+
+
+def _beside(folder: str) -> Path | None:
+    """Where large temporary files belong: on the disk of the graph, if that is one of ours."""
+    if "://" in folder:
+        return None
+    parent = Path(folder).absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    return parent
+
+
+def _say(store: Any) -> None:
+    held = f"{store.num_nodes:,} nodes, {store.num_edges:,} edges, {store.num_features} features"
+    say(Console(highlight=False), f"{store.path}: {held} in {len(store.parts)} partitions")

@@ -1,0 +1,144 @@
+"""The graphs that `load` knows by name, and where their files are.
+
+Listing them needs no torch: what builds a graph imports it when it is called.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from algnn.graph.download import Root, Source, locate
+from algnn.graph.sources import SOURCES
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+RANDOM_SPLIT = "random 40/10/50"
+STRUCTURAL = 384  # columns of structural features, `structural.WIDTH` for each of its `HOPS`
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A graph that `load` knows by name.
+
+    Attributes
+    ----------
+    name, description : str
+        What to call it, and one line about it.
+    nodes, edges, features, classes : int
+        Its size; edges are undirected.
+    split : str
+        How its nodes are split, in words.
+    origin : str
+        Who made the graph, in words.
+    source : Source, optional
+        Its raw files; none for the digits, which come with scikit-learn, and where `make` is.
+    file : str, optional
+        Path below a data root of an ``.npz`` that holds the graph, which is used before `source`
+        (for the digits: where there is no scikit-learn).
+    make : callable, optional
+        Makes the graph from its four sizes, each time anew: it has no files.
+
+    Examples
+    --------
+    >>> [entry.name for entry in datasets() if entry.classes == 70]
+    ['corafull', 'corafull-graph']
+    """
+
+    name: str
+    description: str
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    split: str
+    origin: str
+    source: Source | None = None
+    file: str | None = None
+    make: Callable[[int, int, int, int], Data] | None = None
+
+    def status(self, root: Root = None) -> str:
+        """``"ready"``, or what is missing: a download, scikit-learn, or its file."""
+        if self.make is not None:
+            return "ready"
+        if self.file is not None and locate(self.file, root) is not None:
+            return "ready"
+        if self.source is None and self.name != "digits":
+            return "file needed"
+        if self.source is None:
+            return "ready" if importlib.util.find_spec("sklearn") else "scikit-learn needed"
+        here = all(locate(file, root) is not None for file in self.source.files)
+        return "ready" if here else "download needed"
+
+
+def datasets() -> list[Entry]:
+    """The graphs that `load` knows by name.
+
+    Returns
+    -------
+    list of Entry
+
+    Examples
+    --------
+    >>> entry = datasets()[0]
+    >>> entry.name, entry.nodes, entry.classes, entry.status()
+    ('digits', 1797, 10, 'ready')
+    """
+    return list(_ENTRIES)
+
+
+def _communities(*sizes: int) -> Data:
+    from algnn.graph.synthetic import communities
+
+    return communities(*sizes)
+
+
+# fmt: off
+_ENTRIES = (
+    Entry("digits", "handwritten digits of scikit-learn, each joined to its 10 nearest",
+          1_797, 12_339, 64, 10, RANDOM_SPLIT, "scikit-learn digits",
+          file="digits/digits_graph.npz"),
+    Entry("cora", "citations between machine-learning papers, 7 topics",
+          2_708, 5_278, 1_433, 7, "public", "PyG Planetoid", SOURCES["cora"]),
+    Entry("citeseer", "citations between computer-science papers, 6 topics",
+          3_327, 4_552, 3_703, 6, "public", "PyG Planetoid", SOURCES["citeseer"]),
+    Entry("pubmed", "citations between papers on diabetes, 3 kinds of it",
+          19_717, 44_324, 500, 3, "public", "PyG Planetoid", SOURCES["pubmed"]),
+    Entry("computers", "products bought together at Amazon, 10 categories",
+          13_752, 245_861, 767, 10, RANDOM_SPLIT, "PyG Amazon", SOURCES["computers"]),
+    Entry("corafull", "citations between papers, the whole of Cora, 70 topics",
+          19_793, 63_421, 8_710, 70, RANDOM_SPLIT, "PyG CoraFull", SOURCES["corafull"]),
+    Entry("reddit", "posts joined by common commenters, 41 communities",
+          232_965, 57_307_946, 602, 41, "public", "PyG Reddit", SOURCES["reddit"]),
+    Entry("arxiv", "citations between arXiv papers in computer science, 40 subjects",
+          169_343, 1_157_799, 128, 40, "OGB time split", "OGB raw files", SOURCES["arxiv"]),
+    Entry("arxiv-graph", "arxiv without its features: structural ones instead",
+          169_343, 1_157_799, STRUCTURAL, 40, "OGB time split", "OGB raw files",
+          SOURCES["arxiv"], "ogbn_arxiv_nofeat/arxiv_graph.npz"),
+    Entry("corafull-graph", "corafull without its features: structural ones instead",
+          19_793, 63_421, STRUCTURAL, 70, RANDOM_SPLIT, "PyG CoraFull",
+          SOURCES["corafull"], "CoraFull_nofeat/cora_full_graph.npz"),
+    Entry("photo", "photo products bought together at Amazon, 8 categories",
+          7_650, 119_081, 745, 8, RANDOM_SPLIT, "PyG Amazon", SOURCES["photo"], "more/photo.npz"),
+    Entry("flickr", "users who follow each other, very wide features, 9 groups",
+          7_575, 239_738, 12_047, 9, RANDOM_SPLIT, "Huang et al. 2017", file="more/flickr.npz"),
+    Entry("facebook", "pages that like each other, wide features, 4 kinds",
+          22_470, 170_823, 4_714, 4, RANDOM_SPLIT, "Rozemberczki et al. 2019",
+          file="more/facebook.npz"),
+    Entry("uai", "web pages, 19 uneven classes",
+          3_067, 28_308, 4_973, 19, RANDOM_SPLIT, "UAI2010", file="more/uai.npz"),
+    Entry("actor", "actors on common pages, neighbours of other classes, 5 kinds",
+          7_600, 26_659, 932, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["actor"],
+          "more/actor.npz"),
+    Entry("chameleon", "pages of Wikipedia, neighbours of other classes, 5 classes of traffic",
+          890, 8_854, 2_325, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["chameleon"],
+          "more/chameleon.npz"),
+    Entry("reddit-synthetic", "synthetic, of the size that the paper gives for Reddit: for time and"
+          " memory only; its accuracy means nothing",
+          232_965, 11_606_919, 602, 41, "66/10/24 of each class", "synthetic, seed 0",
+          make=_communities),
+)
+# fmt: on

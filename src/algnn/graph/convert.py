@@ -1,0 +1,270 @@
+"""Graphs from tables and from networkx: names of nodes become ids, everything is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import coalesce, to_undirected
+
+from algnn.errors import DatasetError, InputError
+from algnn.graph.datasets import finish
+from algnn.graph.npz import Arrays, graph_of_arrays, weights_of
+from algnn.graph.structural import structural_features
+
+if TYPE_CHECKING:
+    import networkx
+
+
+def from_pandas(
+    edges: pd.DataFrame,
+    features: pd.DataFrame | None = None,
+    labels: pd.Series | None = None,
+    *,
+    source: str = "source",
+    target: str = "target",
+    weight: str | None = None,
+    directed: bool = False,
+    seed: int = 42,
+) -> Data:
+    """A graph from a table of edges, and tables of features and labels by node.
+
+    Parameters
+    ----------
+    edges : DataFrame
+        A row for each edge; `source` and `target` name its columns of nodes, which may be numbers
+        or strings. Of parallel edges the weights are added up.
+    features : DataFrame, optional
+        A row of numbers for each node; its index holds the nodes and fixes their order. Without it
+        the graph gets structural features, and its nodes are those of `edges` and `labels`, sorted.
+    labels : Series, optional
+        The labels of some nodes or all, strings or ints of at least 0; its index holds the nodes.
+        Missing values mean that a node has no label.
+    source : str
+        The column of `edges` with the one end.
+    target : str
+        The column of `edges` with the other end.
+    weight : str, optional
+        The column of `edges` with weights of at least 0.
+    directed : bool
+        Whether `target` gathers from `source` only. By default edges count in both directions; one
+        that is given both ways counts once, with the larger weight.
+    seed : int
+        Seed of the random 40/10/50 split of labelled nodes.
+
+    Returns
+    -------
+    Data
+        As `load` gives it, and `node_names`, the list of nodes by id. Without `labels` it has no
+        `y` and no masks.
+
+    Examples
+    --------
+    >>> edges = pd.DataFrame({"source": ["ann", "bob"], "target": ["bob", "cid"]})
+    >>> features = pd.DataFrame({"age": [31.0, 40, 27]}, index=["ann", "bob", "cid"])
+    >>> graph = from_pandas(edges, features, pd.Series({"ann": "fair", "cid": "fraud"}))
+    >>> graph.node_names, graph.y.tolist(), graph.class_names, graph.edge_index.size(1)
+    (['ann', 'bob', 'cid'], [0, -1, 1], ['fair', 'fraud'], 4)
+    """
+    wanted = [source, target, *([] if weight is None else [weight])]
+    _check_frame("edges", edges, pd.DataFrame)
+    for column in wanted:
+        if column not in edges.columns:
+            raise InputError(
+                f"edges has no column {column!r}, it has {', '.join(map(str, edges.columns))}:"
+                " name the columns with source=, target= and weight="
+            )
+    if features is not None:
+        _check_frame("features", features, pd.DataFrame)
+    if labels is not None:
+        _check_frame("labels", labels, pd.Series)
+    names = _names(edges, source, target, features, labels)
+    ends = [_ids(f"edges[{column!r}]", edges[column], names) for column in (source, target)]
+    arrays: Arrays = {"edge_index": np.stack(ends)}
+    if weight is not None:
+        arrays["edge_weight"] = _numbers(f"edges[{weight!r}]", edges[weight])
+    if features is not None:
+        columns = [_numbers(f"features[{name!r}]", features[name]) for name in features.columns]
+        arrays["x"] = np.stack(columns, axis=1) if columns else np.zeros((len(names), 0))
+    if labels is not None:
+        arrays["y"] = _labels(labels, names)
+    return _graph(arrays, names, directed, "pandas", seed)
+
+
+def from_networkx(
+    graph: networkx.Graph,
+    x: str | Sequence[str] | None = None,
+    y: str | None = None,
+    weight: str | None = None,
+    *,
+    seed: int = 42,
+) -> Data:
+    """A graph from one of networkx, its attributes named.
+
+    Parameters
+    ----------
+    graph : networkx.Graph or DiGraph
+        Nodes may be anything; edges count in both directions unless it is directed.
+    x : str or list of str, optional
+        The attribute of nodes that holds a vector of numbers; or several that hold a number each.
+        Without it the graph gets structural features.
+    y : str, optional
+        The attribute of nodes that holds the label; nodes without it have no label.
+    weight : str, optional
+        The attribute of edges that holds a weight of at least 0; edges without it weigh 1.
+    seed : int
+        As for `from_pandas`.
+
+    Returns
+    -------
+    Data
+        As for `from_pandas`; ids are in the order of ``graph.nodes``.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> club = nx.karate_club_graph()
+    >>> graph = from_networkx(club, y="club")
+    >>> graph.num_nodes, graph.class_names, graph.x.shape
+    (34, ['Mr. Hi', 'Officer'], torch.Size([34, 384]))
+    """
+    if not hasattr(graph, "is_directed") or not hasattr(graph, "nodes"):
+        raise InputError(f"graph is a {type(graph).__name__}: give a networkx.Graph")
+    names = pd.Index(list(graph.nodes), tupleize_cols=False)
+    if not len(names):
+        raise InputError("graph has no nodes: give one with some")
+    rows = [(u, v, 1.0 if weight is None else d.get(weight, 1.0)) for u, v, d in graph.edges.data()]
+    ends = [names.get_indexer([row[end] for row in rows]) for end in (0, 1)]
+    arrays: Arrays = {"edge_index": np.stack(ends).astype(np.int64).reshape(2, -1)}
+    if weight is not None:
+        arrays["edge_weight"] = np.array([row[2] for row in rows], dtype=np.float64)
+    if x is not None:
+        arrays["x"] = _vectors(graph, x)
+    if y is not None:
+        found = {node: label for node, label in graph.nodes.data(y) if label is not None}
+        if not found:
+            raise InputError(f"y={y!r} is no attribute of any node")
+        index = pd.Index(list(found), tupleize_cols=False)
+        arrays["y"] = _labels(pd.Series(list(found.values()), index=index), names)
+    return _graph(arrays, names, graph.is_directed(), "networkx", seed)
+
+
+# -- what both share ------------------------------------------------------------------------------
+
+
+def _graph(arrays: Arrays, names: pd.Index, directed: bool, origin: str, seed: int) -> Data:
+    """The arrays of an ``.npz``, checked as those of a file are, as a graph."""
+    labelled = "y" in arrays
+    try:
+        graph = graph_of_arrays({"y": np.zeros(len(names), np.int64), **arrays})
+    except DatasetError as error:
+        raise InputError(str(error)) from error
+    weighted = graph.get("edge_weight") is not None
+    weights = graph.edge_weight if weighted else torch.ones(graph.edge_index.size(1))
+    edges, weights = coalesce(graph.edge_index, weights, len(names), "sum")
+    if not directed:
+        edges, weights = to_undirected(edges, weights, len(names), "max")
+    graph.edge_index = edges
+    graph.update({"edge_weight": weights} if weighted else {})
+    if labelled:
+        result = finish(graph, origin, origin, "", seed)
+    else:
+        x = structural_features(edges, len(names)) if graph.x is None else graph.x
+        result = Data(x=x, edge_index=edges, **weights_of(graph))
+    result.node_names = names.tolist()
+    return result
+
+
+def _check_frame(name: str, value: Any, kind: Any) -> None:
+    if not isinstance(value, kind):
+        raise InputError(f"{name} is a {type(value).__name__}: give a pandas {kind.__name__}")
+    if not value.shape[0]:
+        raise InputError(f"{name} is empty: give at least one row")
+
+
+def _names(
+    edges: pd.DataFrame,
+    source: str,
+    target: str,
+    features: pd.DataFrame | None,
+    labels: pd.Series | None,
+) -> pd.Index:
+    """All nodes in the order of their ids."""
+    for name, table in (("features", features), ("labels", labels)):
+        if table is not None and table.index.has_duplicates:
+            twice = table.index[table.index.duplicated()][0]
+            raise InputError(f"{name} has node {twice!r} twice in its index: give each node once")
+        if table is not None and table.index.hasnans:
+            raise InputError(f"{name} has a missing node in its index: name every node")
+    if features is not None:
+        return features.index
+    parts = [edges[source], edges[target], *([] if labels is None else [labels.index])]
+    found = pd.unique(pd.concat([pd.Series(part) for part in parts]).dropna())
+    try:
+        return pd.Index(np.sort(found))
+    except TypeError:
+        raise InputError(
+            "edges and labels name nodes by numbers and by strings: use one kind for all"
+        ) from None
+
+
+def _ids(what: str, nodes: pd.Series, names: pd.Index) -> Any:
+    ids = names.get_indexer(nodes)
+    if (ids < 0).any():
+        place = int(np.argmax(ids < 0))
+        where = "none" if pd.isna(nodes.iloc[place]) else repr(nodes.iloc[place])
+        raise InputError(
+            f"{what} names {where} in row {place}, which is not in the index of features:"
+            " add it there, or leave the edge out"
+        )
+    return ids.astype(np.int64)
+
+
+def _numbers(what: str, column: pd.Series) -> Any:
+    try:
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{what} holds {column.dtype} values: give numbers; categories may become columns with"
+            " pandas.get_dummies"
+        ) from None
+    if not np.isfinite(values).all():
+        raise InputError(f"{what} holds missing or infinite values: fill them in first")
+    return values
+
+
+def _labels(labels: pd.Series, names: pd.Index) -> Any:
+    """A label for each node, ints with -1 or strings with '' where there is none."""
+    given = labels.dropna()
+    ids = names.get_indexer(given.index)
+    if (ids < 0).any():
+        strange = given.index[ids < 0][0]
+        raise InputError(f"labels names node {strange!r}, which is not in the graph")
+    values = given.tolist()
+    if all(isinstance(v, str) for v in values):
+        found: Any = np.full(len(names), "", dtype=object)
+        found[ids] = values
+        return found.astype(np.str_)
+    numbers = np.array(values)
+    if numbers.dtype.kind not in "iufb":
+        raise InputError("labels must be strings, or whole numbers of at least 0, not both")
+    found = np.full(len(names), np.nan)
+    found[ids] = numbers
+    return found
+
+
+def _vectors(graph: networkx.Graph, x: str | Sequence[str]) -> Any:
+    names = [x] if isinstance(x, str) else list(x)
+    rows = []
+    for node, found in graph.nodes.data():
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise InputError(f"node {node!r} has no attribute {missing[0]!r}: x needs it in each")
+        rows.append(np.concatenate([np.atleast_1d(np.asarray(found[name])) for name in names]))
+    if len({row.shape for row in rows}) > 1 or rows[0].dtype.kind not in "iufb":
+        raise InputError(f"x={x!r} must be numbers, as many in each node")
+    return np.stack(rows)

@@ -1,0 +1,461 @@
+"""Write a graph in partitions: from memory, or from edge lists that need not fit there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from algnn.checks import check_graph, check_number
+from algnn.errors import DatasetError, InputError
+from algnn.graph.npz import MASKS
+from algnn.graph.propagate import take_rows, to_csr
+from algnn.graph.store import (
+    DEFAULT_MEMORY,
+    MANIFEST,
+    VERSION,
+    GraphStore,
+    Source,
+    filesystem,
+    parse_bytes,
+    read_manifest,
+    save_array,
+    write_manifest,
+)
+
+CHUNK = 2**21  # edges read at once
+SORT_COPIES = 6  # arrays of the size of a partition's edges that sorting them takes
+PARQUET = (".parquet", ".pq")
+
+Ints = npt.NDArray[np.int64]
+# sources, targets and, if edges have them, weights
+Edges = tuple[Ints, Ints, npt.NDArray[np.float32] | None]
+
+
+def write_graph(graph: Data, path: Source, parts: int = 1) -> GraphStore:
+    """Write a graph as a folder of partitions.
+
+    Parameters
+    ----------
+    graph : Data
+        With `x` [N, d], dense or sparse, and `edge_index` [2, E]; `edge_weight`, `y`, the masks and
+        `class_names` are written where it has them.
+    path : str or path
+        The folder, which must not hold a graph yet; or an address that fsspec knows.
+    parts : int
+        How many partitions, of about as many nodes each.
+
+    Returns
+    -------
+    GraphStore
+
+    Examples
+    --------
+    >>> import algnn, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_graph(algnn.load("digits"), folder + "/digits", parts=4).parts[0]
+    slice(0, 449, None)
+    """
+    check_graph(graph)
+    source, target = (row.cpu().numpy() for row in graph.edge_index)
+    weight = graph.get("edge_weight")
+    weights = None if weight is None else weight.detach().cpu().to(torch.float32).numpy()
+    x = graph.x.detach().cpu()
+    x = x.to(torch.float32) if x.layout == torch.strided else to_csr(x.to(torch.float32))
+    split = torch.zeros(x.size(0), dtype=torch.uint8) if graph.get(MASKS[0]) is not None else None
+    if split is not None:
+        for code, key in enumerate(MASKS, 1):
+            split[graph[key].cpu()] = code
+    y = graph.get("y")
+    return write_partitions(
+        path,
+        x,
+        [(source, target, weights)],
+        parts=parts,
+        y=None if y is None else y.cpu().view(-1).to(torch.int64),
+        split=split,
+        class_names=graph.get("class_names"),
+    )
+
+
+def write_partitions(
+    path: Source,
+    x: Tensor,
+    edges: Iterable[Edges],
+    *,
+    parts: int = 1,
+    undirected: bool = False,
+    y: Tensor | None = None,
+    split: Tensor | None = None,
+    class_names: list[str] | None = None,
+    memory: str | int = DEFAULT_MEMORY,
+) -> GraphStore:
+    """Write a graph whose edges come in chunks and need not fit into memory.
+
+    Edges are first put into one file for each partition, then each file is sorted in memory.
+
+    Parameters
+    ----------
+    path, parts
+        As for `write_graph`.
+    x : Tensor [N, d], float32
+        Dense, which may be mapped from a file, or CSR.
+    edges : iterable of (sources, targets, weights)
+        Chunks: int64 [e], int64 [e], and float32 [e] or, in all of them, None.
+    undirected : bool
+        Whether to add the reverse of each edge; of an edge that is then there twice one is kept,
+        with the sum of their weights.
+    y : Tensor [N], int64, optional
+        Labels, -1 for none.
+    split : Tensor [N], uint8, optional
+        1, 2, 3 for training, validation and test nodes, 0 for none of these.
+    class_names : list of str, optional
+    memory : str or int
+        Bytes that sorting may take; where a partition's edges need more, more partitions do.
+
+    Returns
+    -------
+    GraphStore
+    """
+    check_number("parts", parts, 1, whole=True)
+    nodes = x.size(0)
+    bounds = np.linspace(0, nodes, parts + 1).astype(np.int64)
+    rows = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+    limit = parse_bytes(memory)
+    with _local_folder(path) as folder:
+        if (folder / MANIFEST).exists():
+            raise InputError(f"{path} holds a graph already: give another folder, or append to it")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
+            weighted = _distribute(_checked(edges, nodes, undirected), rows, Path(work))
+            found = []
+            for number, part in enumerate(rows):
+                mine = _bucket(Path(work), number, weighted, limit)
+                arrays = _csr_arrays(*_sorted(*mine, merge=undirected), part, nodes)
+                arrays |= _feature_arrays(x, part)
+                arrays |= {} if y is None else {"y": y[part].numpy()}
+                arrays |= {} if split is None else {"split": split[part].numpy()}
+                found.append(_write_partition(folder, number, part, arrays))
+        write_manifest(
+            folder,
+            {
+                "format": "algnn graph",
+                "version": VERSION,
+                "nodes": nodes,
+                "edges": sum(one["edges"] for one in found),
+                "features": x.size(1),
+                "sparse": x.layout != torch.strided,
+                "weighted": weighted,
+                "labelled": y is not None,
+                "split": split is not None,
+                "class_names": class_names,
+                "partitions": found,
+            },
+        )
+    return GraphStore(path)
+
+
+def append_nodes(
+    path: Source,
+    x: Tensor,
+    edges: Iterable[Edges],
+    *,
+    undirected: bool = False,
+    y: Tensor | None = None,
+) -> GraphStore:
+    """Add nodes, edges or both to a graph on disk as one more partition; no file is rewritten.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder of a graph.
+    x : Tensor [m, d]
+        Features of the new nodes, whose ids follow those that are there; m may be 0.
+    edges, undirected
+        As for `write_partitions`; they may end, and start, in old nodes and in new ones.
+    y : Tensor [m], int64, optional
+        Labels of the new nodes; -1, for none, by default.
+
+    Returns
+    -------
+    GraphStore
+
+    Examples
+    --------
+    >>> import algnn, numpy as np, tempfile, torch
+    >>> graph = algnn.load("digits")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = algnn.write_graph(graph, folder + "/digits")
+    ...     edge = (np.array([0]), np.array([1797]), None)
+    ...     append_nodes(folder + "/digits", torch.zeros(1, 64), [edge], undirected=True)
+    GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
+    """
+    manifest = read_manifest(path)
+    if "://" in str(path):
+        raise InputError(f"{path}: a graph grows where it is a folder; copy it here and back")
+    folder, first = Path(path), manifest["nodes"]
+    if x.ndim != 2 or x.size(1) != manifest["features"]:
+        raise InputError(f"x has shape {list(x.shape)}: give [m, {manifest['features']}]")
+    part = slice(first, first + x.size(0))
+    every = list(_checked(edges, part.stop, undirected))
+    weighted = manifest["weighted"]
+    if any((one[2] is None) == weighted for one in every):
+        raise InputError(f"edges must {'' if weighted else 'not '}have weights, as the graph has")
+    joined = [np.concatenate(some) for some in zip(*every, strict=True) if some[0] is not None]
+    joined = joined or [np.empty(0, np.int64)] * 2 + [np.empty(0, np.float32)] * weighted
+    source, target, weight = _sorted(*joined, *([] if weighted else [None]), merge=undirected)
+    old = target < first
+    old_weight, new_weight = (None, None) if weight is None else (weight[old], weight[~old])
+    arrays = _csr_arrays(source[~old], target[~old], new_weight, part, part.stop)
+    arrays |= {"more_sources": source[old], "more_targets": target[old]}
+    arrays |= {} if old_weight is None else {"more_weights": old_weight}
+    x = to_csr(x) if manifest["sparse"] else x.to_dense()
+    arrays |= _feature_arrays(x.to(torch.float32), slice(0, x.size(0)))
+    if manifest["labelled"]:
+        given = torch.full((x.size(0),), -1) if y is None else y
+        arrays["y"] = given.numpy().astype(np.int64)
+    if manifest["split"]:
+        arrays["split"] = np.zeros(x.size(0), np.uint8)
+    number = len(manifest["partitions"])
+    found = _write_partition(folder, number, part, arrays)
+    manifest["partitions"].append(found)
+    manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+    write_manifest(folder, manifest)
+    return GraphStore(path)
+
+
+# -- tables of edges and features -----------------------------------------------------------------
+
+
+def read_edges(path: Source) -> Iterator[Edges]:
+    """The edges of a CSV or Parquet table, or of a folder of such, in chunks.
+
+    Columns `source`, `target` and, if edges have weights, `weight`.
+    """
+    for file in _tables(Path(path)):
+        for frame in _frames(file, ("source", "target"), ("weight",)):
+            ends = [
+                _whole_numbers(file, name, frame[name].to_numpy()) for name in frame.columns[:2]
+            ]
+            weight = frame["weight"].to_numpy(np.float32) if "weight" in frame else None
+            yield ends[0], ends[1], weight
+
+
+def read_features(path: Source, work: Path) -> Tensor:
+    """Features [N, d], mapped: of an ``.npy`` file, or of a table with a row for each node in turn.
+
+    Of a table, all columns count but `node`, which must then say 0, 1, 2, …. It is copied to an
+    ``.npy`` file in the folder `work` first.
+    """
+    file = Path(path)
+    if file.suffix == ".npy":
+        try:
+            found = np.load(file, mmap_mode="c", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise DatasetError(f"{file} cannot be read: {error}") from error
+        if found.ndim != 2 or found.dtype.kind not in "fiub" or not found.size:
+            raise DatasetError(f"{file} ({found.dtype}, {found.shape}) must be numbers [N, d]")
+        return torch.from_numpy(found)
+    raw, width, count = work / "features.raw", 0, 0
+    with raw.open("wb") as out:
+        for table in _tables(file):
+            for frame in _frames(table, (), None):
+                if "node" in frame:
+                    ids = _whole_numbers(table, "node", frame.pop("node").to_numpy())
+                    if not np.array_equal(ids, np.arange(count, count + len(ids))):
+                        raise DatasetError(f"{table}: node must be 0, 1, 2, … from row to row")
+                values = frame.to_numpy(np.float32)
+                if width and values.shape[1] != width:
+                    raise DatasetError(f"{table} has {values.shape[1]} features, others {width}")
+                width, count = values.shape[1], count + len(values)
+                out.write(np.ascontiguousarray(values).data)
+    if not width or not count:
+        raise DatasetError(f"{file} holds no features: give a row of numbers for each node")
+    return torch.from_numpy(np.memmap(raw, np.float32, "c", shape=(count, width)))
+
+
+def _tables(path: Path) -> list[Path]:
+    """A table, or all tables in a folder by their names."""
+    if path.is_dir():
+        found = sorted(p for p in path.iterdir() if not p.name.startswith((".", "_")))
+        return [p for p in found if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
+    if not path.is_file():
+        raise DatasetError(f"{path}: there is no such file")
+    return [path]
+
+
+def _frames(file: Path, needed: tuple[str, ...], further: tuple[str, ...] | None) -> Iterator[Any]:
+    """Frames of some columns, in chunks of rows; of all columns where `further` is None."""
+    import pandas
+
+    def chosen(names: Iterable[str]) -> list[str]:
+        there = list(names)
+        lacking = [name for name in needed if name not in there]
+        if lacking:
+            raise DatasetError(f"{file} has no column {lacking[0]}: it has {', '.join(there)[:80]}")
+        return there if further is None else [n for n in (*needed, *further) if n in there]
+
+    if file.suffix.lower() in PARQUET:
+        try:
+            from pyarrow import ArrowException
+            from pyarrow.parquet import ParquetFile
+        except ImportError as error:
+            raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
+        try:
+            table = ParquetFile(file)
+            for batch in table.iter_batches(CHUNK, columns=chosen(table.schema_arrow.names)):
+                yield batch.to_pandas()
+        except ArrowException as error:
+            raise DatasetError(f"{file} is not a whole Parquet file: {error}") from error
+        return
+    try:
+        names = chosen(pandas.read_csv(file, nrows=0).columns)
+        for frame in pandas.read_csv(file, usecols=names, chunksize=CHUNK):
+            yield frame[names]
+    except (ValueError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{file} is not CSV with a header: {error}") from error
+
+
+def _whole_numbers(file: Path, name: str, values: npt.NDArray[Any]) -> Ints:
+    if values.dtype.kind not in "iu":
+        raise DatasetError(f"{file}: {name} holds {values.dtype}: give whole numbers, from 0 on")
+    return values.astype(np.int64)
+
+
+# -- sorting and writing --------------------------------------------------------------------------
+
+
+def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[Edges]:
+    """The same chunks, sound, and their reverses where these are asked for."""
+    for source, target, weight in edges:
+        for name, ends in (("source", source), ("target", target)):
+            if ends.size and (ends.min() < 0 or ends.max() >= nodes):
+                raise InputError(
+                    f"edges name {name} {ends.min()} to {ends.max()}: ids are 0 to {nodes - 1}, the"
+                    " rows of the features"
+                )
+        if weight is not None and not bool((np.isfinite(weight) & (weight >= 0)).all()):
+            raise InputError("edge weights must be finite and at least 0")
+        yield source, target, weight
+        if undirected:
+            apart = source != target
+            yield target[apart], source[apart], None if weight is None else weight[apart]
+
+
+def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool:
+    """Append each edge to the file of its target's partition; says whether edges have weights."""
+    stops = np.array([part.stop for part in rows])
+    kinds: set[bool] = set()
+    with ExitStack() as stack:
+        opened: dict[tuple[int, str], Any] = {}
+        for source, target, weight in edges:
+            kinds.add(weight is not None)
+            if len(kinds) > 1:
+                raise InputError("edges have weights in some chunks and none in others")
+            part_of = np.searchsorted(stops, target, side="right")
+            order = np.argsort(part_of, kind="stable")
+            ends = np.cumsum(np.bincount(part_of, minlength=len(rows)))
+            for part in np.unique(part_of).tolist():
+                mine = order[ends[part - 1] if part else 0 : ends[part]]
+                for name, array in (("s", source), ("t", target), ("w", weight)):
+                    if array is not None:
+                        if (part, name) not in opened:
+                            file = (work / f"{part}{name}").open("wb")
+                            opened[part, name] = stack.enter_context(file)
+                        opened[part, name].write(np.ascontiguousarray(array[mine]))
+    return True in kinds
+
+
+def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
+    """The edges that were put aside for a partition, in the order in which they came."""
+    if not (work / f"{part}s").exists():
+        return (
+            np.empty(0, np.int64),
+            np.empty(0, np.int64),
+            np.empty(0, np.float32) if weighted else None,
+        )
+    size = (work / f"{part}s").stat().st_size
+    if SORT_COPIES * size > limit:
+        more = -(-SORT_COPIES * size // limit)
+        raise InputError(
+            f"parts is too small: the {size // 8:,} edges of a partition take more than memory="
+            f"{limit:,} bytes to sort; give {more} times as many parts, or more memory"
+        )
+    source, target = (np.fromfile(work / f"{part}{name}", np.int64) for name in "st")
+    weight = np.fromfile(work / f"{part}w", np.float32) if weighted else None
+    for name in "stw":
+        (work / f"{part}{name}").unlink(missing_ok=True)
+    return source, target, weight
+
+
+def _sorted(source: Ints, target: Ints, weight: Any, *, merge: bool) -> Edges:
+    """Edges by target, then by source; merged where one is there more than once, if asked for."""
+    order = np.lexsort((source, target))
+    source, target = source[order], target[order]
+    weight = None if weight is None else weight[order]
+    if merge and source.size:
+        first = np.flatnonzero(np.append(True, (np.diff(source) != 0) | (np.diff(target) != 0)))
+        weight = None if weight is None else np.add.reduceat(weight, first)
+        source, target = source[first], target[first]
+    return source, target, weight
+
+
+def _csr_arrays(
+    source: Ints, target: Ints, weight: Any, part: slice, nodes: int
+) -> dict[str, npt.NDArray[Any]]:
+    counts = np.bincount(target - part.start, minlength=part.stop - part.start)
+    kind = np.int32 if nodes < 2**31 else np.int64
+    arrays = {"indptr": np.append(0, np.cumsum(counts)), "indices": source.astype(kind)}
+    return arrays if weight is None else {**arrays, "weights": weight.astype(np.float32)}
+
+
+def _feature_arrays(x: Tensor, part: slice) -> dict[str, npt.NDArray[Any]]:
+    rows = take_rows(x, torch.arange(part.start, part.stop)).to(torch.float32)
+    values = rows if rows.layout == torch.strided else rows.values()
+    if not bool(torch.isfinite(values).all()):
+        raise InputError(
+            f"x holds NaN or infinite values among nodes {part.start} to {part.stop - 1}: replace"
+            " them"
+        )
+    if rows.layout == torch.strided:
+        return {"x": rows.numpy()}
+    found = (rows.crow_indices(), rows.col_indices(), rows.values())
+    names = ("x_indptr", "x_indices", "x_data")
+    return {name: one.numpy() for name, one in zip(names, found, strict=True)}
+
+
+def _write_partition(
+    folder: Path, number: int, part: slice, arrays: dict[str, npt.NDArray[Any]]
+) -> dict[str, Any]:
+    """Write a partition's files; returns its entry in the manifest."""
+    name = f"part-{number:05d}"
+    files = {f"{k}.npy": save_array(folder / name / f"{k}.npy", a) for k, a in arrays.items()}
+    edges = arrays["indices"].size + arrays.get("more_sources", np.empty(0)).size
+    return {"name": name, "nodes": [part.start, part.stop], "edges": int(edges), "files": files}
+
+
+@contextmanager
+def _local_folder(path: Source) -> Iterator[Path]:
+    """The folder to write to; where the graph shall be remote, one that is then copied there."""
+    if "://" not in str(path):
+        yield Path(path)
+        return
+    system, place = filesystem(str(path))
+    if system.exists(f"{place}/{MANIFEST}"):
+        raise InputError(f"{path} holds a graph already: give another address")
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work) / "graph"
+        yield folder
+        for file in sorted(folder.rglob("*.npy")):
+            system.makedirs(f"{place}/{file.parent.name}", exist_ok=True)
+            system.put_file(str(file), f"{place}/{file.relative_to(folder).as_posix()}")
+        system.put_file(str(folder / MANIFEST), f"{place}/{MANIFEST}")

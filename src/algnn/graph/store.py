@@ -1,0 +1,392 @@
+"""A graph in a folder, in partitions of consecutive nodes that are mapped into memory.
+
+The folder holds ``manifest.json`` (version, shapes, SHA-256 of each file) and for each partition a
+folder of ``.npy`` files:
+
+- ``indptr`` [b + 1], ``indices`` [e] and, if edges have weights, ``weights`` [e]: the sources of
+  the edges that end in each of its b nodes;
+- ``x`` [b, d] float32, or ``x_indptr``, ``x_indices``, ``x_data`` where features are sparse;
+- ``y`` [b] (-1 = no label) and ``split`` [b] (1, 2, 3 = train, val, test; 0 = none), if known;
+- ``more_targets``, ``more_sources``, ``more_weights``: edges, sorted, that came with this partition
+  and end in nodes of earlier ones. So a graph grows and no file is ever written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from algnn.errors import DatasetError, InputError
+from algnn.files import replacing
+from algnn.graph.download import cache_dir
+from algnn.graph.npz import MASKS
+from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
+
+MANIFEST = "manifest.json"
+VERSION = 1
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+DEFAULT_MEMORY = "4GiB"
+PIECE = 2**24  # bytes read at once for a checksum
+
+Source = str | os.PathLike[str]
+# what is called after each step of long work: steps done, steps in all
+Progress = Callable[[int, int], None]
+
+
+def open_graph(
+    path: Source,
+    *,
+    memory: str | int = DEFAULT_MEMORY,
+    cache: Source | None = None,
+    verify: bool = False,
+) -> GraphStore:
+    """Open a graph on disk, which `algnn partition` or `write_graph` has made.
+
+    Only the manifest is read. `ALGNN` takes the result wherever it takes a graph in memory, and
+    gives the same answers.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder; or an address that fsspec knows, such as ``s3://bucket/graph``, of which files
+        are copied into `cache` when they are first needed.
+    memory : str or int
+        Bytes that encoding may take (``"4GiB"``, ``"500MB"``); pages of mapped files, which the
+        system may drop at any time, are not counted.
+    cache : str or path, optional
+        A folder for what is computed from the graph, such as the views of an encoder, which later
+        calls and processes use again. By default beside the graph, with the ending ``.cache``; of a
+        remote graph, in the user's cache.
+    verify : bool
+        Whether to compare each file with its SHA-256; sizes are compared in any case.
+
+    Returns
+    -------
+    GraphStore
+
+    Examples
+    --------
+    >>> import algnn, tempfile
+    >>> graph = algnn.load("digits")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = algnn.write_graph(graph, folder + "/digits", parts=3)
+    ...     again = algnn.open_graph(folder + "/digits")
+    ...     model = algnn.ALGNN().fit(again, range(200), graph.y[:200])
+    ...     bool((model.predict(again) == model.predict(graph)).all())
+    True
+    """
+    return GraphStore(path, memory=memory, cache=cache, verify=verify)
+
+
+class GraphStore:
+    """A graph on disk; made by `open_graph`.
+
+    Parameters
+    ----------
+    path, memory, cache, verify
+        As for `open_graph`.
+
+    Attributes
+    ----------
+    num_nodes, num_edges, num_features : int
+        N, E (directed), and the width of X.
+    parts : list of slice
+        The nodes of each partition: consecutive, and together 0 … N - 1.
+    """
+
+    def __init__(
+        self,
+        path: Source,
+        *,
+        memory: str | int = DEFAULT_MEMORY,
+        cache: Source | None = None,
+        verify: bool = False,
+    ) -> None:
+        self.path = os.fspath(path).rstrip("/")
+        self.memory = parse_bytes(memory)
+        self.remote = "://" in self.path
+        beside = cache_dir() / "graphs" if self.remote else Path(self.path + ".cache")
+        self.cache = beside if cache is None else Path(cache)
+        self.manifest = read_manifest(self.path)
+        self.partitions: list[dict[str, Any]] = self.manifest["partitions"]
+        self.parts = [slice(*part["nodes"]) for part in self.partitions]
+        self.num_nodes, self.num_edges = self.manifest["nodes"], self.manifest["edges"]
+        self.num_features: int = self.manifest["features"]
+        self.device = torch.device("cpu")
+        self.runner: Any = None  # what runs the steps of encoding elsewhere, if anything does
+        self.progress: Progress = lambda done, total: None
+        # stands for the graph where results are cached by its tensors
+        self.token = torch.zeros(0)
+        for name, facts in self._files():
+            _check_file(self.local(name), name, facts, verify) if not self.remote else None
+
+    def __repr__(self) -> str:
+        return (
+            f"GraphStore({self.path!r}, nodes={self.num_nodes}, edges={self.num_edges},"
+            f" features={self.num_features}, parts={len(self.parts)})"
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of X: nodes, features."""
+        return self.num_nodes, self.num_features
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of features and edges and of how they are partitioned; labels do not count."""
+        named = [
+            (n, f["sha256"]) for n, f in self._files() if not n.endswith(("y.npy", "split.npy"))
+        ]
+        return hashlib.sha256(json.dumps(named).encode()).hexdigest()
+
+    @property
+    def folder(self) -> Path:
+        """Where what is computed from this graph, as it is now, is kept."""
+        return self.cache / self.fingerprint[:16]
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Some rows of X, float32, dense or CSR as they are stored."""
+        part_of = torch.bucketize(rows, torch.tensor([p.stop for p in self.parts]), right=True)
+        if not self.manifest["sparse"]:
+            found = torch.empty(rows.numel(), self.num_features)
+            for part in np.unique(part_of).tolist():
+                where = part_of == part
+                found[where] = self._map(part, "x")[rows[where] - self.parts[part].start]
+            return found
+        some, places = [], []
+        for part in np.unique(part_of).tolist():
+            where = (part_of == part).nonzero().squeeze(1)
+            some.append(take_rows(self._sparse_x(part), rows[where] - self.parts[part].start))
+            places.append(where)
+        counts = torch.cat([one.crow_indices().diff() for one in some] or [rows])
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        columns, values = (
+            torch.cat([get(one) for one in some] or [torch.empty(0)])
+            for get in (Tensor.col_indices, Tensor.values)
+        )
+        joined = csr(starts, columns, values, (rows.numel(), self.num_features))
+        return take_rows(joined, torch.argsort(torch.cat(places or [rows])))
+
+    def edges(self, part: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Sources, targets and weights of all edges that end in a partition, by target."""
+        rows = self.parts[part]
+        indptr = self._map(part, "indptr")
+        target = torch.repeat_interleave(indptr.diff()) + rows.start
+        found = [[self._map(part, "indices").long(), target, self._map(part, "weights", None)]]
+        for later in range(part + 1, len(self.parts)):
+            targets = self._map(later, "more_targets", None)
+            if targets is not None:
+                ends = torch.tensor([rows.start, rows.stop])
+                first, last = torch.searchsorted(targets.contiguous(), ends).tolist()
+                names = ("more_sources", "more_targets", "more_weights")
+                parts = [self._map(later, name, None) for name in names]
+                found.append([None if one is None else one[first:last] for one in parts])
+        if not any(len(one[0]) for one in found[1:]):
+            source, target, weight = found[0]
+            return source, target, weight
+        source, target = (torch.cat([one[place] for one in found]) for place in (0, 1))
+        weight = torch.cat([one[2] for one in found]) if self.manifest["weighted"] else None
+        order = torch.argsort(target, stable=True)
+        return source[order], target[order], None if weight is None else weight[order]
+
+    def adjacency(self, part: int) -> Tensor:
+        """A partition's rows of Â in CSR, float32, mapped from the cache, where they are put."""
+        names = [self.folder / "adjacency" / f"{part}-{name}.npy" for name in ("p", "i", "v")]
+        if not all(name.exists() for name in names):
+            self._normalise(part, names)
+        starts, columns, values = map(mapped, names)
+        return csr(starts, columns, values, (starts.numel() - 1, self.num_nodes))
+
+    def labels(self) -> Tensor | None:
+        """`y` [N] in int64, -1 for no label; None where labels are not stored."""
+        if not self.manifest["labelled"]:
+            return None
+        return torch.cat([self._map(part, "y") for part in range(len(self.parts))])
+
+    @cached_property
+    def in_memory(self) -> Data:
+        """The whole graph as a `Data`, for methods that need it so."""
+        found: list[Any] = [self.edges(part) for part in range(len(self.parts))]
+        edge_index = torch.stack([torch.cat([one[place] for one in found]) for place in (0, 1)])
+        graph = Data(x=self.take(torch.arange(self.num_nodes)), edge_index=edge_index)
+        if self.manifest["weighted"]:
+            graph.edge_weight = torch.cat([one[2] for one in found])
+        y = self.labels()
+        if y is not None:
+            graph.y = y
+        if self.manifest["split"]:
+            split = torch.cat([self._map(part, "split") for part in range(len(self.parts))])
+            graph.update({key: split == code for code, key in enumerate(MASKS, 1)})
+        if self.manifest["class_names"]:
+            graph.class_names = self.manifest["class_names"]
+        return graph
+
+    def local(self, name: str) -> Path:
+        """The path on this machine of a file of the graph, which is fetched where it is remote."""
+        if not self.remote:
+            return Path(self.path) / name
+        here = self.cache / "files" / hashlib.sha256(self.path.encode()).hexdigest()[:16] / name
+        facts = dict(self._files())[name]
+        if not here.exists() or here.stat().st_size != facts["bytes"]:
+            system, place = filesystem(self.path)
+            with replacing(here) as temporary:
+                system.get_file(f"{place}/{name}", str(temporary))
+            _check_file(here, name, facts, verify=True)
+        return here
+
+    def _files(self) -> list[tuple[str, dict[str, Any]]]:
+        """Name and facts of each file."""
+        return [(f"{p['name']}/{n}", f) for p in self.partitions for n, f in p["files"].items()]
+
+    def _map(self, part: int, name: str, *default: None) -> Any:
+        """An array of a partition, mapped; or the default where it has none of that name."""
+        facts = self.partitions[part]
+        if default and f"{name}.npy" not in facts["files"]:
+            return None
+        return mapped(self.local(f"{facts['name']}/{name}.npy"))
+
+    def _sparse_x(self, part: int) -> Tensor:
+        starts, columns, values = (self._map(part, f"x_{n}") for n in ("indptr", "indices", "data"))
+        return csr(starts, columns, values, (starts.numel() - 1, self.num_features))
+
+    @cached_property
+    def _roots(self) -> Tensor:
+        """D^(-1/2) [N]."""
+        place = self.folder / "adjacency" / "roots.npy"
+        if not place.exists():
+            found = [inverse_roots(self._looped(part)) for part in range(len(self.parts))]
+            save_array(place, torch.cat(found))
+        return mapped(place)
+
+    def _looped(self, part: int) -> Tensor:
+        return looped_rows(*self.edges(part), self.parts[part], self.num_nodes)
+
+    def _normalise(self, part: int, names: list[Path]) -> None:
+        rows = scaled_rows(self._looped(part), self.parts[part].start, self._roots)
+        # torch wants both kinds of indices of one type
+        kind = torch.int32 if max(self.num_nodes, rows.values().numel()) < 2**31 else torch.int64
+        parts = (rows.crow_indices().to(kind), rows.col_indices().to(kind), rows.values())
+        for name, array in zip(names, parts, strict=True):
+            save_array(name, array)
+
+
+def node_count(graph: Data | GraphStore) -> int:
+    """N, of a graph in memory or on disk."""
+    return graph.num_nodes if isinstance(graph, GraphStore) else int(graph.x.size(0))
+
+
+def whole(graph: Data | GraphStore) -> Data:
+    """A graph in memory, also where it was on disk."""
+    return graph.in_memory if isinstance(graph, GraphStore) else graph
+
+
+def is_graph_folder(path: Source) -> bool:
+    """Whether a path, or an address for fsspec, looks like a graph on disk."""
+    name = os.fspath(path)
+    return "://" in name or (Path(name) / MANIFEST).is_file()
+
+
+def read_manifest(path: Source) -> dict[str, Any]:
+    """The checked manifest of a graph on disk."""
+    name = os.fspath(path)
+    try:
+        if "://" in name:
+            system, place = filesystem(name)
+            found = json.loads(system.cat_file(f"{place}/{MANIFEST}"))
+        else:
+            found = json.loads((Path(name) / MANIFEST).read_text("utf-8"))
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{name} is no graph on disk (it has no {MANIFEST}): make one with algnn partition"
+        ) from None
+    except (ValueError, UnicodeDecodeError, OSError) as error:
+        raise DatasetError(f"{name}/{MANIFEST} cannot be read: {error}") from error
+    if not isinstance(found, dict) or found.get("format") != "algnn graph":
+        raise DatasetError(f"{name}/{MANIFEST} is not the manifest of a graph")
+    if found["version"] != VERSION:
+        raise DatasetError(
+            f"{name} has version {found['version']} of the format and this algnn reads {VERSION}"
+        )
+    return found
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write a manifest: the last step of a change, by which it counts."""
+    with replacing(folder / MANIFEST) as temporary:
+        temporary.write_text(json.dumps(manifest, indent=1), "utf-8")
+
+
+def parse_bytes(size: str | int) -> int:
+    """A size in bytes from words such as ``"4GiB"`` or ``"500MB"``.
+
+    Examples
+    --------
+    >>> parse_bytes("1.5GiB"), parse_bytes("1MB"), parse_bytes(4096)
+    (1610612736, 1048576, 4096)
+    """
+    text = str(size).strip()
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    if isinstance(size, bool) or match is None or float(match[1]) <= 0:
+        raise InputError(f"memory={size!r} is no size: give bytes, or words such as '4GiB'")
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+def mapped(path: Path) -> Tensor:
+    """An ``.npy`` file as a tensor over its mapped pages; what is written to it stays in memory."""
+    try:
+        return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
+    except (ValueError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise DatasetError(f"{path} is missing") from None
+        # what is empty cannot be mapped
+        return torch.from_numpy(np.load(path, allow_pickle=False))
+
+
+def save_array(path: Path, array: Tensor | npt.NDArray[Any]) -> dict[str, Any]:
+    """Write an array as ``.npy``, whole or not at all; returns its line in a manifest."""
+    values = np.ascontiguousarray(array.numpy() if isinstance(array, Tensor) else array)
+    with replacing(path) as temporary:
+        with temporary.open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+        facts = {"bytes": temporary.stat().st_size, "sha256": _digest(temporary)}
+    return {"shape": list(values.shape), "dtype": str(values.dtype), **facts}
+
+
+def filesystem(address: str) -> tuple[Any, str]:
+    """The fsspec file system of an address, and the path in it."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise InputError(f"{address} needs fsspec ({error}): install algnn[cluster]") from error
+    try:
+        system, place = url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"{address} cannot be opened: {error}") from error
+    return system, place
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _check_file(path: Path, name: str, facts: dict[str, Any], verify: bool) -> None:
+    if not path.is_file():
+        raise DatasetError(f"{name} is missing from the graph: partition it again")
+    if path.stat().st_size != facts["bytes"] or (verify and _digest(path) != facts["sha256"]):
+        raise DatasetError(f"{name} is not as it was written (it is damaged): partition it again")

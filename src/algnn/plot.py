@@ -1,0 +1,384 @@
+"""Pictures of one's own model: what it confuses, remembers and finds new, and why.
+
+Each function returns a matplotlib `Figure` of its own, which a notebook shows; `save` writes it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from torch_geometric.data import Data
+
+from algnn.analytic.model import ALGNN
+from algnn.checks import Labels, Nodes, check_labels, check_number
+from algnn.errors import AlgnnError, InputError
+from algnn.files import replacing
+from algnn.learner import Learner
+
+KINDS = (".png", ".svg", ".pdf")
+NUMBERED = 15  # up to so many classes a cell of a confusion matrix has room for its number
+TICKS = 30  # more names than this along an axis would touch
+KNOWN, NEW, SOFT = "#1f5fae", "#c2410c", "#8a93a0"
+
+
+def confusion(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -> Figure:
+    """Confusion matrix: of the nodes of each class, the share that is given each answer.
+
+    Parameters
+    ----------
+    model : Learner
+        Fitted.
+    graph, nodes, labels
+        As for `Learner.evaluate`.
+
+    Returns
+    -------
+    Figure
+        A row for each class of `labels`, a column for each class learned, both in the order in
+        which the classes were learned; rows of classes never learned come last.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> train, test = graph.train_mask, graph.test_mask
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, train, graph.y[train])
+    >>> figure = algnn.plot.confusion(model, graph, test, graph.y[test])
+    >>> figure.axes[0].get_xlabel()
+    'predicted'
+    """
+    table = model.evaluate(graph, nodes, labels)
+    predicted = model.predict(graph, nodes)
+    true = check_labels(labels, predicted.size)
+    rows = table.index.to_list()
+    rest = [name for name in model.classes_.tolist() if name not in set(rows)]
+    columns = [name for name in rows if name in set(model.classes_.tolist())] + rest
+    counts = pd.crosstab(true, predicted).reindex(index=rows, columns=columns, fill_value=0)
+    shares = 100 * counts.to_numpy() / counts.to_numpy().sum(axis=1, keepdims=True)
+    size = min(11.0, 3.2 + 0.42 * len(columns))
+    figure = Figure(figsize=(size + 1.2, size), layout="constrained")
+    axes: Any = figure.subplots()
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
+    figure.colorbar(image, ax=axes, label="nodes of the class (%)", shrink=0.8)
+    _names(axes.xaxis, columns)
+    _names(axes.yaxis, rows)
+    axes.tick_params(axis="x", rotation=90 if _long(columns) else 0)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("true class")
+    axes.set_title(_total(table))
+    if max(shares.shape) <= NUMBERED:
+        for (i, j), value in np.ndenumerate(shares):
+            if value >= 0.5:
+                ink = "white" if value > 55 else "black"
+                axes.text(j, i, f"{value:.0f}", ha="center", va="center", color=ink, fontsize=8)
+    return figure
+
+
+def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -> Figure:
+    """Accuracy of each class, and of each session: whether what is older is remembered less.
+
+    Parameters
+    ----------
+    model, graph, nodes, labels
+        As for `confusion`.
+
+    Returns
+    -------
+    Figure
+        Left, a bar for each class in the order of learning, and a mark at its mean confidence.
+        Right, where the model knows when it learned its classes, the mean accuracy of the classes
+        of each session.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = algnn.ALGNN(device="cpu", width=256)
+    >>> for session in algnn.ClassStream(graph):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> figure = algnn.plot.accuracy(model, graph, graph.test_mask, graph.y[graph.test_mask])
+    >>> len(figure.axes), len(figure.axes[0].patches)
+    (2, 10)
+    """
+    table = model.evaluate(graph, nodes, labels)
+    sessions = table.dropna(subset="session").groupby("session").accuracy.mean()
+    aged = len(sessions) > 1
+    figure = Figure(figsize=(12 if aged else 8, 4.6), layout="constrained")
+    both: Any = figure.subplots(1, 2 if aged else 1, squeeze=False, width_ratios=[2, 1][: 1 + aged])
+    bars = both[0][0]
+    last = max(int(table.session.max()), 1) if table.session.notna().any() else 1
+    shades = [
+        SOFT if pd.isna(s) else colormaps["viridis"](0.2 + 0.75 * s / last) for s in table.session
+    ]
+    places = np.arange(len(table))
+    bars.bar(places, 100 * table.accuracy, color=shades)
+    marks = {"markerfacecolor": "black", "markeredgecolor": "white", "ms": 6}
+    bars.plot(places, 100 * table.confidence, "D", label="mean confidence", **marks)
+    _names(bars.xaxis, table.index.to_list())
+    bars.tick_params(axis="x", rotation=90 if _long(table.index) else 0)
+    bars.set_xlabel("class, in the order of learning" if aged else "class")
+    bars.set_title(_total(table))
+    if aged:
+        ages = both[0][1]
+        ages.plot(sessions.index.astype(int), 100 * sessions, "o-", color=KNOWN)
+        ages.set_xticks(range(0, int(sessions.index.max()) + 1, -(-len(sessions) // 12)))
+        ages.set_xlabel("session in which a class was learned")
+        ages.set_title("mean over the classes of a session")
+    for axes in both[0]:
+        axes.set_ylim(0, 102)
+        axes.set_ylabel("accuracy (%)")
+        axes.grid(axis="y", alpha=0.3)
+        axes.set_axisbelow(True)
+    bars.legend(loc="lower right", framealpha=0.9)
+    return figure
+
+
+def novelty(
+    model: Learner,
+    graph: Data,
+    nodes: Nodes | None = None,
+    labels: Labels | None = None,
+    *,
+    threshold: float | None = None,
+    times: npt.ArrayLike | None = None,
+) -> Figure:
+    """Novelty over time: the out-of-distribution score of nodes in the order in which they came.
+
+    Parameters
+    ----------
+    model : Learner
+        Fitted.
+    graph : Data
+    nodes : Tensor, array or list [n], optional
+        Ids in the order in which they came, or a mask; every node by default.
+    labels : Tensor, array or list [n], optional
+        Their classes, if known: nodes of classes that the model has not learned stand out.
+    threshold : float, optional
+        From 0 to 1: drawn as a line, above which nodes are counted.
+    times : array [n], optional
+        When each node came; by default its place in `nodes`.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> first = next(iter(algnn.ClassStream(graph)))
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(first.graph, first.nodes, first.labels)
+    >>> figure = algnn.plot.novelty(model, graph, range(300), graph.y[:300], threshold=0.3)
+    >>> figure.axes[0].get_title()
+    '... of 300 nodes above 0.3'
+    """
+    if threshold is not None:
+        check_number("threshold", threshold, 0, 1)
+    found = model.novelty(graph, nodes)
+    x = np.arange(found.size) if times is None else np.asarray(times)
+    if x.shape != found.shape:
+        raise InputError(f"times has shape {list(x.shape)} for {found.size} nodes: give one each")
+    new = np.zeros(found.size, dtype=bool)
+    if labels is not None:
+        new = ~np.isin(check_labels(labels, found.size, model.classes_), model.classes_)
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
+    axes: Any = figure.subplots()
+    for mask, colour, name in ((~new, KNOWN, "known class"), (new, NEW, "class not learned yet")):
+        if mask.any():
+            label = name if labels is not None else "nodes"
+            axes.plot(x[mask], found[mask], ".", color=colour, alpha=0.5, ms=5, label=label)
+    width = max(found.size // 20, 5)
+    order = np.argsort(x, kind="stable")
+    middle = pd.Series(found[order]).rolling(width, center=True, min_periods=1).median()
+    axes.plot(x[order], middle, color="black", linewidth=1.4, label=f"median of {width}")
+    title = f"novelty of {found.size:,} nodes"
+    if threshold is not None:
+        axes.axhline(threshold, color=SOFT, linestyle="--", linewidth=1)
+        title = f"{int((found > threshold).sum()):,} of {found.size:,} nodes above {threshold:g}"
+    axes.set_xlabel("nodes as they came" if times is None else "time")
+    axes.set_ylabel("novelty")
+    axes.set_title(title)
+    axes.legend(loc="upper right", framealpha=0.9)
+    return figure
+
+
+def explanation(
+    model: Learner, graph: Data, node: int, label: int | str | None = None, *, count: int = 10
+) -> Figure:
+    """The features and the neighbours that moved one node's score the most, up or down.
+
+    Parameters
+    ----------
+    model : ALGNN
+        Fitted, with the label-free encoder.
+    graph, node, label
+        As for `ALGNN.explain`.
+    count : int
+        How many features and neighbours are shown; the sum of the others is the last bar.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> train, test = graph.train_mask, graph.test_mask
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, train, graph.y[train])
+    >>> figure = algnn.plot.explanation(model, graph, 0)
+    >>> [axes.get_title() for axes in figure.axes]
+    ['features', 'neighbours']
+    """
+    check_number("count", count, 1, 100, whole=True)
+    if not isinstance(model, ALGNN):
+        raise InputError(f"model is a {type(model).__name__}: only an ALGNN explains its scores")
+    why = model.explain(graph, node, label)
+    figure = Figure(figsize=(11, 1.6 + 0.28 * (count + 1)), layout="constrained")
+    figure.suptitle(f"node {why.node} scores {why.score:+.3f} for class {why.label}")
+    parts = (
+        ("features", why.top_features(count), why.by_feature),
+        ("neighbours", why.top_neighbours(count), why.by_neighbour),
+    )
+    for axes, (title, top, every) in zip(figure.subplots(1, 2).flat, parts, strict=True):
+        rest = every.sum() - sum(value for _, value in top)
+        others = int(np.count_nonzero(every)) - len(top)
+        names = [f"{place} (itself)" if title == "neighbours" and place == why.node else str(place)
+                 for place, _ in top] + [f"{others:,} others"] * (others > 0)  # fmt: skip
+        values = [value for _, value in top] + [rest] * (others > 0)
+        axes.barh(range(len(names)), values, color=[KNOWN if v >= 0 else NEW for v in values])
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(count + 0.6, -0.6)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_title(title)
+        axes.set_xlabel("contribution to the score")
+    return figure
+
+
+def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -> Figure:
+    """A map of classes: each node lies between the classes that it may be.
+
+    The classes learned stand on a circle, those that are confused side by side. A node lies at the
+    mean of their places, weighted by its probabilities: at a class when that is certain, between
+    two in doubt, in the middle when it could be anything.
+
+    Parameters
+    ----------
+    model, graph, nodes, labels
+        As for `confusion`.
+
+    Returns
+    -------
+    Figure
+        A colour for each class of `labels`; crosses are nodes of classes never learned.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> train, test = graph.train_mask, graph.test_mask
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, train, graph.y[train])
+    >>> figure = algnn.plot.class_map(model, graph, test, graph.y[test])
+    >>> sorted(text.get_text() for text in figure.axes[0].texts)[:3]
+    ['0', '1', '2']
+    """
+    sure = model.predict_proba(graph, nodes)
+    if not len(sure):
+        raise InputError("nodes is empty: a map needs at least one labelled node")
+    true = check_labels(labels, len(sure), model.classes_)
+    known = model.classes_.tolist()
+    corners = _around(sure)
+    flat = sure @ corners
+    figure = Figure(figsize=(8, 8), layout="constrained")
+    axes: Any = figure.subplots()
+    turn = np.linspace(0, 2 * np.pi, 181)
+    axes.plot(np.cos(turn), np.sin(turn), color=SOFT, linewidth=0.7, alpha=0.5)
+    names = sorted({*known, *true.tolist()})
+    for i, name in enumerate(names):
+        colour = colormaps["turbo"](0.05 + 0.9 * i / max(len(names) - 1, 1))
+        x, y = flat[true == name].T
+        if name not in known:
+            axes.plot(x, y, "x", color="black", alpha=0.6, ms=5, label=f"{name}, never learned")
+            continue
+        axes.plot(x, y, ".", color=colour, alpha=0.5, ms=6)
+        box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": colour, "lw": 1.5}
+        place = 1.09 * corners[known.index(name)]
+        axes.text(*place, str(name), ha="center", va="center", bbox=box, fontsize=9)
+    axes.set_xlim(-1.25, 1.25)
+    axes.set_ylim(-1.25, 1.25)
+    axes.set_axis_off()
+    axes.set_title(f"{len(true):,} nodes between the {len(known):,} classes that they may be")
+    if len(names) > len(known):
+        axes.legend(loc="lower left", frameon=False)
+    return figure
+
+
+def _around(sure: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Places [C, 2] on a circle, so that classes with like probabilities are neighbours."""
+    shared = sure.T @ sure
+    np.fill_diagonal(shared, 0)
+    order, left = [0], list(range(1, sure.shape[1]))
+    while left:
+        nearest = max(left, key=lambda one: shared[order[-1], one])
+        order.append(nearest)
+        left.remove(nearest)
+    angles = np.empty(len(order))
+    angles[order] = np.pi / 2 - 2 * np.pi * np.arange(len(order)) / len(order)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """The path, if a picture can have this name."""
+    if Path(path).suffix not in KINDS:
+        raise InputError(
+            f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
+        )
+    return Path(path)
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write a figure as ``.png``, ``.svg`` or ``.pdf``, replacing a file in a single step.
+
+    Parameters
+    ----------
+    figure : Figure
+    path : str or path
+
+    Returns
+    -------
+    Path
+    """
+    target = check_path(path)
+    try:
+        with replacing(target) as draft:
+            figure.savefig(draft, format=target.suffix[1:], dpi=130)
+    except OSError as error:
+        raise AlgnnError(f"{target} cannot be written: {error.strerror}") from error
+    return target
+
+
+def _names(axis: Any, names: list[Any]) -> None:
+    """Names of classes along an axis, as many as it has room for."""
+    every = -(-len(names) // TICKS)
+    axis.set_ticks(range(0, len(names), every), [str(name) for name in names[::every]])
+
+
+def _long(names: Iterable[Any]) -> bool:
+    """Whether names would touch if they were written level."""
+    return max(len(str(name)) for name in names) > 3
+
+
+def _total(table: pd.DataFrame) -> str:
+    total = table.attrs
+    return (
+        f"accuracy {100 * total['accuracy']:.1f}% over {total['n']:,} nodes,"
+        f" {100 * total['macro']:.1f}% over {len(table):,} classes"
+    )

@@ -1,0 +1,145 @@
+"""The leaderboard: how the methods stand over all graphs, and the figures that the page draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from algnn.bench.runs import summarise
+from algnn.methods import METHODS
+from algnn.report.data import ALL_LABELS, Study
+from algnn.report.style import Style
+from algnn.report.table import WORDS, count
+
+OWN = "your own"  # the family of a user's learner
+SCARCE = 0.01  # a bin with a smaller share of the nodes is no point of a curve
+
+
+def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
+    """Mean rank, AP and micro of each method, and the graphs that these are means over.
+
+    Those are the graphs on which at least half of the class-incremental methods ran. ``on`` is the
+    number of them that a method ran on; with fewer than half of them it has no means. Methods that
+    see all labels again have no rank. Accuracy hardly depends on the machine, so where a graph's
+    main hardware has no run of a method, one of another counts.
+    """
+    names, graphs = study.methods(step=1), study.datasets(step=1)
+    cells = {g: {n: study.anywhere(g, n) for n in names} for g in graphs}
+    ap, micro = (
+        pd.DataFrame(
+            {g: {n: c[of].mean() for n, c in found.items()} for g, found in cells.items()},
+            index=names, columns=graphs, dtype="float64",
+        )
+        for of in ("ap", "micro")
+    )  # fmt: skip
+    rivals = [name for name in names if name not in ALL_LABELS]
+    compared = [g for g in graphs if 2 * ap.loc[rivals, g].notna().sum() >= max(len(rivals), 2)]
+    on = ap[compared].notna().sum(axis=1)
+    enough = (on > 0) & (2 * on >= len(compared))
+    rank = ap.loc[rivals, compared].rank(ascending=False).mean(axis=1)
+    found = pd.DataFrame(
+        {"rank": rank, "ap": ap[compared].mean(axis=1), "micro": micro[compared].mean(axis=1)},
+        index=names,
+    ).where(enough)
+    found["on"] = on
+    order = found.reset_index(drop=True).sort_values(["rank", "ap"], ascending=[True, False]).index
+    return found.iloc[order], compared
+
+
+def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
+    """All that the leaderboard and its chart show, as JSON values."""
+    table, compared = standings(study)
+    graphs = study.datasets(step=1)
+    cells = {g: {n: study.anywhere(g, n) for n in table.index} for g in graphs}
+    return {
+        "graphs": [_graph(study, graph, graph in compared) for graph in graphs],
+        "methods": [_method(row, looks[row.Index], len(compared)) for row in table.itertuples()],
+        "cells": {
+            graph: {n: _cell(study, graph, n, runs) for n, runs in found.items() if len(runs)}
+            for graph, found in cells.items()
+        },
+        "metrics": WORDS["metrics"],
+        "kinds": WORDS["kinds"],
+        "families": list(dict.fromkeys(family(name) for name in [*METHODS, *table.index]
+                                       if name in table.index)),
+    }  # fmt: skip
+
+
+def family(method: str) -> str:
+    """The family of a method, for its chip and its colour."""
+    return METHODS[method].kind if method in METHODS else OWN
+
+
+def _graph(study: Study, graph: str, compared: bool) -> dict[str, Any]:
+    sessions = study.select(dataset=graph, step=1).outcome.iloc[0].sessions
+    about = f"{sum(map(len, sessions))} classes in {count(len(sessions), 'session')}"
+    return {"name": graph, "about": about, "compared": compared,
+            "machine": study.main_hardware(graph)}  # fmt: skip
+
+
+def _method(row: Any, style: Style, graphs: int) -> dict[str, Any]:
+    known = METHODS.get(row.Index)
+    shape = {"hue": style.hue, "marker": style.marker, "filled": style.filled,
+             "dashes": style.dashes, "width": style.width}  # fmt: skip
+    return {
+        "name": row.Index,
+        "family": family(row.Index),
+        "apart": row.Index in ALL_LABELS,
+        "about": f"{known.summary}. Keeps {known.retains}." if known else "a learner of your own",
+        **{of: _short(getattr(row, of)) for of in ("rank", "ap", "micro")},
+        "on": int(row.on), "of": graphs,
+        "style": shape,
+    }  # fmt: skip
+
+
+def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str, Any]:
+    """One method on one graph: metrics as mean and half a 95% interval, lines of charts."""
+    hardware = runs.hardware.iloc[0]
+    here = hardware == study.main_hardware(graph)
+    timed = runs[runs.alone] if here else runs.iloc[:0]
+    columns = {"ap": runs.ap, "micro": runs.micro, "macro": runs.macro, "af": runs.af,
+               "seconds": timed.learn_seconds, "bytes": runs.retained_bytes, "ece": runs.ece,
+               "auroc": runs.novelty_auroc}  # fmt: skip
+    found: dict[str, Any] = {"seeds": len(runs), **({} if here else {"machine": hardware})}
+    for key, values in columns.items():
+        if values.notna().any():
+            found[key] = [_short(v) for v in summarise(values)[:2]]
+    outcomes, clocks = list(runs.outcome), list(timed.outcome)
+    found["stages"] = _line(o.stagewise for o in outcomes)
+    found["kept"] = _line(o.retained_bytes for o in outcomes)[:1]
+    found["matrix"] = [[_short(v, 3) for v in row[: t + 1]] for t, row in
+                       enumerate(np.mean([o.matrix for o in outcomes], axis=0))]  # fmt: skip
+    if clocks:
+        found["times"] = _line(np.cumsum(o.learn_seconds) for o in clocks)[:1]
+    if told := [o.novelty_aurocs for o in outcomes if o.novelty_aurocs]:
+        found["novelty"] = _line(told)
+    if bins := [o.reliability for o in outcomes if o.reliability is not None]:
+        found["curve"] = _curve(np.sum(bins, axis=0))
+    steps = {s: study.cell(hardware, graph, s, method).ap for s in study.steps(graph, hardware)}
+    if len(steps := {s: summarise(values) for s, values in steps.items() if len(values)}) > 1:
+        ap = [[_short(v.mean) for v in steps.values()], [_short(v.ci95) for v in steps.values()]]
+        found["steps"] = [*ap, list(steps)]
+    return found
+
+
+def _line(values: Iterable[Any]) -> list[list[float | None]]:
+    """Means, and halves of 95% intervals, over seeds at each session."""
+    found = [summarise(column) for column in zip(*values, strict=True)]
+    return [[_short(s.mean) for s in found], [_short(s.ci95) for s in found]]
+
+
+def _curve(bins: Any) -> list[list[float | None]]:
+    """Accuracy, no interval, and confidence, of bins with enough nodes to say something."""
+    bins = bins[bins[:, 0] >= max(1.0, SCARCE * bins[:, 0].sum())]
+    accuracy, sure = ([_short(v) for v in bins[:, i] / bins[:, 0]] for i in (2, 1))
+    return [accuracy, [], sure]
+
+
+def _short(value: Any, digits: int = 4) -> float | None:
+    """A number as few characters hold it; None for what is not there."""
+    if value is None or np.isnan(value):
+        return None
+    return float(f"{value:.{digits}g}")

@@ -1,0 +1,176 @@
+"""From memory, from disk, on a cluster: the same weights and the same answers."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+import algnn
+from algnn.analytic.features import blocked
+from algnn.analytic.features.blocked import Views, encoded
+from algnn.analytic.features.hops import HopEncoder
+from algnn.errors import DatasetError
+
+
+def real_graph(name):
+    """A real graph in which some nodes have lost all their edges."""
+    try:
+        graph = algnn.load(name)
+    except DatasetError as error:
+        pytest.skip(str(error))
+    graph.edge_index = graph.edge_index[:, (graph.edge_index % 7 != 0).all(dim=0)]
+    return graph
+
+
+@pytest.fixture(scope="module", params=["digits", "cora"])
+def learned(request):
+    """A graph, two sessions on it, and a model that has learned both from memory."""
+    graph = real_graph(request.param)
+    labelled = graph.train_mask.nonzero().squeeze(1)[:300]
+    sessions = [labelled[graph.y[labelled] < 4], labelled[graph.y[labelled] >= 4]]
+    return graph, sessions, fitted(graph, graph, sessions)
+
+
+def fitted(graph, seen, sessions, **how):
+    model = algnn.ALGNN(width=300, device="cpu")
+    model.fit(seen, sessions[0], graph.y[sessions[0]], **how)
+    return model.partial_fit(seen, sessions[1], graph.y[sessions[1]])
+
+
+def assert_same(model, store, expected, graph):
+    W, V = model.weights_, expected.weights_
+    assert float((W - V).norm()) <= 1e-9 * float(V.norm())
+    assert np.array_equal(model.predict(store), expected.predict(graph))
+    some = [5, 0, graph.num_nodes - 1]
+    np.testing.assert_allclose(model.novelty(store, some), expected.novelty(graph, some), rtol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 3, 16])
+def test_a_graph_on_disk_gives_the_weights_of_one_in_memory(tmp_path, learned, parts):
+    graph, sessions, expected = learned
+    algnn.write_graph(graph, tmp_path / "g", parts)
+    # so little memory that columns come in several blocks
+    store = algnn.open_graph(tmp_path / "g", memory="8MB" if parts == 3 else "4GiB")
+    assert_same(fitted(graph, store, sessions), store, expected, graph)
+
+
+def test_empty_partitions_and_weights(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    graph = algnn.load("digits")
+    small = graph.subgraph(torch.arange(30))
+    small.edge_weight = torch.rand(small.edge_index.size(1), generator=generator)
+    sessions = [torch.arange(12), torch.arange(12, 20)]
+    expected = fitted(small, small, sessions)
+    store = algnn.write_graph(small, tmp_path / "g", parts=40)
+    assert any(part.start == part.stop for part in store.parts)
+    assert_same(fitted(small, store, sessions), store, expected, small)
+
+
+def test_other_operations_take_a_graph_on_disk(tmp_path, learned):
+    graph, sessions, expected = learned
+    store = algnn.write_graph(graph, tmp_path / "g", parts=3)
+    model = fitted(graph, store, sessions)
+    assert model.explain(store, 5).score == pytest.approx(expected.explain(graph, 5).score)
+    assert np.array_equal(model.reach(store, 5), expected.reach(graph, 5))
+    model.forget(store, sessions[1], graph.y[sessions[1]])
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+    private = [algnn.PrivateALGNN(epsilon=1e5).fit(g, sessions[0], graph.y[sessions[0]])
+               for g in (graph, store)]  # fmt: skip
+    answers = private[0].predict(graph, range(50)) == private[1].predict(store, range(50))
+    assert answers.mean() > 0.9
+    paper = algnn.ALGNN(encoder="gcn", gamma=1.0, epochs=2, width=32, hidden=8)
+    assert paper.fit(store, sessions[0], graph.y[sessions[0]]).predict(store, [0]).size == 1
+
+
+def test_wide_sparse_features_are_reduced_alike(tmp_path):
+    x = torch.rand(50, 700, generator=torch.Generator().manual_seed(0))
+    x[x < 0.95] = 0
+    from torch_geometric.data import Data
+
+    edge_index = torch.randint(50, (2, 200), generator=torch.Generator().manual_seed(1))
+    for layout in (x, x.to_sparse_csr()):
+        graph = Data(x=layout, edge_index=edge_index)
+        store = algnn.write_graph(graph, tmp_path / str(layout.layout), parts=3)
+        model = algnn.ALGNN(device="cpu")
+        encoder, there = model._hop_encoder(graph), model._hop_encoder(store)
+        assert torch.equal(encoder.basis, there.basis)
+        found = encoded(there, store)[torch.arange(50)]
+        torch.testing.assert_close(found, encoded(encoder, model._rows(graph))[torch.arange(50)])
+
+
+def test_interrupted_work_goes_on_and_finished_work_is_found(tmp_path, monkeypatch):
+    graph = algnn.load("digits")
+    algnn.write_graph(graph, tmp_path / "g", parts=2)
+    store = algnn.open_graph(tmp_path / "g", memory="2MB")
+    encoder = HopEncoder.of(graph.x, 300, seed=0)
+    expected = encoded(encoder, algnn.ALGNN(device="cpu")._rows(graph))[torch.arange(1797)]
+    calls, real = [], blocked.hop
+
+    def failing(*args):
+        calls.append(args)
+        if len(calls) == 40:
+            raise KeyboardInterrupt
+        real(*args)
+
+    monkeypatch.setattr(blocked, "hop", failing)
+    with pytest.raises(KeyboardInterrupt):
+        encoded(encoder, store)
+    monkeypatch.setattr(blocked, "hop", lambda *args: (calls.append(args), real(*args)))
+    assert torch.equal(encoded(encoder, store)[torch.arange(1797)], expected)
+    # 12 hops for each of two partitions and three blocks of columns: less than all of it again
+    assert 72 <= len(calls) < 40 + 72
+    calls.clear()
+    again = encoded(encoder, algnn.open_graph(tmp_path / "g"))
+    assert torch.equal(again[torch.arange(1797)], expected)
+    assert not calls
+
+
+def test_columns_are_cut_anew_where_memory_has_become_less(tmp_path):
+    encoder = HopEncoder("all", 10)
+    first = Views(encoder, 5, 10, "cpu", tmp_path)
+    assert [columns.stop for columns in first.columns] == [10]
+    assert len(Views(encoder, 5, 3, "cpu", tmp_path).columns) == 4
+    assert len(Views(encoder, 5, 10, "cpu", tmp_path).columns) == 4
+
+
+def test_a_cluster_gives_the_same_bits_also_where_a_worker_is_killed(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    # several chunks of sums, also of few nodes
+    monkeypatch.setattr("algnn.analytic.cluster.CHUNK_NODES", 100)
+    graph = real_graph("digits")
+    nodes = graph.train_mask.nonzero().squeeze(1)
+    expected = algnn.ALGNN(width=300, device="cpu").fit(graph, nodes, graph.y[nodes])
+    path = tmp_path / "g"
+    algnn.write_graph(graph, path, parts=3)
+    found, killed = [], []
+    with distributed.LocalCluster(
+        2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as workers, distributed.Client(workers) as client:  # fmt: skip
+        for count in (2, 4):
+            workers.scale(count)
+            client.wait_for_workers(count)
+            store = algnn.open_graph(path, memory="2MB", cache=tmp_path / f"cache{count}")
+            there = algnn.on_cluster(store, client)
+            if count == 4:
+                submit, submitted = there.runner._submit, []
+
+                def sabotaged(*args):
+                    submitted.append(submit(*args))  # noqa: B023
+                    if len(submitted) in (30, 126):  # noqa: B023
+                        # in the middle of a hop, and of the sums
+                        pid = next(iter(client.run(os.getpid).values()))
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+                    return submitted[-1]  # noqa: B023
+
+                there.runner._submit = sabotaged
+            model = algnn.ALGNN(width=300, device="cpu").fit(there, nodes, graph.y[nodes])
+            assert_same(model, there, expected, graph)
+            found.append(model)
+            assert not list(tmp_path.rglob("scratch-*"))
+        with pytest.raises(algnn.InputError, match="graph on disk"):
+            model.fit(graph, nodes, graph.y[nodes], client=client)
+    assert len(killed) == 2
+    assert torch.equal(found[0].weights_, found[1].weights_)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import algnn
+from algnn.errors import InputError
+
+EDGES = pd.DataFrame(
+    {
+        "payer": ["d", "a", "a", "b", "a"],
+        "payee": ["c", "b", "b", "a", "c"],
+        "euro": [1.0, 2, 3, 4, 0.5],
+    }
+)
+NAMES = {"source": "payer", "target": "payee"}
+FEATURES = pd.DataFrame({"age": [1, 2, 3, 4], "debt": [0.5, 0.0, 1.5, 2.5]}, index=list("dbca"))
+
+
+def edges_of(graph):
+    """Weights by the names of both ends."""
+    names = graph.node_names
+    weights = graph.get("edge_weight")
+    weights = [1.0] * graph.edge_index.size(1) if weights is None else weights.tolist()
+    ends = ((names[a], names[b]) for a, b in graph.edge_index.t().tolist())
+    return dict(zip(ends, weights, strict=True))
+
+
+def both_ways(pairs):
+    return pairs | {(b, a): w for (a, b), w in pairs.items()}
+
+
+def test_names_become_ids_in_the_order_of_the_features():
+    graph = algnn.from_pandas(EDGES, FEATURES, **NAMES)
+    assert graph.node_names == list("dbca")
+    assert torch.equal(graph.x, torch.tensor(FEATURES.to_numpy(), dtype=torch.float32))
+    wanted = dict.fromkeys([("d", "c"), ("a", "b"), ("a", "c")], 1.0)
+    assert edges_of(graph) == both_ways(wanted)
+    assert "y" not in graph
+
+
+def test_weights_of_parallel_edges_add_up():
+    directed = algnn.from_pandas(EDGES, weight="euro", directed=True, **NAMES)
+    wanted = {("d", "c"): 1.0, ("a", "b"): 5.0, ("b", "a"): 4.0, ("a", "c"): 0.5}
+    assert edges_of(directed) == wanted
+    graph = algnn.from_pandas(EDGES, weight="euro", **NAMES)
+    assert edges_of(graph) == both_ways({("d", "c"): 1.0, ("a", "b"): 5.0, ("a", "c"): 0.5})
+
+
+@pytest.mark.parametrize(
+    ("labels", "y", "names"),
+    [
+        ({"a": "owl", "c": "fox", "d": None}, [1, -1, 0, -1], ["fox", "owl"]),
+        ({"a": 3, "b": 0, "c": np.nan}, [3, 0, -1, -1], None),
+    ],
+)
+def test_labels(labels, y, names):
+    graph = algnn.from_pandas(EDGES, labels=pd.Series(labels), **NAMES)
+    assert graph.y.tolist() == y
+    assert graph.get("class_names") == names
+    assert graph.provenance["features"].startswith("structural")
+    assert int((graph.train_mask | graph.val_mask | graph.test_mask).sum()) == 2
+
+
+def test_a_graph_of_tables_is_learned_saved_and_loaded(tmp_path):
+    generator = np.random.default_rng(0)
+    kinds = np.repeat(["cat", "dog", "owl"], 20)
+    ends = generator.integers(0, 60, (2, 300))
+    same = kinds[ends[0]] == kinds[ends[1]]
+    edges = pd.DataFrame({"source": ends[0][same], "target": ends[1][same]})
+    features = pd.DataFrame(generator.normal(size=(60, 6)) + 3 * (kinds == "owl")[:, None])
+    graph = algnn.from_pandas(edges, features, pd.Series(kinds))
+    model = algnn.ALGNN()
+    for session in algnn.ClassStream(graph, base=2):
+        model.partial_fit(session.graph, session.nodes, session.labels)
+    assert model.classes_.tolist() == [0, 1, 2]
+    algnn.save_npz(graph, tmp_path / "mine.npz")
+    again = algnn.load(tmp_path / "mine.npz")
+    assert again.provenance["sha256"] == graph.provenance["sha256"]
+    assert again.class_names == ["cat", "dog", "owl"]
+
+
+def test_networkx():
+    given = nx.Graph()
+    given.add_node(("x", 1), x=[1.0, 2.0], kind="fox")
+    given.add_node("b", x=[3.0, 4.0])
+    given.add_edge("b", ("x", 1), w=2.5)
+    graph = algnn.from_networkx(given, x="x", y="kind", weight="w")
+    assert graph.node_names == [("x", 1), "b"]
+    assert graph.x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert (graph.y.tolist(), graph.class_names) == ([0, -1], ["fox"])
+    assert (graph.edge_index.tolist(), graph.edge_weight.tolist()) == ([[0, 1], [1, 0]], [2.5, 2.5])
+    directed = algnn.from_networkx(nx.DiGraph([(0, 1)]))
+    assert directed.edge_index.tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edges": EDGES.to_dict()}, "edges is a dict"),
+        ({"edges": EDGES[:0]}, "edges is empty"),
+        ({"source": "from"}, "no column 'from', it has payer, payee, euro"),
+        ({"features": FEATURES[1:]}, r"edges\['payer'\] names 'd' in row 0"),
+        ({"features": pd.concat([FEATURES, FEATURES[:1]])}, "'d' twice"),
+        ({"features": FEATURES.assign(age="old")}, r"features\['age'\] holds .*get_dummies"),
+        ({"features": FEATURES.assign(age=np.nan)}, r"features\['age'\] holds missing"),
+        ({"features": FEATURES[[]]}, "x .* must be numbers of shape"),
+        ({"labels": ["owl"]}, "labels is a list"),
+        ({"labels": pd.Series({"z": "owl"}), "features": FEATURES}, "labels names node 'z'"),
+        ({"labels": pd.Series({"a": "owl", "b": 3})}, "labels must be strings, or whole"),
+        ({"labels": pd.Series({"a": 1.5})}, "y .* must hold integers"),
+        ({"labels": pd.Series({"a": -7})}, "y .* must hold integers"),
+        ({"labels": pd.Series({1: "owl"})}, "by numbers and by strings"),
+        ({"weight": "payee"}, r"edges\['payee'\] holds"),
+        ({"edges": EDGES.assign(euro=-1.0), "weight": "euro"}, "edge_weight holds negative"),
+    ],
+)
+def test_what_is_wrong_is_named(changes, message):
+    with pytest.raises(InputError, match=message):
+        algnn.from_pandas(**{"edges": EDGES, **NAMES, **changes})
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "message"),
+    [
+        ([(0, 1)], {}, "give a networkx.Graph"),
+        (nx.Graph(), {}, "no nodes"),
+        (nx.path_graph(2), {"x": "age"}, "node 0 has no attribute 'age'"),
+        (nx.path_graph(2), {"y": "kind"}, "no attribute of any node"),
+    ],
+)
+def test_what_is_wrong_with_a_graph_of_networkx(graph, options, message):
+    with pytest.raises(InputError, match=message):
+        algnn.from_networkx(graph, **options)

@@ -1,0 +1,206 @@
+"""Graphs on disk: what was written is what is read, grows, and is never silently damaged."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import algnn
+from algnn.cli import main
+from algnn.errors import DatasetError, InputError
+from algnn.graph import partition
+from algnn.graph.partition import append_nodes, read_edges, write_partitions
+from algnn.graph.propagate import normalised_adjacency, to_csr
+from algnn.graph.store import GraphStore, parse_bytes
+
+
+def random_graph(seed=0, nodes=40, edges=150, weighted=False, sparse=False) -> Data:
+    """Directed, with loops, repeated edges and, since few ids are drawn, isolated nodes."""
+    generator = torch.Generator().manual_seed(seed)
+    edge_index = torch.randint(nodes * 3 // 4, (2, edges), generator=generator)
+    x = torch.randn(nodes, 6, generator=generator)
+    x[x < 0.5] = 0
+    graph = Data(x=to_csr(x) if sparse else x, edge_index=edge_index)
+    graph.y = torch.arange(nodes) % 4 - 1
+    if weighted:
+        graph.edge_weight = torch.rand(edges, generator=generator)
+    return graph
+
+
+def dense(store: GraphStore) -> torch.Tensor:
+    return torch.cat([store.adjacency(part).to_dense() for part in range(len(store.parts))])
+
+
+@pytest.mark.parametrize("parts", [1, 3, 16, 50])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_of_the_adjacency_are_those_in_memory_to_the_bit(tmp_path, parts, weighted):
+    graph = random_graph(weighted=weighted)
+    store = algnn.write_graph(graph, tmp_path / "g", parts)
+    expected = normalised_adjacency(graph.edge_index, 40, graph.get("edge_weight")).to_dense()
+    assert len(store.parts) == parts
+    # repeated edges are summed in whatever order
+    torch.testing.assert_close(dense(store), expected, rtol=1e-7, atol=0)
+    assert torch.equal(store.take(torch.arange(40)), graph.x)
+    assert torch.equal(store.labels(), graph.y)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_of_the_features_come_in_the_order_asked_for(tmp_path, sparse):
+    graph = random_graph(sparse=sparse)
+    store = algnn.write_graph(graph, tmp_path / "g", parts=5)
+    rows = torch.tensor([39, 0, 17, 17, 8])
+    assert torch.equal(store.take(rows).to_dense(), graph.x.to_dense()[rows])
+    assert store.take(rows[:0]).to_dense().shape == (0, 6)
+
+
+def test_it_grows_by_a_partition_and_nothing_is_rewritten(tmp_path):
+    graph = random_graph(weighted=True)
+    # the first 30 nodes with the edges among them, then the others
+    first = (graph.edge_index < 25).all(dim=0)
+    old = Data(x=graph.x[:25], edge_index=graph.edge_index[:, first], y=graph.y[:25])
+    old.edge_weight = graph.edge_weight[first]
+    algnn.write_graph(old, tmp_path / "g", parts=2)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*.npy")}
+    ends = [row[~first].numpy() for row in graph.edge_index]
+    more = (*ends, graph.edge_weight[~first].numpy())
+    store = append_nodes(tmp_path / "g", graph.x[25:], [more], y=graph.y[25:])
+    assert all(p.read_bytes() == content for p, content in before.items())
+    expected = normalised_adjacency(graph.edge_index, 40, graph.edge_weight).to_dense()
+    torch.testing.assert_close(dense(store), expected)
+    assert torch.equal(store.labels(), graph.y)
+    assert store.num_edges == graph.edge_index.size(1)
+    assert store.fingerprint != algnn.write_graph(graph, tmp_path / "h", 3).fingerprint
+    with pytest.raises(InputError, match="have weights"):
+        append_nodes(tmp_path / "g", graph.x[:0], [(ends[0], ends[1], None)])
+
+
+def test_edges_in_chunks_larger_than_memory_are_sorted(tmp_path, monkeypatch):
+    monkeypatch.setattr(partition, "CHUNK", 7)
+    graph = random_graph(3)
+    table = pd.DataFrame(graph.edge_index.T.numpy(), columns=["source", "target"])
+    (tmp_path / "edges").mkdir()
+    table[:80].to_parquet(tmp_path / "edges" / "0.parquet")
+    table[80:].to_csv(tmp_path / "edges" / "1.csv", index=False)
+    chunks = list(read_edges(tmp_path / "edges"))
+    assert max(len(chunk[0]) for chunk in chunks) == 7
+    store = write_partitions(tmp_path / "g", graph.x, chunks, parts=3)
+    assert torch.equal(dense(store), normalised_adjacency(graph.edge_index, 40).to_dense())
+    with pytest.raises(InputError, match=r"give \d+ times as many parts"):
+        write_partitions(tmp_path / "h", graph.x, chunks, parts=3, memory=100)
+
+
+@pytest.mark.parametrize("features", ["x.npy", "x.parquet", "x.csv"])
+def test_the_command_makes_an_undirected_graph_of_tables(tmp_path, capsys, features):
+    graph = random_graph(4)
+    table = pd.DataFrame(graph.edge_index.T.numpy(), columns=["source", "target"])
+    table.to_parquet(tmp_path / "edges.parquet")
+    frame = pd.DataFrame(graph.x.numpy(), columns=[f"f{i}" for i in range(6)])
+    np.save(tmp_path / "x.npy", graph.x.numpy())
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.rename_axis("node").to_csv(tmp_path / "x.csv")
+    labels = pd.DataFrame({"node": range(4), "label": ["b", "a", "", "b"]})
+    labels.to_csv(tmp_path / "y.csv", index=False)
+    made = ["partition", str(tmp_path / "edges.parquet"), str(tmp_path / "g"), "--parts", "3"]
+    made += ["--features", str(tmp_path / features), "--labels", str(tmp_path / "y.csv")]
+    assert main([*made, "--undirected"]) == 0, capsys.readouterr().err
+    store = algnn.open_graph(tmp_path / "g", verify=True)
+    both = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1).unique(dim=1)
+    assert store.num_edges == both.size(1)
+    assert torch.equal(dense(store), normalised_adjacency(both, 40).to_dense())
+    assert torch.allclose(store.take(torch.arange(40)), graph.x, rtol=1e-6)
+    assert store.labels()[:4].tolist() == [1, 0, -1, 1]
+    assert store.manifest["class_names"] == ["a", "b"]
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith("tmp")]
+    assert main(made) == 2
+    assert "holds a graph already" in capsys.readouterr().err
+
+
+def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
+    graph = algnn.load("digits")
+    algnn.save_npz(graph, tmp_path / "d.npz")
+    assert main(["partition", str(tmp_path / "d.npz"), str(tmp_path / "g"), "--parts", "3"]) == 0
+    again = algnn.load(tmp_path / "g")
+    for key in ("x", "y", "train_mask", "test_mask"):
+        assert torch.equal(again[key], graph[key])
+    assert again.edge_index.size(1) == graph.edge_index.size(1)
+    capsys.readouterr()
+    model, labels = str(tmp_path / "m.safetensors"), tmp_path / "y.csv"
+    rows = pd.DataFrame({"node": range(60), "label": graph.y[:60]})
+    rows.to_csv(labels, index=False)
+    for where in ("g", "d.npz"):
+        assert main(["fit", model, str(tmp_path / where), str(labels), "--force"]) == 0
+        out = str(tmp_path / f"{where}.out.csv")
+        assert main(["predict", model, str(tmp_path / where), "-o", out, "--no-novelty"]) == 0
+    assert (tmp_path / "g.out.csv").read_bytes() == (tmp_path / "d.npz.out.csv").read_bytes()
+
+
+def test_ogb_raw_files_are_read_in_chunks(tmp_path):
+    graph = random_graph(5)
+    for folder in ("raw", "split/time"):
+        (tmp_path / "ogb" / folder).mkdir(parents=True)
+
+    def write(name, rows):
+        pd.DataFrame(rows).to_csv(tmp_path / "ogb" / name, header=False, index=False)
+
+    write("raw/edge.csv.gz", graph.edge_index.T.numpy())
+    write("raw/node-feat.csv.gz", graph.x.numpy())
+    write("raw/node-label.csv.gz", graph.y.numpy())
+    for part, ids in (("train", [0, 1]), ("valid", [2]), ("test", [3])):
+        write(f"split/time/{part}.csv.gz", ids)
+    assert main(["partition", str(tmp_path / "ogb"), str(tmp_path / "g"), "--parts", "2"]) == 0
+    store = algnn.open_graph(tmp_path / "g")
+    assert torch.equal(dense(store), normalised_adjacency(graph.edge_index, 40).to_dense())
+    assert store.in_memory.train_mask.nonzero().squeeze(1).tolist() == [0, 1]
+
+
+def test_damage_is_noticed(tmp_path):
+    graph = random_graph()
+    algnn.write_graph(graph, tmp_path / "g", parts=2)
+    file = tmp_path / "g" / "part-00001" / "x.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    algnn.open_graph(tmp_path / "g")
+    with pytest.raises(DatasetError, match=r"part-00001/x\.npy is not as it was written"):
+        algnn.open_graph(tmp_path / "g", verify=True)
+    file.write_bytes(content[:-1])
+    with pytest.raises(DatasetError, match=r"part-00001/x\.npy is not"):
+        algnn.open_graph(tmp_path / "g")
+    file.unlink()
+    with pytest.raises(DatasetError, match=r"x\.npy is missing"):
+        algnn.open_graph(tmp_path / "g")
+    manifest = tmp_path / "g" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "version": 99}))
+    with pytest.raises(DatasetError, match="version 99"):
+        algnn.open_graph(tmp_path / "g")
+    with pytest.raises(DatasetError, match="algnn partition"):
+        algnn.open_graph(tmp_path)
+
+
+def test_bad_tables_are_named(tmp_path):
+    graph = random_graph()
+    far = (np.array([0, 40]), np.array([1, 2]), None)
+    with pytest.raises(InputError, match="ids are 0 to 39"):
+        write_partitions(tmp_path / "g", graph.x, [far])
+    assert not (tmp_path / "g" / "manifest.json").exists()
+    with pytest.raises(InputError, match="NaN or infinite"):
+        write_partitions(tmp_path / "g", graph.x / 0, [])
+    (tmp_path / "e.csv").write_text("from,to\n1,2\n")
+    with pytest.raises(DatasetError, match="no column source"):
+        list(read_edges(tmp_path / "e.csv"))
+    for wrong in ("4 elephants", "-1GiB", 0, True):
+        with pytest.raises(InputError, match="memory="):
+            parse_bytes(wrong)
+
+
+def test_a_remote_graph_is_fetched_when_it_is_needed(tmp_path):
+    pytest.importorskip("fsspec")
+    graph, address = random_graph(6), f"memory://{tmp_path.name}/g"
+    algnn.write_graph(graph, address, parts=3)
+    store = algnn.open_graph(address, cache=tmp_path / "here")
+    assert torch.equal(store.take(torch.tensor([0, 1])), graph.x[:2])
+    assert [p.parent.name for p in tmp_path.rglob("x.npy")] == ["part-00000"]
+    assert torch.equal(dense(store), normalised_adjacency(graph.edge_index, 40).to_dense())
