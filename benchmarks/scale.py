@@ -6,8 +6,8 @@
 Planted graphs (`algnn.graph.synthetic.communities`): heavy-tailed degrees, ten directed edges a
 node, 128 features, 20 classes. The base session has ten classes with 5% of the nodes labelled, then
 one class is learned, then every node is predicted. Each measurement is a process of its own. Memory
-is the peak of anonymous resident pages (RssAnon): mapped files are not in it. Beside each time stand
-the machine's rate of matrix products and of gathering rows, measured in the same process just
+is the peak of anonymous resident pages (RssAnon): mapped files are not in it. Beside each time
+stand the machine's rate of matrix products and of gathering rows, measured in the same process just
 before, since the machine may be shared.
 """
 
