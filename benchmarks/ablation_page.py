@@ -142,7 +142,7 @@ class Found:
         self.graphs = in_order(study.datasets(step=STEP), GRAPHS)
         # runs of two machines are not averaged: each graph has that with the most of them
         self.cells = {
-            (name, graph): study.cell(study.main_hardware(graph, STEP), graph, STEP, name)
+            (name, graph): study.cell(study.main_hardware(graph), graph, STEP, name)
             for name in self.what
             for graph in self.graphs
         }

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from algnn.errors import InputError
 
@@ -132,6 +131,8 @@ def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
     above, below = (np.asarray(values, dtype=np.float64).ravel() for values in (high, low))
     if not above.size or not below.size or np.isnan(above).any() or np.isnan(below).any():
         raise InputError("high and low must each hold at least one score, and none that is NaN")
+    from scipy.stats import rankdata  # slow to import, and few need it
+
     ranks = rankdata(np.concatenate([above, below]))[: above.size].sum()
     wins = ranks - above.size * (above.size + 1) / 2
     return float(wins / (above.size * below.size))

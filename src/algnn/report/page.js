@@ -446,11 +446,15 @@ function colour(percent) {
 }
 
 function drawMatrices(methods, graph) {
-  at("plot").replaceChildren(make("div", { class: "heats" }, ...methods.map((method) => {
+  at("plot").replaceChildren(make("div", { class: methods.length <= 6 ? "heats few" : "heats" }, ...methods.map((method) => {
     const matrix = cellOf(graph, method.name).matrix;
     const size = matrix.length;
     const cells = matrix.flatMap((line, t) => line.map((value, i) => make("rect", { x: i, y: t, width: 1.02, height: 1.02, fill: colour(value) },
-      make("title", {}, `${method.name}, session ${i} after session ${t}: ${value.toFixed(1)} %`))));
+      make("title", {}, `${method.name}, session ${i} after session ${t}: ${value} %`))));
+    if (size <= 7) {
+      matrix.forEach((line, t) => line.forEach((value, i) => cells.push(make("text", { x: i + 0.5, y: t + 0.62, "text-anchor": "middle",
+        style: `font-size:.34px;fill:${value > 45 ? "#000" : "#fff"}`, "aria-hidden": "true" }, `${value}`))));
+    }
     return make("figure", { class: dimmed(method.name) ? "dim" : null }, short(method.name),
       make("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": `Accuracy matrix of ${method.name} on ${graph}` }, ...cells));
   })));
@@ -460,9 +464,9 @@ function drawMatrices(methods, graph) {
 
 function drawControls() {
   if (at("search").value !== state.q) at("search").value = state.q;
-  at("families").replaceChildren(...data.families.map((family) => make("button", { type: "button", "data-family": family,
+  at("families").replaceChildren(...Object.entries(data.families).map(([family, hue]) => make("button", { type: "button", "data-family": family,
     "aria-pressed": String(state.family.includes(family)), onclick: () => change({ family: toggled(state.family, family) }) },
-    make("i", { style: `--hue:var(--hue-${data.methods.find((m) => m.family === family).style.hue})` }), family)));
+    make("i", { style: `--hue:var(--hue-${hue})` }), family)));
   at("metrics").replaceChildren(...Object.entries(data.metrics).filter(([key]) => Object.values(data.cells).some((cells) => Object.values(cells).some((c) => c[key])))
     .map(([key, [name, , , hint]]) => make("button", { type: "button", title: hint, "data-metric": key, "aria-pressed": String(key === state.metric),
       onclick: () => change({ metric: key, sort: state.sort.includes("on ") ? "" : state.sort }) }, name)));
