@@ -1,6 +1,5 @@
 "use strict";
-// The leaderboard and its chart, drawn from the data in the page. What is shown is kept in the
-// address, so that a link shows the same again. Without this script all tables are there unsorted.
+// The leaderboard and its chart, drawn from the data in the page; the address keeps what is shown.
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
 const METHODS = new Map(data.methods.map((method) => [method.name, method]));
@@ -43,9 +42,7 @@ function change(changes) {
     if (Array.isArray(value)) value.forEach((one) => kept.append(name, one));
     else if (value !== USUAL[name]) kept.set(name, value);
   }
-  try {
-    history.replaceState(null, "", "#" + kept);
-  } catch { /* a page without an address of its own */ }
+  try { history.replaceState(null, "", "#" + kept); } catch { /* a page without an address of its own */ }
   draw();
 }
 
@@ -71,10 +68,8 @@ function three(value) {
   return value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 function bytes(value) {
-  for (const [unit, scale] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
-    if (value >= 0.9995 * scale) return `${three(value / scale)} ${unit}`;
-  }
-  return `${value.toFixed(0)} B`;
+  const unit = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]].find(([, scale]) => value >= 0.9995 * scale);
+  return unit ? `${three(value / unit[1])} ${unit[0]}` : `${value.toFixed(0)} B`;
 }
 const WRITE = { point: (v) => v.toFixed(1).replace("-", "−"), share: (v) => v.toFixed(3), seconds: three, bytes };
 const plain = (graph) => graph.split("/").pop().replace(/\.npz$/, "");
@@ -216,9 +211,8 @@ function heat(value, column) {
 // -- the chart ------------------------------------------------------------------------------------
 
 function kindsOf(graph) {
-  const cells = Object.values(data.cells[graph] ?? {});
-  return Object.keys(data.kinds).filter((kind) => cells.some((cell) =>
-    kind === "tradeoff" ? cell.seconds : (cell[data.kinds[kind][1]]?.length ?? 0) > 0));
+  const has = (cell, kind) => (kind === "tradeoff" ? cell.seconds : cell[data.kinds[kind][1]]?.length);
+  return Object.keys(data.kinds).filter((kind) => Object.values(data.cells[graph] ?? {}).some((cell) => has(cell, kind)));
 }
 
 function drawChart(methods) {
@@ -337,8 +331,7 @@ function plot(kind, lines) {
   // those that are not dimmed come last, on top
   const stacked = [...lines].sort((a, b) => dimmed(b.method.name) - dimmed(a.method.name) || a.method.style.width - b.method.style.width);
   // what leaves the axes is cut off, but no marker at their edge
-  at("frame").setAttribute("width", width + 18);
-  at("frame").setAttribute("height", height + 18);
+  for (const [side, size] of [["width", width], ["height", height]]) at("frame").setAttribute(side, size + 18);
   area.append(make("g", { "clip-path": "url(#axes)" }, ...stacked.map((line) => drawLine(line, x, y, write, xName, kind))));
   if (kind === "tradeoff") nameDots(area, lines, x, y, width, height);
   else nameEnds(area, lines, x, y, width, height);
@@ -421,8 +414,7 @@ function followPointer(image, box, area, lines, { x, write, left, height, xName 
     tip.hidden = pointer < -left / 2 || pointer > x(Math.max(...places)) + 24 || !found.length;
     rule.setAttribute("visibility", tip.hidden ? "hidden" : "visible");
     if (tip.hidden) return;
-    rule.setAttribute("x1", x(near));
-    rule.setAttribute("x2", x(near));
+    for (const end of ["x1", "x2"]) rule.setAttribute(end, x(near));
     tip.replaceChildren(make("b", {}, `${xName} ${near}`), ...found.slice(0, 10).map(({ method, point }) =>
       make("div", {}, mark(method), short(method.name), make("span", {}, write(point.y)))),
       found.length > 10 ? make("div", {}, `and ${found.length - 10} below`) : "");
