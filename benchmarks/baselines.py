@@ -4,6 +4,7 @@
 
 A document marks the place of a table by two comments, ``<!-- table cpu/cora -->`` and
 ``<!-- end -->``; `refresh` writes between them what the records in the folder ``cpu`` say of cora.
+Between ``<!-- grids -->`` and ``<!-- end -->`` it writes each method's settings and grid.
 """
 
 from __future__ import annotations
@@ -17,29 +18,60 @@ import pandas as pd
 
 from algnn.bench.paper import paper_figures
 from algnn.bench.runs import read_runs, summarise, write_atomically
+from algnn.bench.tuning import chosen, tuned
 from algnn.methods import METHODS, settings
+from algnn.settings import grid
 
 PLACE = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+GRIDS = re.compile(r"(<!-- grids -->\n).*?(<!-- end -->)", re.DOTALL)
+MEANS = ("mean_ap", "base_accuracy", "macro", "micro")
 COLUMNS = (
     *("method", "AP", "AP, paper", "AF", "AF, paper"),
-    *("base", "macro", "micro", "learn / bare", "selection / bare", "kept (kB)"),
+    *("mean AP", "base", "macro", "micro", "learn / bare", "selection / bare", "kept (kB)"),
 )
 
 
-def comparison(runs: pd.DataFrame, dataset: str) -> str:
+def comparison(runs: pd.DataFrame, dataset: str, trials: pd.DataFrame | None = None) -> str:
     """All methods on one dataset at step 1, in the order of the registry, as a Markdown table.
 
-    Only runs of the paper's stream count, and only those of the method's own settings where there
-    are any. Times are those of `bare` with the same seed, the median over seeds.
+    Only runs with the whole graph visible count, in the order of labels or in one of several that
+    were drawn, and only those of the method's own settings where there are any. A method of which
+    there are trials has a second row with the settings that they chose. Times are those of `bare`
+    with the same seed, the median over seeds.
     """
-    chosen = runs.query(
-        "dataset == @dataset and edges == 'full' and order == 'label' and step == 1"
-    )
-    of = {name: _own(chosen[chosen["method"] == name], name, dataset) for name in METHODS}
+    here = runs.query("dataset == @dataset and edges == 'full' and step == 1")
+    here = here[(here["order"] == "label") | here["order"].str.startswith("random-")]
+    of = {name: _own(here[here["method"] == name], name, dataset) for name in METHODS}
     clocked = of["bare"][of["bare"]["alone"]]
     bare = dict(zip(clocked["seed"], clocked["learn_seconds"], strict=True))
-    rows = [_row(dataset, name, found, bare) for name, found in of.items() if len(found)]
+    best = None if trials is None or trials.empty else tuned(here, chosen(trials))
+    rows = []
+    for name, found in of.items():
+        if len(found):
+            rows.append(_row(dataset, name, found, bare))
+        if best is not None and len(again := best[best["method"] == name]):
+            rows.append(_row(dataset, name, again, bare, ", tuned"))
     return "".join([_line(COLUMNS), _line(["---"] * len(COLUMNS)), *rows])
+
+
+def grids() -> str:
+    """The settings of each method and the grid that it is tuned over, as a Markdown table."""
+    rows = [_line(["method", "source", "setting (of Cora)", "grid"]), _line(["---"] * 4)]
+    for name, method in METHODS.items():
+        tried: dict[str, list[object]] = {}
+        for trial in grid(name):
+            for setting, value in trial.items():
+                tried.setdefault(setting, [])
+                tried[setting] += [] if value in tried[setting] else [value]
+        words = "; ".join(f"{s} {', '.join(map(_short, v))}" for s, v in tried.items())
+        usual = settings(name, "cora")
+        own = ", ".join(f"{setting} {_short(usual[setting])}" for setting in tried)
+        rows.append(_line([f"`{name}`", method.paper, own or "–", words or "none"]))
+    return "".join(rows)
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def refresh(document: Path, records: Path) -> str:
@@ -47,9 +79,11 @@ def refresh(document: Path, records: Path) -> str:
 
     def table(place: re.Match[str]) -> str:
         folder, _, dataset = place[2].rpartition("/")
-        return place[1] + comparison(read_runs(records / folder), dataset) + place[3]
+        found, trials = (read_runs(records / folder, split) for split in ("test", "val"))
+        return place[1] + comparison(found, dataset, trials) + place[3]
 
-    return PLACE.sub(table, document.read_text("utf-8"))
+    written = PLACE.sub(table, document.read_text("utf-8"))
+    return GRIDS.sub(lambda place: place[1] + grids() + place[2], written)
 
 
 def _own(runs: pd.DataFrame, method: str, dataset: str) -> pd.DataFrame:
@@ -60,7 +94,9 @@ def _own(runs: pd.DataFrame, method: str, dataset: str) -> pd.DataFrame:
     return own if len(own) else runs
 
 
-def _row(dataset: str, method: str, runs: pd.DataFrame, bare: dict[int, float]) -> str:
+def _row(
+    dataset: str, method: str, runs: pd.DataFrame, bare: dict[int, float], note: str = ""
+) -> str:
     paper = paper_figures(dataset, method)
     clocked = runs[runs["alone"]]
     seconds = clocked["seed"].map(bare)
@@ -71,12 +107,12 @@ def _row(dataset: str, method: str, runs: pd.DataFrame, bare: dict[int, float]) 
         return "–" if pd.isna(value) else f"{value:.2f}"
 
     cells = (
-        f"`{method}`",
+        f"`{method}`{note}",
         _with_interval(runs["ap"]),
         "–" if paper is None else f"{paper.ap[0]:.1f}",
         _with_interval(runs["af"]),
         "–" if paper is None or paper.af is None else f"{paper.af[0]:.1f}",
-        *(f"{summarise(runs[name]).mean:.1f}" for name in ("base_accuracy", "macro", "micro")),
+        *(f"{summarise(runs[name]).mean:.1f}" for name in MEANS),
         ratio("learn_seconds"),
         ratio("selection_seconds"),
         f"{runs['retained_bytes'].median() / 1000:,.0f}",

@@ -92,3 +92,45 @@ def test_times_of_a_shared_machine_are_not_compared():
     runs = [record("bare", 1, 1.0), record("gem", 1, 3.0, machine=shared)]
     head, _, _, row = cells(comparison(frame(runs), "cora"))
     assert dict(zip(head, row, strict=True))["learn / bare"] == "–"
+
+
+def test_the_setting_that_trials_chose_has_a_row_of_its_own():
+    usual = settings("gem", "cora")
+    better = {**usual, "lr": 0.005}
+    runs = [
+        record("gem", 1, 1.0, settings=usual),
+        record("gem", 1, 1.0, correct=9, settings=better),
+    ]
+    trials = frame(
+        record("gem", 1, 1.0, correct=correct, settings=given, split="val")
+        for correct, given in ((7, usual), (8, better))
+    )
+    rows = cells(comparison(frame(runs), "cora", trials))[2:]
+    assert [row[:2] for row in rows] == [["`gem`", "65.0"], ["`gem`, tuned", "70.0"]]
+
+
+def test_grids_are_those_of_the_settings():
+    rows = {row[0]: row for row in cells(MODULE["grids"]())}
+    assert rows["`algnn`"][3] == "none"
+    assert rows["`klda`"][2:] == [
+        "bandwidth 0.1, shrinkage 0.01",
+        "bandwidth 0.02, 0.1, 0.5; shrinkage 0.01, 0.0001",
+    ]
+
+
+def test_the_figure_of_critical_differences_names_every_method(tmp_path: Path):
+    critical = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks/critical.py"))
+    found = [
+        record(name, 1, 1.0, correct=correct, dataset=graph, settings=settings(name, graph))
+        for graph in ("cora", "citeseer", "pubmed")
+        for name, correct in (("bare", 2), ("ewc", 5), ("gem", 9))
+    ]
+    other = record("bare", 1, 1.0, correct=10, settings={**settings("bare", "cora"), "lr": 0.5})
+    ranking = critical["rank"](critical["own"](frame([*found, other])))
+    assert ranking.average.to_dict() == {"gem": 1.0, "ewc": 2.0, "bare": 3.0}
+    written = tmp_path / "ranks.svg"
+    critical["draw"](ranking).savefig(written)
+    assert written.stat().st_size > 1000
+    words = {text.get_text() for text in critical["draw"](ranking).axes[0].texts}
+    assert {" gem  1.00 ", " ewc  2.00 ", " 3.00  bare "} <= words
+    assert critical["table"](ranking).splitlines()[2].startswith("| `gem` | 1.00 | ")

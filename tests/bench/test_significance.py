@@ -69,6 +69,8 @@ def test_what_cannot_be_compared_is_refused():
     one = wrong_at(0)
     with pytest.raises(InputError, match="no two runs share"):
         compare(table(one), table(one, first=7))
+    with pytest.raises(InputError, match="one method with one setting"):
+        compare(pd.concat([table(one), table(one)]), table(one))
     with pytest.raises(InputError, match="use one of ap, micro"):
         compare(table(one), table(one), "af")
     with pytest.raises(InputError, match="there are no ranks"):

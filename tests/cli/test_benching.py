@@ -234,6 +234,29 @@ def test_sweeps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["done"] == 4
 
 
+def test_tuning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--device", "cpu", "--jobs", "1"]
+    arguments = ["tune", "mine.npz", "--methods", "algnn,linear-bank", "--trials", "2", *common]
+    assert main([*arguments, "--seeds", "1,2"]) == 0
+    out, _ = capsys.readouterr()
+    assert "no grid, nothing to tune: algnn\n" in out
+    assert "2 done, 0 reused, 0 failed" in out
+    trials, tested = runs.read_runs("records", split="val"), runs.read_runs("records")
+    assert trials["seed"].tolist() == [1, 1]
+    best = trials.loc[trials["ap"].idxmax()]
+    assert tested["seed"].tolist() == [1, 2]
+    assert all(given == best["settings"] for given in tested["settings"])
+    row = table(out)["linear-bank"]
+    assert row[0] == str(summarise(tested["ap"]))
+    # nothing is done twice, and draws are further runs of the same choice
+    assert main([*arguments, "--seeds", "1", "--draws", "2"]) == 0
+    out, _ = capsys.readouterr()
+    assert "0 done, 2 reused, 0 failed" in out
+    assert "1 done, 1 reused, 0 failed" in out
+    assert main(["tune", "mine.npz", "--methods", "algnn", *common]) == 0
+    assert main([*arguments, "--trials", "0"]) == 2
+
+
 def test_packed_records_are_gone_on_from(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["bench", "--datasets", "mine.npz", "--methods", "bare", *SMALL, "--json"]
     assert main([*arguments, "--seeds", "1,2"]) == 0

@@ -112,7 +112,8 @@ class _Unit:
         )
         self.ahead *= 100 / nodes
         # nodes of one session stand together: their columns are in order of appearance
-        self.sizes = counts
+        self.sizes = counts[sessions]
+        self.starts = (np.cumsum(counts) - counts)[sessions]
 
     @property
     def difference(self) -> float:
@@ -122,12 +123,8 @@ class _Unit:
         """The difference over seeds and nodes drawn with replacement."""
         seeds = generator.integers(len(self.ahead), size=len(self.ahead))
         mean = self.ahead[seeds].mean(0)
-        ends = np.cumsum(self.sizes)
-        nodes = [
-            generator.integers(end - size, end, size)
-            for end, size in zip(ends, self.sizes, strict=True)
-        ]
-        return float(mean[np.concatenate(nodes)].sum())
+        nodes = self.starts + (generator.random(self.sizes.size) * self.sizes).astype(np.int64)
+        return float(mean[nodes].sum())
 
 
 def _answers(outcome: Outcome) -> npt.NDArray[np.int64]:
@@ -141,6 +138,11 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[list[tuple[Outcome
     found = []
     for runs in (ours, theirs):
         kept = runs[[outcome.answers is not None for outcome in runs["outcome"]]]
+        if kept.duplicated(keys).any():
+            raise InputError(
+                "runs hold several of one graph, split, stream and seed: give those of one method"
+                " with one setting, such as tuning.tuned picks them"
+            )
         found.append({tuple(row[k] for k in keys): row["outcome"] for _, row in kept.iterrows()})
     pairs: dict[tuple[object, ...], list[tuple[Outcome, Outcome]]] = {}
     for key in found[0].keys() & found[1].keys():
