@@ -5,8 +5,8 @@
 A document marks the place of figures by two comments, ``<!-- figures short -->`` and
 ``<!-- end -->``; `refresh` writes between them what the records below docs/records say. Of a method
 on a graph it takes the runs of the paper's stream (half of the classes first, then one at a time,
-whole graph visible) with the method's present settings, or with others where there are none; of
-several machines a GPU, then the one with the latest runs.
+whole graph visible) with the method's present settings; of several machines a GPU, then the one
+with the latest runs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Figures:
         usual = settings(method, graph)
         off = {name: value for name, value in usual.items() if not value}
         own = found[[off | given == usual for given in found["settings"]]]
-        found = own if len(own) else found
+        if own.empty:
+            return own
+        found = own
         found = found.assign(gpu=["cores" not in name for name in found["hardware"]])
         last = found.sort_values(["gpu", "started"]).iloc[-1]
         same = (found[["hardware", "configuration"]] == last[["hardware", "configuration"]]).all(
