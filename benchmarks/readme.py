@@ -5,8 +5,8 @@
 A document marks the place of figures by two comments, ``<!-- figures short -->`` and
 ``<!-- end -->``; `refresh` writes between them what the records below docs/records say. Of a method
 on a graph it takes the runs of the paper's stream (half of the classes first, then one at a time,
-whole graph visible) with the method's present settings, or with others where there are none; of
-several machines a GPU, then the one with the latest runs.
+whole graph visible) with the method's present settings; of several machines a GPU, then the one
+with the latest runs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Figures:
         usual = settings(method, graph)
         off = {name: value for name, value in usual.items() if not value}
         own = found[[off | given == usual for given in found["settings"]]]
-        found = own if len(own) else found
+        if own.empty:
+            return own
+        found = own
         found = found.assign(gpu=["cores" not in name for name in found["hardware"]])
         last = found.sort_values(["gpu", "started"]).iloc[-1]
         same = (found[["hardware", "configuration"]] == last[["hardware", "configuration"]]).all(
@@ -121,28 +123,33 @@ def long(figures: Figures) -> str:
 
 
 def costs(figures: Figures) -> str:
-    """What Cora costs, in a sentence: on each machine that has run it."""
-    parts = []
-    machines = figures.runs.query("dataset == 'cora' and method == 'algnn'")["hardware"]
-    for hardware in sorted(machines.unique()):
-        runs = figures.of("cora", "algnn", hardware)
-        clocks = [outcome.learn_seconds for outcome in runs["outcome"]]
-        first = summarise(one[0] for one in clocks).mean
-        later = summarise(second for one in clocks for second in one[1:]).mean
-        words = ("", "") if parts else ("Cora's first four classes take ", "each further class ")
-        parts.append(f"{words[0]}{first:.1f} s and {words[1]}{later:.2f} s ({hardware})")
-    kept = figures.of("cora", "algnn")["retained_bytes"].mean() / 1e6
-    return f"{'; '.join(parts)}. {kept:.1f} MB are kept at the end."
+    """What Cora costs, in two sentences."""
+    runs = figures.of("cora", "algnn")
+    clocks = [outcome.learn_seconds for outcome in runs["outcome"]]
+    first = summarise(one[0] for one in clocks).mean
+    later = summarise(second for one in clocks for second in one[1:]).mean
+    where, jobs = runs["hardware"].iloc[-1], runs["machine"].iloc[-1].get("jobs") or 1
+    beside = "" if jobs == 1 else f", {jobs} runs side by side"
+    kept = runs["retained_bytes"].mean() / 1e6
+    return (
+        f"Cora's first four classes take {first:.1f} s and each further class {later:.2f} s"
+        f" ({where}{beside}). {kept:.1f} MB are kept at the end."
+    )
 
 
 def confidence(figures: Figures) -> str:
-    """Calibration and novelty, in a sentence."""
+    """Calibration and novelty over all graphs, in two sentences."""
+    runs = {graph: figures.of(graph, "algnn") for graph in figures.graphs()}
     parts = []
-    for graph in ("cora", "citeseer"):
-        runs = figures.of(graph, "algnn")
-        ece, auroc = (summarise(runs[name]).mean for name in ("ece", "novelty_auroc"))
-        parts.append(f"{ece:.2f} and {auroc:.2f} on {graph}")
-    return f"Expected calibration error and AUROC of novelty: {', '.join(parts)}."
+    for name, words, worst in (
+        ("ece", "Expected calibration error: mean", max),
+        ("novelty_auroc", "AUROC of novelty: mean", min),
+    ):
+        found = {graph: summarise(some[name]).mean for graph, some in runs.items()}
+        far = worst(found, key=lambda graph: found[graph])
+        mean = summarise(found.values()).mean
+        parts.append(f"{words} {mean:.2f} over {len(found)} graphs, {found[far]:.2f} on {far}")
+    return f"{'. '.join(parts)}, each the worst of them."
 
 
 KINDS = {"short": short, "long": long, "costs": costs, "confidence": confidence}

@@ -345,17 +345,7 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write a figure as ``.png``, ``.svg`` or ``.pdf``, replacing a file in a single step.
-
-    Parameters
-    ----------
-    figure : Figure
-    path : str or path
-
-    Returns
-    -------
-    Path
-    """
+    """Write a figure as ``.png``, ``.svg`` or ``.pdf``, in a single step; returns the path."""
     target = check_path(path)
     try:
         with replacing(target) as draft:

@@ -332,12 +332,9 @@ CONTINUE = textwrap.dedent(
 )
 
 
-@pytest.mark.parametrize("name", ["digits", "cora"])
-def test_saved_loaded_in_another_process_and_continued_bit_for_bit(
-    real_graph, tmp_path, name, monkeypatch
-):
+def test_saved_loaded_in_another_process_and_continued_bit_for_bit(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")  # the log has times in it
-    stream = algnn.ClassStream(real_graph(name))
+    stream = algnn.ClassStream(algnn.load("digits"))
     model = paper(width=WIDTH, epochs=5, seed=2, device="cpu")
     paths = [str(tmp_path / f"{part}.safetensors") for part in ("half", "other", "whole")]
     for index, session in enumerate(stream):
@@ -346,7 +343,7 @@ def test_saved_loaded_in_another_process_and_continued_bit_for_bit(
         model.partial_fit(session.graph, session.nodes, session.labels)
     model.save(paths[2])
     threads = str(torch.get_num_threads())
-    subprocess.run([sys.executable, "-c", CONTINUE, *paths[:2], name, threads], check=True)
+    subprocess.run([sys.executable, "-c", CONTINUE, *paths[:2], "digits", threads], check=True)
     continued = algnn.ALGNN.load(paths[1])
     assert torch.equal(continued.weights_, algnn.ALGNN.load(paths[2]).weights_)
     # the learner that went on had updated a factor, but not since it was saved
@@ -411,7 +408,7 @@ def test_ridge_is_what_the_weights_are(small_graph):
     assert json.dumps(model.get_params())
 
 
-@pytest.mark.parametrize("name", ["digits", "cora", "citeseer"])
+@pytest.mark.parametrize("name", ["digits", "cora"])
 def test_the_default_is_the_same_in_any_order_and_batches(real_graph, name):
     """Classes that come back and sessions of one node among them; and all of it at once."""
     stream = algnn.ClassStream(real_graph(name))
@@ -420,11 +417,11 @@ def test_the_default_is_the_same_in_any_order_and_batches(real_graph, name):
     labels = torch.cat([session.labels for session in later])
     found = []
     for order in (torch.arange(len(nodes)), torch.randperm(len(nodes), generator=seeded(1))):
-        model = algnn.ALGNN(device="cpu").fit(first.graph, first.nodes, first.labels)
+        model = algnn.ALGNN(width=512, device="cpu").fit(first.graph, first.nodes, first.labels)
         for batch in torch.tensor_split(order, [1, 2, len(order) // 3, len(order) // 2]):
             model.partial_fit(first.graph, nodes[batch], labels[batch])
         found.append(model)
-    joint = JointRidge(device="cpu").fit(first.graph, first.nodes, first.labels)
+    joint = JointRidge(width=512, device="cpu").fit(first.graph, first.nodes, first.labels)
     joint.partial_fit(first.graph, nodes, labels)
     for model in found:
         assert model._learned.gamma == joint._learned.gamma

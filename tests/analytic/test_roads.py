@@ -135,42 +135,60 @@ def test_columns_are_cut_anew_where_memory_has_become_less(tmp_path):
     assert len(Views(encoder, 5, 10, "cpu", tmp_path).columns) == 4
 
 
-def test_a_cluster_gives_the_same_bits_also_where_a_worker_is_killed(tmp_path, monkeypatch):
-    distributed = pytest.importorskip("distributed")
+@pytest.fixture
+def on_disk(tmp_path, monkeypatch):
+    """The digits on disk, a session, and a model that has learned it from memory."""
     # several chunks of sums, also of few nodes
     monkeypatch.setattr("algnn.analytic.cluster.CHUNK_NODES", 100)
     graph = real_graph("digits")
-    nodes = graph.train_mask.nonzero().squeeze(1)
-    expected = algnn.ALGNN(width=300, device="cpu").fit(graph, nodes, graph.y[nodes])
-    path = tmp_path / "g"
-    algnn.write_graph(graph, path, parts=3)
-    found, killed = [], []
-    with distributed.LocalCluster(
-        2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as workers, distributed.Client(workers) as client:  # fmt: skip
-        for count in (2, 4):
-            workers.scale(count)
-            client.wait_for_workers(count)
-            store = algnn.open_graph(path, memory="2MB", cache=tmp_path / f"cache{count}")
-            there = algnn.on_cluster(store, client)
-            if count == 4:
-                submit, submitted = there.runner._submit, []
+    nodes = graph.train_mask.nonzero().squeeze(1)[:300]
+    algnn.write_graph(graph, tmp_path / "g", parts=3)
+    return graph, nodes, algnn.ALGNN(width=300, device="cpu").fit(graph, nodes, graph.y[nodes])
 
-                def sabotaged(*args):
-                    submitted.append(submit(*args))  # noqa: B023
-                    if len(submitted) in (30, 126):  # noqa: B023
-                        # in the middle of a hop, and of the sums
-                        pid = next(iter(client.run(os.getpid).values()))
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
-                    return submitted[-1]  # noqa: B023
 
-                there.runner._submit = sabotaged
-            model = algnn.ALGNN(width=300, device="cpu").fit(there, nodes, graph.y[nodes])
-            assert_same(model, there, expected, graph)
-            found.append(model)
-            assert not list(tmp_path.rglob("scratch-*"))
+def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk):
+    distributed = pytest.importorskip("distributed")
+    graph, nodes, expected = on_disk
+    store = algnn.open_graph(tmp_path / "g", memory="2MB")
+    with distributed.Client(
+        n_workers=4, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as client:
+        model = algnn.ALGNN(width=300, device="cpu")
+        model.fit(store, nodes, graph.y[nodes], client=client)
+        assert_same(model, algnn.on_cluster(store, client), expected, graph)
         with pytest.raises(algnn.InputError, match="graph on disk"):
             model.fit(graph, nodes, graph.y[nodes], client=client)
-    assert len(killed) == 2
+    assert not list(tmp_path.rglob("scratch-*"))
+
+
+def test_killed_workers_leave_the_same_bits(tmp_path, on_disk):
+    distributed = pytest.importorskip("distributed")
+    graph, nodes, expected = on_disk
+    found = []
+    with distributed.Client(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as client:
+        for kills in ((), (20,)):  # in the middle of a hop
+            store = algnn.open_graph(tmp_path / "g", cache=tmp_path / f"cache{len(kills)}")
+            there = algnn.on_cluster(store, client)
+            killed = sabotage(there.runner, client, kills)
+            found.append(algnn.ALGNN(width=300, device="cpu"))
+            found[-1].fit(there, nodes, graph.y[nodes])
+            assert_same(found[-1], there, expected, graph)
+            assert len(killed) == len(kills)
     assert torch.equal(found[0].weights_, found[1].weights_)
+
+
+def sabotage(runner, client, kills):
+    """Kill a worker when so many tasks were submitted; returns the list of those killed."""
+    submit, submitted, killed = runner._submit, [], []
+
+    def sabotaged(*args):
+        submitted.append(submit(*args))
+        if len(submitted) in kills:
+            killed.append(next(iter(client.run(os.getpid).values())))
+            os.kill(killed[-1], signal.SIGKILL)
+        return submitted[-1]
+
+    runner._submit = sabotaged
+    return killed

@@ -1,11 +1,11 @@
 """Encoding, sums and scores on a Dask cluster.
 
 A hop is a task for each partition: it maps the rows that it needs from the array of the hop before
-and writes its own rows of the next one. Sums of a session are a task for some thousand nodes, added
-up pairwise in a fixed order; scores are a task for each partition. What a task gives follows from
-its arguments alone, and the order of additions from the nodes alone, so that neither the number of
-workers nor one that dies and is replaced changes a bit. Workers must see the graph's folder and its
-cache under the same paths.
+and writes its own rows of the next one. Sums of a session, and scores, are a task for some thousand
+nodes; sums are added up pairwise in a fixed order. What a task gives follows from its arguments
+alone, and the order of additions from the nodes alone, so that neither the number of workers nor
+one that dies and is replaced changes a bit. Workers must see the graph's folder and its cache under
+the same paths.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from algnn.graph.propagate import blocks
 from algnn.graph.store import GraphStore
 
 RETRIES = 3  # of a task that fails, before the whole does
-CHUNK_NODES = 8192  # nodes in a task of sums, at least
-MOST_CHUNKS = 32
+CHUNK_NODES = 8192  # nodes in a task of sums or scores
+MOST_CHUNKS = 32  # tasks of sums, each of which holds a Gram matrix
 
 # path, memory and cache, by which a worker opens the graph
 Where = tuple[str, int, str]
@@ -101,9 +101,7 @@ class Cluster:
         key: str | None,
     ) -> tuple[Statistics, Statistics, list[Tensor]]:
         """G, Q and n of some nodes, those of each half, and sketches of their features."""
-        count = max(1, min(MOST_CHUNKS, -(-nodes.numel() // CHUNK_NODES)))
-        cuts = np.linspace(0, nodes.numel(), count + 1).astype(int)
-        pieces = [slice(a, b) for a, b in pairwise(cuts)]
+        pieces = _pieces(nodes.numel(), MOST_CHUNKS)
         tasks = [
             self._submit(
                 _sums, self.where, encoder, nodes[at], labels.values[at], masks[:, at], key
@@ -121,22 +119,23 @@ class Cluster:
 
     def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
         """Scores [n, C] of some nodes."""
-        stops = torch.tensor([part.stop for part in self.graph.parts])
-        part_of = torch.bucketize(nodes, stops, right=True)
-        places = [(part_of == part).nonzero().squeeze(1) for part in range(len(stops))]
-        places = [place for place in places if place.numel()]
         head = self.client.scatter([(W.cpu(), b.cpu())], broadcast=True)[0]
-        tasks = [self._submit(_scores, self.where, encoder, nodes[at], head) for at in places]
-        scores = W.cpu().new_empty(nodes.numel(), W.size(1))
-        for at, found in zip(places, self._gather(tasks), strict=True):
-            scores[at] = found
-        return scores.to(W.device)
+        pieces = _pieces(nodes.numel(), nodes.numel())
+        tasks = [self._submit(_scores, self.where, encoder, nodes[at], head) for at in pieces]
+        return torch.cat([W.cpu()[:0], *self._gather(tasks)]).to(W.device)
 
     def _submit(self, function: Callable[..., Any], *args: Any) -> Any:
         return self.client.submit(function, *args, pure=False, retries=RETRIES)
 
     def _gather(self, tasks: list[Any]) -> list[Any]:
         return list(self.client.gather(tasks))
+
+
+def _pieces(count: int, most: int) -> list[slice]:
+    """A session, or a question, in pieces: of `CHUNK_NODES` nodes, or of more so as to be few."""
+    pieces = max(1, min(most, -(-count // CHUNK_NODES))) if count else 0
+    cuts = np.linspace(0, count, pieces + 1).astype(int).tolist()
+    return [slice(a, b) for a, b in pairwise(cuts)]
 
 
 # -- tasks ----------------------------------------------------------------------------------------

@@ -486,15 +486,16 @@ def _spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
     from algnn import on_cluster
 
     try:
-        from distributed import Client, LocalCluster
+        import distributed
     except ImportError as error:
         raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
+    dask: Any = distributed  # its functions have no types
     with ExitStack() as stack:
         where: Any = scheduler
         if scheduler is None:
-            where = stack.enter_context(LocalCluster(workers, threads_per_worker=1))
+            where = stack.enter_context(dask.LocalCluster(workers, threads_per_worker=1))
         try:
-            client = stack.enter_context(Client(where))
+            client = stack.enter_context(dask.Client(where))
         except (OSError, ValueError) as error:
             raise InputError(f"--scheduler {scheduler} cannot be reached: {error}") from error
         say(Console(highlight=False, stderr=True), f"dashboard: {client.dashboard_link}")

@@ -10,8 +10,8 @@ import pandas as pd
 
 from algnn.bench.runs import summarise
 from algnn.methods import METHODS
-from algnn.report.data import ALL_LABELS, Study
-from algnn.report.style import Style
+from algnn.report.data import ALL_LABELS, Study, in_order
+from algnn.report.style import FAMILIES, Style
 from algnn.report.table import WORDS, count
 
 OWN = "your own"  # the family of a user's learner
@@ -63,9 +63,11 @@ def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
         },
         "metrics": WORDS["metrics"],
         "kinds": WORDS["kinds"],
-        "families": list(dict.fromkeys(family(name) for name in [*METHODS, *table.index]
-                                       if name in table.index)),
-    }  # fmt: skip
+        "families": {
+            family(name): FAMILIES.get(family(name), "vermilion")
+            for name in in_order(table.index, list(METHODS))
+        },
+    }
 
 
 def family(method: str) -> str:
@@ -110,8 +112,8 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
     outcomes, clocks = list(runs.outcome), list(timed.outcome)
     found["stages"] = _line(o.stagewise for o in outcomes)
     found["kept"] = _line(o.retained_bytes for o in outcomes)[:1]
-    found["matrix"] = [[_short(v, 3) for v in row[: t + 1]] for t, row in
-                       enumerate(np.mean([o.matrix for o in outcomes], axis=0))]  # fmt: skip
+    means = np.mean([o.matrix for o in outcomes], axis=0)
+    found["matrix"] = [[round(v) for v in row[: t + 1]] for t, row in enumerate(means)]
     if clocks:
         found["times"] = _line(np.cumsum(o.learn_seconds) for o in clocks)[:1]
     if told := [o.novelty_aurocs for o in outcomes if o.novelty_aurocs]:
@@ -128,7 +130,7 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
 def _line(values: Iterable[Any]) -> list[list[float | None]]:
     """Means, and halves of 95% intervals, over seeds at each session."""
     found = [summarise(column) for column in zip(*values, strict=True)]
-    return [[_short(s.mean) for s in found], [_short(s.ci95) for s in found]]
+    return [[_short(s.mean) for s in found], [_short(s.ci95, 2) for s in found]]
 
 
 def _curve(bins: Any) -> list[list[float | None]]:

@@ -12,10 +12,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from algnn.bench.paper import paper_methods
@@ -52,7 +53,11 @@ class Study:
 
     @cached_property
     def _cells(self) -> dict[tuple[str, str, int, str], pd.DataFrame]:
-        return dict(iter(self.runs[self.runs.main].groupby(CELL)))
+        return dict(iter(self._main.groupby(CELL)))
+
+    @cached_property
+    def _main(self) -> pd.DataFrame:
+        return self.runs[self.runs.main]
 
     @cached_property
     def _none(self) -> pd.DataFrame:
@@ -64,10 +69,11 @@ class Study:
 
     def select(self, **wanted: Any) -> pd.DataFrame:
         """Runs of the main tables with these values of their columns; None takes any value."""
-        mask = self.runs.main
-        for column, value in wanted.items():
-            mask = mask if value is None else mask & (self.runs[column] == value)
-        return self.runs[mask]
+        given = {column: value for column, value in wanted.items() if value is not None}
+        mask = np.ones(len(self._main), dtype=bool)
+        for column, value in given.items():
+            mask &= (self._main[column] == value).to_numpy(bool)
+        return self._main[mask] if given else self._main
 
     def swept(self, name: str) -> pd.DataFrame:
         """Runs at step 1 in which this setting alone differs."""
@@ -192,9 +198,7 @@ def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dic
     """What keeps a run out of the main tables: settings first, then the stream."""
     # a user's module is never imported here: a record is data, and must not make code run
     known = run.method in METHODS
-    usual = json.loads(
-        json.dumps(settings(run.method, run.dataset)) if known else own[run.method, run.dataset]
-    )
+    usual = json.loads(_usual(run.method, run.dataset) if known else own[run.method, run.dataset])
     # a setting that did not exist yet was off, and where it is off today nothing has changed
     given = {name: value for name, value in usual.items() if not value} | run.settings
     changes = {
@@ -208,6 +212,11 @@ def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dic
     if run.sha256 != graphs[run.dataset]:
         changes["graph"] = run.sha256 or UNKNOWN
     return changes
+
+
+@cache
+def _usual(method: str, dataset: str) -> str:
+    return json.dumps(settings(method, dataset))
 
 
 def _in_words(changes: Mapping[str, Any]) -> str:

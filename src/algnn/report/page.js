@@ -1,6 +1,5 @@
 "use strict";
-// The leaderboard and its chart, drawn from the data in the page. What is shown is kept in the
-// address, so that a link shows the same again. Without this script all tables are there unsorted.
+// The leaderboard and its chart, drawn from the data in the page; the address keeps what is shown.
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
 const METHODS = new Map(data.methods.map((method) => [method.name, method]));
@@ -43,9 +42,7 @@ function change(changes) {
     if (Array.isArray(value)) value.forEach((one) => kept.append(name, one));
     else if (value !== USUAL[name]) kept.set(name, value);
   }
-  try {
-    history.replaceState(null, "", "#" + kept);
-  } catch { /* a page without an address of its own */ }
+  try { history.replaceState(null, "", "#" + kept); } catch { /* a page without an address of its own */ }
   draw();
 }
 
@@ -71,10 +68,8 @@ function three(value) {
   return value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 function bytes(value) {
-  for (const [unit, scale] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
-    if (value >= 0.9995 * scale) return `${three(value / scale)} ${unit}`;
-  }
-  return `${value.toFixed(0)} B`;
+  const unit = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]].find(([, scale]) => value >= 0.9995 * scale);
+  return unit ? `${three(value / unit[1])} ${unit[0]}` : `${value.toFixed(0)} B`;
 }
 const WRITE = { point: (v) => v.toFixed(1).replace("-", "−"), share: (v) => v.toFixed(3), seconds: three, bytes };
 const plain = (graph) => graph.split("/").pop().replace(/\.npz$/, "");
@@ -216,9 +211,8 @@ function heat(value, column) {
 // -- the chart ------------------------------------------------------------------------------------
 
 function kindsOf(graph) {
-  const cells = Object.values(data.cells[graph] ?? {});
-  return Object.keys(data.kinds).filter((kind) => cells.some((cell) =>
-    kind === "tradeoff" ? cell.seconds : (cell[data.kinds[kind][1]]?.length ?? 0) > 0));
+  const has = (cell, kind) => (kind === "tradeoff" ? cell.seconds : cell[data.kinds[kind][1]]?.length);
+  return Object.keys(data.kinds).filter((kind) => Object.values(data.cells[graph] ?? {}).some((cell) => has(cell, kind)));
 }
 
 function drawChart(methods) {
@@ -337,8 +331,7 @@ function plot(kind, lines) {
   // those that are not dimmed come last, on top
   const stacked = [...lines].sort((a, b) => dimmed(b.method.name) - dimmed(a.method.name) || a.method.style.width - b.method.style.width);
   // what leaves the axes is cut off, but no marker at their edge
-  at("frame").setAttribute("width", width + 18);
-  at("frame").setAttribute("height", height + 18);
+  for (const [side, size] of [["width", width], ["height", height]]) at("frame").setAttribute(side, size + 18);
   area.append(make("g", { "clip-path": "url(#axes)" }, ...stacked.map((line) => drawLine(line, x, y, write, xName, kind))));
   if (kind === "tradeoff") nameDots(area, lines, x, y, width, height);
   else nameEnds(area, lines, x, y, width, height);
@@ -421,8 +414,7 @@ function followPointer(image, box, area, lines, { x, write, left, height, xName 
     tip.hidden = pointer < -left / 2 || pointer > x(Math.max(...places)) + 24 || !found.length;
     rule.setAttribute("visibility", tip.hidden ? "hidden" : "visible");
     if (tip.hidden) return;
-    rule.setAttribute("x1", x(near));
-    rule.setAttribute("x2", x(near));
+    for (const end of ["x1", "x2"]) rule.setAttribute(end, x(near));
     tip.replaceChildren(make("b", {}, `${xName} ${near}`), ...found.slice(0, 10).map(({ method, point }) =>
       make("div", {}, mark(method), short(method.name), make("span", {}, write(point.y)))),
       found.length > 10 ? make("div", {}, `and ${found.length - 10} below`) : "");
@@ -446,11 +438,15 @@ function colour(percent) {
 }
 
 function drawMatrices(methods, graph) {
-  at("plot").replaceChildren(make("div", { class: "heats" }, ...methods.map((method) => {
+  at("plot").replaceChildren(make("div", { class: methods.length <= 6 ? "heats few" : "heats" }, ...methods.map((method) => {
     const matrix = cellOf(graph, method.name).matrix;
     const size = matrix.length;
     const cells = matrix.flatMap((line, t) => line.map((value, i) => make("rect", { x: i, y: t, width: 1.02, height: 1.02, fill: colour(value) },
-      make("title", {}, `${method.name}, session ${i} after session ${t}: ${value.toFixed(1)} %`))));
+      make("title", {}, `${method.name}, session ${i} after session ${t}: ${value} %`))));
+    if (size <= 7) {
+      matrix.forEach((line, t) => line.forEach((value, i) => cells.push(make("text", { x: i + 0.5, y: t + 0.62, "text-anchor": "middle",
+        style: `font-size:.34px;fill:${value > 45 ? "#000" : "#fff"}`, "aria-hidden": "true" }, `${value}`))));
+    }
     return make("figure", { class: dimmed(method.name) ? "dim" : null }, short(method.name),
       make("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": `Accuracy matrix of ${method.name} on ${graph}` }, ...cells));
   })));
@@ -460,9 +456,9 @@ function drawMatrices(methods, graph) {
 
 function drawControls() {
   if (at("search").value !== state.q) at("search").value = state.q;
-  at("families").replaceChildren(...data.families.map((family) => make("button", { type: "button", "data-family": family,
+  at("families").replaceChildren(...Object.entries(data.families).map(([family, hue]) => make("button", { type: "button", "data-family": family,
     "aria-pressed": String(state.family.includes(family)), onclick: () => change({ family: toggled(state.family, family) }) },
-    make("i", { style: `--hue:var(--hue-${data.methods.find((m) => m.family === family).style.hue})` }), family)));
+    make("i", { style: `--hue:var(--hue-${hue})` }), family)));
   at("metrics").replaceChildren(...Object.entries(data.metrics).filter(([key]) => Object.values(data.cells).some((cells) => Object.values(cells).some((c) => c[key])))
     .map(([key, [name, , , hint]]) => make("button", { type: "button", title: hint, "data-metric": key, "aria-pressed": String(key === state.metric),
       onclick: () => change({ metric: key, sort: state.sort.includes("on ") ? "" : state.sort }) }, name)));
@@ -503,61 +499,3 @@ if (data.graphs.length) {
     drawChart(shownMethods());
   }).observe(at("plot"));
 } else at("board").hidden = true;
-
-// -- the folded rest: tables sort by their headings, commands can be copied, print shows all -------
-
-for (const table of document.querySelectorAll(".table table")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => {
-    const button = make("button", { type: "button" }, ...head.childNodes);
-    head.append(button);
-    button.addEventListener("click", () => {
-      const sorted = head.getAttribute("aria-sort");
-      const number = head.classList.contains("number");
-      // numbers start with the largest, names with the first
-      const direction = sorted === "descending" ? 1 : sorted === "ascending" ? -1 : number ? -1 : 1;
-      heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
-      for (const body of table.tBodies) sort(body, column, direction, number);
-    });
-  });
-}
-
-function sort(body, column, direction, number) {
-  const key = (row) => row.cells[column].dataset.key;
-  body.append(...[...body.rows].sort((a, b) => {
-    const [one, other] = [key(a), key(b)];
-    // an empty cell goes last, whichever way
-    if (one === "" || other === "") return (one === "") - (other === "");
-    return direction * (number ? one - other : one.localeCompare(other));
-  }));
-}
-
-for (const box of document.querySelectorAll(".command")) {
-  const button = make("button", { type: "button" }, "Copy");
-  button.addEventListener("click", async () => {
-    const code = box.querySelector("code");
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-      button.textContent = "Copied";
-    } catch {
-      // a page opened from disk may not have the clipboard: the text is selected instead
-      getSelection().selectAllChildren(code);
-      button.textContent = "Selected";
-    }
-    setTimeout(() => { button.textContent = "Copy"; }, 1600);
-  });
-  box.append(button);
-}
-
-function unfold() {
-  // a link to something folded away opens all that it lies in
-  const target = location.hash.includes("=") ? null : document.getElementById(location.hash.slice(1));
-  for (let fold = target?.closest("details"); fold; fold = fold.parentElement?.closest("details")) fold.open = true;
-  target?.scrollIntoView();
-}
-addEventListener("hashchange", unfold);
-unfold();
-addEventListener("beforeprint", () => {
-  for (const folded of document.querySelectorAll("details")) folded.open = true;
-});

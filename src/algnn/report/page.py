@@ -31,7 +31,7 @@ def page(report: Report) -> str:
         # nothing in it may end the element that holds it
         data=Markup(data.replace("<", "\\u003c")),
         style=Markup(_source("page.css")),
-        script=Markup(_source("page.js")),
+        script=Markup(_source("page.js") + _source("fold.js")),
     )
 
 
