@@ -201,6 +201,31 @@ def run(args: argparse.Namespace) -> None:
             print(name, {k: v["seconds"] for k, v in record["steps"].items()}, flush=True)
 
 
+def columns(work: Path) -> None:
+    """CPU seconds of one hop at a million nodes, for each column, by the width of a block."""
+    import torch
+
+    import algnn
+    from algnn.analytic.features.blocked import Here, hop
+
+    run = Here(algnn.open_graph(work / "planted-1000000"))
+    run(hop, False, run.array("x", 1).zero_(), run.array("a", 1), None)
+    found = {}
+    for width in (1, 2, 8, 32, 64):
+        x, out = torch.rand(10**6, width, dtype=torch.float64), run.array("a", width).zero_()
+        start = time.process_time()
+        run(hop, False, x, out, None)
+        found[width] = round((time.process_time() - start) / width, 4)
+    record = {
+        "command": "python benchmarks/scale.py columns --work FOLDER",
+        "nodes": 10**6,
+        "load before": round(os.getloadavg()[0], 2),
+        "cpu_seconds_per_column_and_hop": found,
+    }
+    (RECORDS / "columns.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    print(found)
+
+
 def own_bytes(record: dict) -> int:
     """The peak over all steps: the graph, where it is in memory, and what is made of it."""
     most = max(step["peak_anonymous_bytes"] for step in record["steps"].values())
@@ -269,5 +294,9 @@ if __name__ == "__main__":
         runs.add_argument("--work", type=Path, required=True)
         runs.add_argument("--roads", default=",".join(ROADS))
         commands.add_parser("document")
+        commands.add_parser("columns").add_argument("--work", type=Path, required=True)
         chosen = parser.parse_args()
-        run(chosen) if chosen.command == "run" else document()
+        if chosen.command == "columns":
+            columns(chosen.work)
+        else:
+            run(chosen) if chosen.command == "run" else document()

@@ -57,6 +57,13 @@ def on_cluster(graph: GraphStore, client: Any) -> GraphStore:
     Returns
     -------
     GraphStore
+
+    Examples
+    --------
+    >>> import algnn, distributed  # doctest: +SKIP
+    >>> client = distributed.Client("tcp://head:8786")  # doctest: +SKIP
+    >>> there = algnn.on_cluster(algnn.open_graph("graph"), client)  # doctest: +SKIP
+    >>> algnn.ALGNN.load("model.safetensors").predict(there)  # doctest: +SKIP
     """
     if not isinstance(graph, GraphStore):
         raise InputError(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PAGERANK_RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
 PAGERANK_STEPS = 10
 # Bytes of the three arrays of a block of columns, for a graph in memory. At a million nodes this is
-# 43 columns, where a column takes a quarter of the time that it takes alone.
+# 43 columns; in blocks of two, a column takes four times as long (docs/scale/columns.json).
 MEMORY_BYTES = 1024 * 2**20
 STORE_SHARE = 0.6  # of the memory that a graph on disk allows, for these arrays
 ARRAYS = 3
