@@ -317,7 +317,8 @@ class Stress:
 
     def compare(self):
         """When all is still: finish what was begun, and look."""
-        last = FORKS.Process(target=work, args=(self.folder, 0, True, FORKS.Event()))
+        ready = FORKS.Event()  # kept: it is gone with its last reference here
+        last = FORKS.Process(target=work, args=(self.folder, 0, True, ready))
         last.start()
         if code := ended(last, 60):
             self.wrong.append(f"what was begun could not be finished: {code}")
