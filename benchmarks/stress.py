@@ -113,7 +113,7 @@ def replayed(journal):
     return ledger, pending, count
 
 
-def work(folder, seed, finish):
+def work(folder, seed, finish, ready):
     """Change the model in the file for ever, or only finish what was begun."""
     torch.set_num_threads(1)
     graph, chance = small_digits(), random.Random(seed)
@@ -129,6 +129,7 @@ def work(folder, seed, finish):
     if not journal.read_text().endswith("\n"):
         with journal.open("a") as file:
             file.write("\n")  # a line that was cut off ends here
+    ready.set()
     while True:
         if pending is None:
             if finish:
@@ -250,8 +251,10 @@ class Stress:
     def supervisor(self, chance):
         """Starts the process that works on the file, and kills it."""
         while self.running():
-            process = FORKS.Process(target=work, args=(self.folder, chance.random(), False))
+            ready = FORKS.Event()
+            process = FORKS.Process(target=work, args=(self.folder, chance.random(), False, ready))
             process.start()
+            ready.wait(60)
             code = ended(process, chance.uniform(0, 3))
             if code != -signal.SIGKILL:
                 self.wrong.append(f"a process ended by itself: {code}")
@@ -314,7 +317,8 @@ class Stress:
 
     def compare(self):
         """When all is still: finish what was begun, and look."""
-        last = FORKS.Process(target=work, args=(self.folder, 0, True))
+        ready = FORKS.Event()  # kept: it is gone with its last reference here
+        last = FORKS.Process(target=work, args=(self.folder, 0, True, ready))
         last.start()
         if code := ended(last, 60):
             self.wrong.append(f"what was begun could not be finished: {code}")

@@ -47,7 +47,7 @@ class JointRidge(ALGNN):
     Examples
     --------
     >>> import algnn
-    >>> models = algnn.ALGNN(), JointRidge()
+    >>> models = algnn.ALGNN(width=256), JointRidge(width=256)
     >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     for model in models:
     ...         _ = model.partial_fit(session.graph, session.nodes, session.labels)

@@ -262,7 +262,7 @@ class ALGNN(Corrections):
         >>> import algnn
         >>> graph = algnn.load("digits")
         >>> seen = graph.train_mask & (graph.y < 9)
-        >>> model = algnn.ALGNN().fit(graph, seen, graph.y[seen])
+        >>> model = algnn.ALGNN(width=256).fit(graph, seen, graph.y[seen])
         >>> novelty = model.novelty(graph)
         >>> bool(novelty[graph.y == 9].mean() > 0.5 > novelty[graph.y < 9].mean())
         True

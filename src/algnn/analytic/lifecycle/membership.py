@@ -202,14 +202,12 @@ class Membership:
         alike &= (hashes[1:] != hashes[:-1]) & (owner[1:] != owner[:-1])
         either = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
         ours, theirs = (Membership(self.key, hashes[either & (owner == o)]) for o in (True, False))
-        found, left = 0, np.unique(ours.hashes).size
-        for start in range(0, MOST_IDS, 2**16):
-            if left <= 0:
-                break
+        found, start, left = 0, 0, np.unique(ours.hashes).size
+        while left > 0 and start < MOST_IDS:
             ids = torch.arange(start, start + 2**16)
             one, two = ours.learned_as(ids, classes), theirs.learned_as(ids, classes)
             found += int(((one >= 0) & (two >= 0) & (one != two)).sum())
-            left -= int((one >= 0).sum())
+            left, start = left - int((one >= 0).sum()), start + 2**16
         return found
 
     def _beside(
