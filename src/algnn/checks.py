@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from algnn.errors import DeviceError, InputError
+from algnn.errors import AlgnnError, DeviceError, InputError
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
 Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
@@ -51,6 +51,15 @@ def resolve_device(device: str) -> torch.device:
             " devices here: use device='cpu' or 'auto'"
         )
     return found
+
+
+def is_present(device: str) -> bool:
+    """Whether this machine has such a device."""
+    try:
+        resolve_device(device)
+    except AlgnnError:
+        return False
+    return True
 
 
 def check_kind(graph: Any) -> None:

@@ -21,7 +21,7 @@ from algnn.checks import (
     check_labels,
     check_nodes,
     check_number,
-    resolve_device,
+    is_present,
 )
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
@@ -341,7 +341,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
             params = dict(facts.pop("params"))
             if device is not None:
                 params["device"] = device
-            elif str(params.get("device")).startswith("cuda") and not _present(params["device"]):
+            elif str(params.get("device")).startswith("cuda") and not is_present(params["device"]):
                 params["device"] = "cpu"
             learner = cls(**params)
             resolve_device(learner.device)
@@ -472,7 +472,8 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         return torch.softmax(scores, dim=1)
 
     def _sessions(self) -> dict[Any, int]:
-        return {}  # for each class the call that brought it, if known
+        """For each class the call that brought it, if known."""
+        return {}
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         """Novelty [n] of checked nodes."""
@@ -492,11 +493,3 @@ def shortened(items: Iterable[str]) -> str:
     every = list(items)
     more = f", … {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return (", ".join(every[:SHOWN]) or "none") + more
-
-
-def _present(device: str) -> bool:
-    try:
-        resolve_device(device)
-    except AlgnnError:
-        return False
-    return True

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from algnn.cli.arguments import load_torch, say
-from algnn.cli.living import DataRoot, Device, Graph, Labels, Model, Plot, checked_picture
+from algnn.cli.given import DataRoot, Device, Graph, Labels, Model, Plot, checked_picture
 
 if TYPE_CHECKING:
     import pandas as pd

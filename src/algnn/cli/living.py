@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algnn.cli.arguments import load_torch, progress_bar, say, working
+from algnn.cli.arguments import load_torch, say
+from algnn.cli.given import (
+    ENDING,
+    DataRoot,
+    Device,
+    DryRun,
+    Force,
+    Graph,
+    Labels,
+    Model,
+    Plot,
+    Scheduler,
+    Workers,
+    busy,
+    check_table,
+    checked_picture,
+    load_graph,
+    load_model,
+    spread,
+)
 from algnn.errors import InputError
 from algnn.files import locked, replacing
 
@@ -28,30 +47,11 @@ if TYPE_CHECKING:
     from algnn import ALGNN
     from algnn.models import Model as AnyModel
 
-ENDING = ".safetensors"
-
 PREDICTED_AT_ONCE = 2**16  # nodes whose predictions are in memory at a time
 # what a model holds: nodes of each class, and bytes
 Holdings = tuple[dict[Any, float], int]
 
 commands = typer.Typer()
-
-Model = Annotated[Path, typer.Argument(help=f"The model, a {ENDING} file.")]
-Graph = Annotated[str, typer.Argument(help="An .npz, a partitioned folder, or a dataset's name.")]
-Labels = Annotated[
-    Path, typer.Argument(help="CSV or Parquet with the columns node (from 0) and label.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would change, and write nothing.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
-Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda; by default as it was.")]
-Plot = Annotated[Path | None, typer.Option(help="Draw it into this .png, .svg or .pdf.")]
-Scheduler = Annotated[
-    str | None, typer.Option(help="A Dask scheduler, tcp://…, whose workers share the folder.")
-]
-Workers = Annotated[int, typer.Option(help="Or a Dask cluster of so many processes here.")]
-DataRoot = Annotated[Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")]
 
 
 @commands.command()
@@ -96,9 +96,9 @@ def fit(
     with ExitStack() as stack:
         stack.enter_context(_changing(path, dry_run))
         _check_free(path, force)
-        now = stack.enter_context(_spread(_load_graph(graph, data), scheduler, workers))
+        now = stack.enter_context(spread(load_graph(graph, data), scheduler, workers))
         nodes, classes = read_labels(labels, node_count(now))
-        with _busy(now, f"learning {_count(nodes.size, 'node')}"):
+        with busy(now, f"learning {_count(nodes.size, 'node')}"):
             learner.fit(now, nodes, classes)
         _finish(path, learner, ({}, 0), dry_run)
     say(Console(highlight=False), f"gives away: {learner.exposure()}")
@@ -229,15 +229,15 @@ def predict(
 ) -> None:
     """Write each node's label, how probable it is, and how new the node looks."""
     load_torch()
-    _check_table(out)
+    check_table(out)
     picture = checked_picture(plot)
     import numpy as np
 
     from algnn.graph.store import node_count
     from algnn.labels import read_nodes, write_table
 
-    learner = _load_model(model, device)
-    now = _load_graph(graph, data)
+    learner = load_model(model, device)
+    now = load_graph(graph, data)
     count = node_count(now)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
     if novel_above is not None and not novelty:
@@ -257,8 +257,8 @@ def predict(
         return found
 
     pieces = range(0, max(chosen.size, 1), PREDICTED_AT_ONCE)
-    busy = _busy(now, f"predicting {_count(chosen.size, 'node')}")
-    with busy, _spread(now, scheduler, workers) as now:
+    shown = busy(now, f"predicting {_count(chosen.size, 'node')}")
+    with shown, spread(now, scheduler, workers) as now:
         write_table(out, (columns(chosen[at : at + PREDICTED_AT_ONCE]) for at in pieces))
     if out is not None:
         say(Console(highlight=False), f"{out}: {_count(chosen.size, 'node')}")
@@ -283,8 +283,8 @@ def explain(
 ) -> None:
     """Say which features and which neighbours moved a node's score."""
     picture = checked_picture(plot)
-    learner = _exact(model, _load_model(model, device))
-    now = _load_graph(graph, data)
+    learner = _exact(model, load_model(model, device))
+    now = load_graph(graph, data)
     named = {str(name): name for name in learner.classes_.tolist()}
     wanted = None if label is None else named.get(label, label)
     say(Console(highlight=False), str(learner.explain(now, node, wanted)))
@@ -312,7 +312,7 @@ def merge(
     load_torch()
     with _changing(path, dry_run):
         _check_free(path, force)
-        first, *others = (_exact(model, _load_model(model, None)) for model in models)
+        first, *others = (_exact(model, load_model(model, None)) for model in models)
         before = _holdings(first)
         for other in others:
             first.merge(other, repeat="count" if overlap else "error")
@@ -330,7 +330,7 @@ def blank(
     load_torch()
     with _changing(path, dry_run=False):
         _check_free(path, force)
-        _exact(model, _load_model(model, None)).blank().save(path)
+        _exact(model, load_model(model, None)).blank().save(path)
     say(Console(highlight=False), f"{out} holds the encoder of {model}, and no class")
 
 
@@ -351,7 +351,7 @@ def inspect(
 
     found: Summary | dict[str, str] = glance(model)
     if full:
-        learner = _load_model(model, None)
+        learner = load_model(model, None)
         if isinstance(found, Summary):
             found = _exact(model, learner).summary()
         else:
@@ -385,11 +385,11 @@ def _change(
     from algnn.labels import read_labels
 
     with _changing(path, dry_run):
-        learner = _load_model(path, device)
+        learner = load_model(path, device)
         before = _holdings(learner)
-        now = _load_graph(graph, data)
+        now = load_graph(graph, data)
         nodes, classes = read_labels(labels, node_count(now), learner.classes_)
-        with _busy(now, f"working on {_count(nodes.size, 'node')}"):
+        with busy(now, f"working on {_count(nodes.size, 'node')}"):
             step(learner, now, nodes, classes)
         _finish(path, learner, before, dry_run)
 
@@ -419,37 +419,6 @@ def _check_free(path: Path, force: bool) -> None:
         raise InputError(f"{path} exists: give another name, or --force to replace it")
 
 
-def _check_table(path: Path | None) -> None:
-    """Before any work: whether the predictions can be written there."""
-    if path is None:
-        return
-    from algnn.bench.plan import make_folder
-    from algnn.labels import PARQUET, parquet
-
-    if path.suffix.lower() not in (".csv", *PARQUET) or path.is_dir():
-        raise InputError(f"--out {path} is no name for a table: end it in .csv or .parquet")
-    if path.suffix.lower() in PARQUET:
-        parquet(path)
-    make_folder(path.parent)
-
-
-def checked_picture(path: Path | None) -> Path | None:
-    """Before any work: whether a picture can be written there."""
-    if path is not None:
-        from algnn.bench.plan import make_folder
-        from algnn.plot import check_path
-
-        make_folder(check_path(path).parent)
-    return path
-
-
-def _load_model(path: Path, device: str | None) -> AnyModel:
-    load_torch()
-    from algnn.models import load_model
-
-    return load_model(path, device)
-
-
 def _exact(path: Path, found: AnyModel) -> ALGNN:
     from algnn import ALGNN
 
@@ -459,47 +428,6 @@ def _exact(path: Path, found: AnyModel) -> ALGNN:
             " predict and be inspected, and nothing else"
         )
     return found
-
-
-def _busy(graph: Any, what: str) -> AbstractContextManager[None]:
-    """Says what takes a while, unless the graph shows progress of its own."""
-    return nullcontext() if hasattr(graph, "progress") else working(what)
-
-
-def _load_graph(name: str, data: Path | None) -> Data:
-    from algnn.graph.datasets import load_inputs
-    from algnn.graph.store import GraphStore
-
-    with working(f"reading {name}"):
-        found = load_inputs(name, data)
-    if isinstance(found, GraphStore):
-        found.progress = progress_bar()
-    return found
-
-
-@contextmanager
-def _spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
-    """The graph as a Dask cluster works on it, where one is asked for."""
-    if scheduler is None and not workers:
-        yield graph
-        return
-    from algnn import on_cluster
-
-    try:
-        import distributed
-    except ImportError as error:
-        raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
-    dask: Any = distributed  # its functions have no types
-    with ExitStack() as stack:
-        where: Any = scheduler
-        if scheduler is None:
-            where = stack.enter_context(dask.LocalCluster(workers, threads_per_worker=1))
-        try:
-            client = stack.enter_context(dask.Client(where))
-        except (OSError, ValueError) as error:
-            raise InputError(f"--scheduler {scheduler} cannot be reached: {error}") from error
-        say(Console(highlight=False, stderr=True), f"dashboard: {client.dashboard_link}")
-        yield on_cluster(graph, client)
 
 
 def _free_graph(path: Path) -> Path:
