@@ -22,6 +22,7 @@ from algnn.checks import (
     check_nodes,
     check_number,
     is_present,
+    resolve_device,
 )
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
