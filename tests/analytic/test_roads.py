@@ -68,6 +68,7 @@ def test_empty_partitions_and_weights(tmp_path):
     assert_same(fitted(small, store, sessions), store, expected, small)
 
 
+@pytest.mark.parametrize("learned", ["digits"], indirect=True)
 def test_other_operations_take_a_graph_on_disk(tmp_path, learned):
     graph, sessions, expected = learned
     store = algnn.write_graph(graph, tmp_path / "g", parts=3)
