@@ -291,7 +291,7 @@ def document(rows: list[dict[str, Any]]) -> str:
         f"test nodes. One seed ({SEED}), the paper's split of classes; a dash where it was not",
         "measured. A point on cora, chameleon or uai is what another seed does.",
         "",
-        "## Validation nodes: points of AP less than the default's",
+        "## Validation nodes: AP, and the difference to the default in points",
         "",
         *_table(frame, known, "val_ap", difference=True),
         "",
