@@ -54,7 +54,8 @@ def small_digits():
 def choose(ledger, pool, chance, ops):
     """A random request over some nodes: what, which nodes, and labels."""
     free, held = [n for n in pool if n not in ledger], sorted(ledger)
-    op = chance.choice([op for op in ops if free or op in ("forget", "relabel")])
+    # few left: only what needs no others; few known: only what brings more
+    op = chance.choice([op for op in ops if len(free) >= 4 or op in ("forget", "relabel")])
     if op in ("forget", "relabel") and len(held) < 20:
         op = "learn"
     nodes = chance.sample(held if op in ("forget", "relabel") else free, chance.randint(1, 4))
