@@ -269,7 +269,7 @@ def _alike(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     one, two = numbers[1:], numbers[:-1]
     with np.errstate(invalid="ignore", over="ignore"):
         apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
-    alike: npt.NDArray[np.bool_] = ~apart.any(axis=1)
+    alike: npt.NDArray[np.bool_] = np.logical_not(apart.any(axis=1))
     return alike
 
 
