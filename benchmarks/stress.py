@@ -29,6 +29,7 @@ import threading
 import time
 from collections import Counter
 from hashlib import sha256
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import torch
@@ -41,6 +42,7 @@ BASE, WORKERS, SHELLS = range(40), range(40, 140), range(140, 240)
 CLASSES = 10
 BOUND = 1e-9
 FORKS = multiprocessing.get_context("forkserver")
+ONE_AT_A_TIME = threading.Lock()  # who starts a process asks all others for their exit codes
 PRELOADED = ["algnn.models", "algnn.labels", "algnn.cli.living", "algnn.graph.datasets"]
 
 
@@ -52,7 +54,8 @@ def small_digits():
 def choose(ledger, pool, chance, ops):
     """A random request over some nodes: what, which nodes, and labels."""
     free, held = [n for n in pool if n not in ledger], sorted(ledger)
-    op = chance.choice([op for op in ops if free or op in ("forget", "relabel")])
+    # few left: only what needs no others; few known: only what brings more
+    op = chance.choice([op for op in ops if len(free) >= 4 or op in ("forget", "relabel")])
     if op in ("forget", "relabel") and len(held) < 20:
         op = "learn"
     nodes = chance.sample(held if op in ("forget", "relabel") else free, chance.randint(1, 4))
@@ -156,13 +159,22 @@ def command(arguments, complaint):
     sys.exit(code)
 
 
+def started(target, *args):
+    """A process that runs a function."""
+    process = FORKS.Process(target=target, args=args)
+    with ONE_AT_A_TIME:
+        process.start()
+    return process
+
+
 def ended(process, patience=None):
     """The exit code of a process, which is killed if it takes too long."""
-    process.join(patience)
-    if process.exitcode is None:
+    if not wait([process.sentinel], patience):
         process.kill()
+        wait([process.sentinel])
+    with ONE_AT_A_TIME:
         process.join()
-    return process.exitcode
+        return process.exitcode
 
 
 # -- all that happens at once ---------------------------------------------------------------------
@@ -252,8 +264,7 @@ class Stress:
         """Starts the process that works on the file, and kills it."""
         while self.running():
             ready = FORKS.Event()
-            process = FORKS.Process(target=work, args=(self.folder, chance.random(), False, ready))
-            process.start()
+            process = started(work, self.folder, chance.random(), False, ready)
             ready.wait(60)
             code = ended(process, chance.uniform(0, 3))
             if code != -signal.SIGKILL:
@@ -273,9 +284,7 @@ class Stress:
             arguments += ["--again"] if op == "learn" else []
             complaint = self.folder / "complaint"
             for patience in (chance.uniform(0, 2) if chance.random() < 0.3 else None, None):
-                process = FORKS.Process(target=command, args=(arguments, complaint))
-                process.start()
-                code = ended(process, patience)
+                code = ended(started(command, arguments, complaint), patience)
                 if code != -signal.SIGKILL:
                     break
                 self.counts["commands killed"] += 1
@@ -318,9 +327,7 @@ class Stress:
     def compare(self):
         """When all is still: finish what was begun, and look."""
         ready = FORKS.Event()  # kept: it is gone with its last reference here
-        last = FORKS.Process(target=work, args=(self.folder, 0, True, ready))
-        last.start()
-        if code := ended(last, 60):
+        if code := ended(started(work, self.folder, 0, True, ready), 60):
             self.wrong.append(f"what was begun could not be finished: {code}")
         known, _, count = replayed(self.journal)
         self.counts["changes of the file, by the process"] = count

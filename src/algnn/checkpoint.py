@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,11 +41,18 @@ def write(
     header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": json.loads(text)}
     header["sha256"] = _digest(header["facts"], contents)
     with replacing(path) as temporary:
+        # in a folder of its own: safetensors writes to a file of another name first, which would
+        # stay behind if this process were killed
+        folder = temporary.with_name(f"{temporary.name}.d")
+        folder.mkdir(mode=0o700)
         try:
-            save_file(contents, temporary, metadata={"algnn": json.dumps(header)})
+            save_file(contents, folder / "new", metadata={"algnn": json.dumps(header)})
+            (folder / "new").replace(temporary)
         except SafetensorError as error:
             # 100 MB of header: a log of hundreds of thousands of events
             raise CheckpointError(f"{path} cannot be written: {in_short(error)}") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def read(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import stat
 import threading
 import time
@@ -102,7 +103,11 @@ def _sweep(target: Path, age: float) -> None:
     """Remove temporary files of dead writers of `target`, those older than `age` seconds."""
     for left in target.parent.glob(f".{_tag(target)}-*.tmp*"):
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime >= age:
+            if time.time() - left.stat().st_mtime < age:
+                continue
+            if left.is_dir():
+                shutil.rmtree(left)
+            else:
                 left.unlink()
 
 
