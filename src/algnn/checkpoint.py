@@ -32,7 +32,7 @@ def write(
     path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]
 ) -> None:
     """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
-    from safetensors.torch import save_file
+    from safetensors import torch as safetensors
 
     # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
     # shall give the same bytes
@@ -46,7 +46,7 @@ def write(
         folder = temporary.with_name(f"{temporary.name}.d")
         folder.mkdir(mode=0o700)
         try:
-            save_file(contents, folder / "new", metadata={"algnn": json.dumps(header)})
+            safetensors.save_file(contents, folder / "new", metadata={"algnn": json.dumps(header)})
             (folder / "new").replace(temporary)
         except SafetensorError as error:
             # 100 MB of header: a log of hundreds of thousands of events

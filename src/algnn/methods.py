@@ -56,14 +56,8 @@ class Method:
 
     A user's own learner is named ``module:Class`` and has its constructor's defaults.
 
-    Attributes
-    ----------
-    name, kind, summary, retains, paper : str
-        Its name on the command line, its family, what it does in a line, what it keeps between
-        sessions, and where it was published.
-    place : str or type
-        The learner that implements it, or where it is, ``module:Class``: nothing is imported, torch
-        least of all, before `learner` is asked for.
+    `kind` is its family, `retains` what it keeps between sessions, and `place` the learner or where
+    it is, ``module:Class``: nothing is imported before `learner` is asked for.
 
     Examples
     --------

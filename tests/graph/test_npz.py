@@ -281,7 +281,7 @@ def test_a_file_that_is_not_there(tmp_path):
         with pytest.raises(DatasetError, match=r"none\.npz: there is no such file"):
             load(path)
     (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(DatasetError, match=r"folder\.npz: "):
+    with pytest.raises(DatasetError, match=r"folder\.npz is no graph on disk"):
         load(tmp_path / "folder.npz")
 
 

@@ -127,19 +127,7 @@ class Joint(GradientLearner):
         labels: Labels | None = None,
         validation: Validation | None = None,
     ) -> Self:
-        """Forget everything and learn a first session.
-
-        Parameters
-        ----------
-        graph, nodes, labels
-            As in `Learner.fit`.
-        validation : pair of nodes and labels, optional
-            Validation nodes of the session's classes.
-
-        Returns
-        -------
-        self
-        """
+        """As `Learner.fit`, with nodes and labels to validate on, of the session's classes."""
         return self._with_validation(graph, nodes, labels, validation, anew=True)
 
     def partial_fit(
@@ -149,19 +137,7 @@ class Joint(GradientLearner):
         labels: Labels | None = None,
         validation: Validation | None = None,
     ) -> Self:
-        """Learn one more session; the first call is the base stage.
-
-        Parameters
-        ----------
-        graph, nodes, labels
-            As in `Learner.partial_fit`.
-        validation : pair of nodes and labels, optional
-            Validation nodes of the session's classes.
-
-        Returns
-        -------
-        self
-        """
+        """As `Learner.partial_fit`, with nodes and labels of the same classes to validate on."""
         return self._with_validation(graph, nodes, labels, validation, anew=False)
 
     def _with_validation(

@@ -150,13 +150,13 @@ class TPP(Learner):
         x, device = self._inputs(graph), rows.device
         drawn = {
             "head": glorot(self.hidden, int(codes.max()) + 1, generator),
-            "bias": torch.zeros(int(codes.max()) + 1),
+            "bias": torch.zeros(int(codes.max()) + 1, dtype=torch.float32),
         }
         if index:
             drawn |= {
                 "prompt": glorot(self.prompts, x.size(1), generator),
                 "attention": glorot(x.size(1), self.prompts, generator),
-                "shift": torch.zeros(self.prompts),
+                "shift": torch.zeros(self.prompts, dtype=torch.float32),
             }
         part = {name: nn.Parameter(onto(value, device)) for name, value in drawn.items()}
         targets, smooth = onto(codes, device), self._smoothed(graph)[0][rows]

@@ -15,34 +15,12 @@ from algnn.bench import metrics
 class Outcome:
     """What one learner did over one stream; T+1 sessions, C classes.
 
-    Attributes
-    ----------
-    sessions : tuple of tuple of int
-        The classes of each session; together they name the columns of the counts.
-    correct : array of int [T+1, C]
-        Correctly classified test nodes of each class after each session.
-    total : array of int [C]
-        Test nodes of each class.
-    learn_seconds, predict_seconds : tuple of float [T+1]
-        Inside the learner's `fit` or `partial_fit`, and inside its `predict`, in each session.
-    retained_bytes : tuple of int [T+1]
-        What the learner keeps after each session, by its own account.
-    selection_seconds : tuple of float [T+1] or ()
-        The part of `learn_seconds` that went into choosing or condensing nodes, for learners that
-        do so.
-    calibration_errors : tuple of float [T+1] or ()
-        Expected calibration error over the test nodes of seen classes after each session; empty
-        where it was not measured.
-    novelty_aurocs : tuple of float [T] or ()
-        How well novelty tells test nodes of the next session's classes from those of seen classes,
-        after each session but the last.
-    reliability : array [15, 3] or None
-        Count, summed probability and right answers by how sure they are, after the last session,
-        as `metrics.reliability` gives them.
-    answers : array of int [n] or None
-        After the last session, the column of the class that each test node was given (C for none of
-        them). Nodes are in order of their true column, then of their id, so that `total` tells the
-        true classes; None where it was not kept.
+    `sessions` are the classes of each session, which together name the columns of `correct`
+    [T+1, C] and `total` [C]: right answers about test nodes after each session, and test nodes.
+    Clocks and bytes are those of each session; `selection_seconds` went into choosing nodes.
+    Calibration and novelty are empty where they were not measured; `reliability` [15, 3] is that of
+    the last session, as `metrics.reliability` gives it. `answers` [n] are the columns that test
+    nodes were given in the end (C for none), in order of their true column and then of their id.
 
     Examples
     --------

@@ -24,23 +24,9 @@ STRUCTURAL = 384  # columns of structural features, `structural.WIDTH` for each 
 class Entry:
     """A graph that `load` knows by name.
 
-    Attributes
-    ----------
-    name, description : str
-        What to call it, and one line about it.
-    nodes, edges, features, classes : int
-        Its size; edges are undirected.
-    split : str
-        How its nodes are split, in words.
-    origin : str
-        Who made the graph, in words.
-    source : Source, optional
-        Its raw files; none for the digits, which come with scikit-learn, and where `make` is.
-    file : str, optional
-        Path below a data root of an ``.npz`` that holds the graph, which is used before `source`
-        (for the digits: where there is no scikit-learn).
-    make : callable, optional
-        Makes the graph from its four sizes, each time anew: it has no files.
+    Its name, one line about it, its size (edges are undirected), how its nodes are split and who
+    made it. `source` are its raw files; `file` is the path below a data root of an ``.npz`` that is
+    used before them; `make` makes it from its four sizes, without a file.
 
     Examples
     --------

@@ -48,20 +48,10 @@ FAILURES = (OSError, HTTPException, zipfile.BadZipFile, zlib.error, RuntimeError
 
 @dataclass(frozen=True)
 class Source:
-    """The raw files behind one or more named graphs.
+    """The raw files behind named graphs: paths below a data root, and where to get them.
 
-    Attributes
-    ----------
-    name : str
-        What messages call it.
-    files : tuple of str
-        Paths below a data root, with forward slashes.
-    url : str
-        Where to get them: an archive when it ends in ``.zip``, otherwise ``{}`` stands for a file's
-        name.
-    build : callable
-        Folder that holds `files` → the PyTorch Geometric dataset of one graph. It may write below
-        that folder.
+    `url` is an archive when it ends in ``.zip``, otherwise ``{}`` in it stands for a file's name.
+    `build` makes the dataset of one graph from the folder that holds the files.
     """
 
     name: str

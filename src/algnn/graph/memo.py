@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -35,7 +36,8 @@ class Memo(Generic[Value]):
         if entry is not None and _matches(entry[0], tensors):
             return entry[1]
         self.clear()
-        value = compute()
+        with torch.inference_mode(False):  # a cached value may be used outside of it later
+            value = compute()
         # the value is dropped with the first of its tensors, so that no graph outlives its owner
         key = [(weakref.ref(t, lambda _: self.clear()), t._version) for t in tensors]
         self._entry = (key, value)

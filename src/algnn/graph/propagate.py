@@ -57,7 +57,7 @@ def looped_rows(
     A self-loop that is already there keeps its weight and is not added again.
     """
     own = torch.arange(rows.start, rows.stop, device=source.device)
-    loop_weight = torch.ones(own.numel(), device=source.device)
+    loop_weight = torch.ones(own.numel(), dtype=torch.float32, device=source.device)
     loops = source == target
     if weight is not None:
         weight = weight.to(torch.float32)

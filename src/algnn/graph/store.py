@@ -160,7 +160,7 @@ class GraphStore:
         """Some rows of X, float32, dense or CSR as they are stored."""
         part_of = torch.bucketize(rows, torch.tensor([p.stop for p in self.parts]), right=True)
         if not self.manifest["sparse"]:
-            found = torch.empty(rows.numel(), self.num_features)
+            found = torch.empty(rows.numel(), self.num_features, dtype=torch.float32)
             for part in np.unique(part_of).tolist():
                 where = part_of == part
                 found[where] = self._map(part, "x")[rows[where] - self.parts[part].start]

@@ -30,22 +30,8 @@ def structural_features(
     Nodes whose k-hop neighbourhoods overlap get similar rows (Johnson–Lindenstrauss: inner products
     of rows of Â^k R estimate those of Â^k), so a linear classifier can tell communities apart.
 
-    Parameters
-    ----------
-    edge_index : Tensor [2, E]
-        Edges as (source, target).
-    num_nodes : int
-        N.
-    width : int
-        Columns of R.
-    hops : sequence of int
-        The powers k to keep, ascending.
-    seed : int
-        Seed of R; numpy's Philox, so the draws are the same on every machine.
-
-    Returns
-    -------
-    Tensor [N, width * len(hops)], float32
+    `hops` are the powers k to keep, ascending; R comes from numpy's Philox, the same on every
+    machine.
 
     Examples
     --------

@@ -51,33 +51,10 @@ def communities(
     mean of the node's community plus uniform noise. Some nodes, the strangers, have swapped labels
     among themselves: neither features nor edges reveal their labels, so accuracy stays below 1.
 
-    Parameters
-    ----------
-    nodes, features, classes : int
-        N, d and C: at least 10 nodes for each of at least 2 classes.
-    edges : int
-        Undirected edges, all different, none from a node to itself. At most half of the pairs of
-        nodes inside a community are joined, and at most half of those between communities.
-    seed : int
-        Everything follows from it, the same on every machine.
-    inside : float
-        Share of edges that lie inside a community, each having its part by its number of nodes.
-        What does not fit into a small community goes between communities.
-    strangers : float
-        Share of nodes that swap labels among themselves, so that classes keep their sizes. Edges
-        then join nodes of the same label less often: a share of about inside · (1 - strangers)².
-
-    Returns
-    -------
-    Data
-        `x` [N, d] float32; `edge_index` [2, 2 · edges] int64, each edge in both directions, sorted;
-        `y` [N] int64; `train_mask`, `val_mask`, `test_mask` [N] bool, 66/10/24 per cent of each
-        class.
-
-    Notes
-    -----
-    Beside the graph, it needs memory for a few blocks of 64 MB and, while edges are drawn, for 12
-    bytes an edge. There is no loop over nodes or edges.
+    There are at least 10 nodes for each of at least 2 classes. The `edges` are undirected and all
+    different; `inside` is the share of them inside a community, and what does not fit into a small
+    one goes between two. `strangers` is the share of nodes that swap labels. Everything follows
+    from the seed, the same on every machine. The split is 66/10/24 per cent of each class.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class Views:
         self.columns = [slice(a, min(a + step, width)) for a in range(0, width, step)]
         self.count, self._maps = count, dict[str, Tensor]()
         if folder is None:
-            self._whole = torch.empty(count, encoder.breadth, device=device)
+            self._whole = torch.empty(count, encoder.breadth, dtype=torch.float32, device=device)
             self._there: set[tuple[int, int]] = set()
 
     def holds(self, view: int, columns: slice) -> bool:
@@ -80,7 +80,7 @@ class Views:
         """Views [n, breadth] of some nodes, float32."""
         if self.folder is None:
             return self.encoder.unit(self._whole[rows])
-        found = torch.empty(rows.numel(), self.encoder.breadth)
+        found = torch.empty(rows.numel(), self.encoder.breadth, dtype=torch.float32)
         here = rows.cpu()
         for view in range(len(self.encoder.views)):
             for columns in self.columns:

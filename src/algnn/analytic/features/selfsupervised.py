@@ -95,10 +95,10 @@ def _trained(adjacency: Operator, x: Tensor, hidden: int, seed: int) -> tuple[Te
     weights = [nn.Parameter(glorot(*shape, initial).to(x.device)) for shape in shapes]
     chance = torch.Generator(x.device).manual_seed(seed)
     thinned = _Thinning(adjacency, chance)
-    unit = torch.eye(hidden, device=x.device)
+    unit = torch.eye(hidden, dtype=x.dtype, device=x.device)
 
     def copy() -> Tensor:
-        kept = torch.rand(width, generator=chance, device=x.device) > DROPPED
+        kept = torch.rand(width, generator=chance, dtype=x.dtype, device=x.device) > DROPPED
         some = thinned.draw()
         H = torch.relu(some @ ((x * kept) @ weights[0]))
         embedded = some @ (H @ weights[1])
@@ -133,7 +133,12 @@ class _Thinning:
         self.order = torch.argsort(self.matrix.col_indices(), stable=True)
 
     def draw(self) -> Operator:
-        drawn = torch.rand(self.rows.numel(), generator=self.chance, device=self.rows.device)
+        drawn = torch.rand(
+            self.rows.numel(),
+            generator=self.chance,
+            dtype=torch.float32,
+            device=self.rows.device,
+        )
         kept = self.weights * ((drawn > DROPPED) | self.diagonal)
         ones = kept.new_ones(self.matrix.size(0), 1)
         roots = spmm(_with(self.matrix, kept), ones)[:, 0].rsqrt()
