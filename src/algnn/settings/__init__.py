@@ -2,7 +2,8 @@
 
 ``<method>.toml`` holds a table ``[default]`` and a table per dataset that is laid over it. A table
 may say ``like = "other"`` to start from another dataset's settings, and a file may say
-``inherits = "other"`` to start from another method's. The table ``[grid]`` has lists of values: the
+``inherits = "other"`` to start from another method's; ``variants.toml`` has methods that are little
+more than that, a table each. The table ``[grid]`` has lists of values: the
 settings that are tried where a method is tuned are all combinations of them.
 """
 
@@ -53,8 +54,12 @@ def grid(method: str) -> list[dict[str, Any]]:
 @cache
 def _tables(method: str) -> dict[str, Any]:
     # looked up in a listing, so that no name can lead out of this folder
-    found = {entry.name: entry for entry in files(__name__).iterdir()}
-    if f"{method}.toml" not in found:
-        known = sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
-        raise InputError(f"method={method!r} has no settings: use one of {', '.join(known)}")
-    return tomllib.loads(found[f"{method}.toml"].read_text("utf-8"))
+    found = {e.name.removesuffix(".toml"): e for e in files(__name__).iterdir()}
+    variants = tomllib.loads(found.pop("variants").read_text("utf-8"))
+    known = {name for name, entry in found.items() if entry.name.endswith(".toml")}
+    if method in variants:
+        return dict(variants[method])
+    if method not in known:
+        every = ", ".join(sorted(known | variants.keys()))
+        raise InputError(f"method={method!r} has no settings: use one of {every}")
+    return tomllib.loads(found[method].read_text("utf-8"))
