@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from algnn.baselines.memory import keep_best
@@ -176,6 +175,8 @@ def _multipliers(gram: npt.NDArray[np.float64], margin: float) -> npt.NDArray[np
     factor = np.sqrt(values.clip(min=0))[:, None] * vectors.T
     ridge = np.sqrt(RIDGE) * np.eye(len(gram))[:-1]
     stacked = np.concatenate([factor, ridge])
+    from scipy.optimize import nnls  # a second to import
+
     u, _ = nnls(stacked[:, :-1], -stacked[:, -1], maxiter=100 * len(gram))
     multipliers: npt.NDArray[np.float64] = margin + u * lengths[-1] / lengths[:-1]
     return multipliers

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from algnn.analytic.heads import HEADS, Affine, balanced_system
@@ -143,6 +142,8 @@ def sharpness(scores: Scores) -> float:
     apart = scores.apart()
     if len(scores.mean) < 2 or not apart > 0:
         return 1.0
+    from scipy.optimize import minimize_scalar  # a second to import, and few ask
+
     # log loss is convex in β, so there is one least value
     best = minimize_scalar(
         lambda log: scores.log_loss(float(np.exp(log)) / apart),
