@@ -134,7 +134,7 @@ def _from_ogb(
     split = torch.zeros(len(x), dtype=torch.uint8)
     for code, part in enumerate(("train", "valid", "test"), 1):
         for file in source.glob(f"split/*/{part}.csv.gz"):
-            split[pandas.read_csv(file, header=None)[0].to_numpy()] = code
+            split[pandas.read_csv(file, header=None)[0].to_numpy(copy=True)] = code
     return write_partitions(
         folder,
         torch.from_numpy(x),
