@@ -9,6 +9,7 @@ once, and is asked about validation and test nodes in the end.
 
 import json
 import sys
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -47,8 +48,9 @@ class Encoded(ALGNN):
     def _hop_encoder(self, graph: Data) -> HopEncoder:
         return self._other(super()._hop_encoder(graph), self._rows(graph))
 
+    @abstractmethod
     def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
-        raise NotImplementedError
+        """The encoder in its place."""
 
     def _filled(self, encoder: HopEncoder) -> HopEncoder:
         """With so many units that it is as wide as the default."""

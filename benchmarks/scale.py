@@ -1,6 +1,6 @@
 """Time and memory against the size of the graph, from memory and from disk.
 
-    python benchmarks/scale.py run 1e4 1e5 1e6 --work /tmp/scale   # records into docs/scale
+    python benchmarks/scale.py run 1e4 1e5 1e6 --work FOLDER   # records into docs/scale
     python benchmarks/scale.py document                            # docs/scale/table.md, scale.png
 
 Planted graphs (`algnn.graph.synthetic.communities`): heavy-tailed degrees, ten directed edges a

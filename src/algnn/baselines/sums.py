@@ -7,6 +7,7 @@ and in the head.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -81,13 +82,13 @@ class SumLearner(Learner):
     # the head that is solved, of `algnn.analytic.heads`
     head: ClassVar[Any] = staticmethod(ridge)
 
+    @abstractmethod
     def _encoder(self, graph: Data) -> Features:
         """The features that the base session decides on; no label is looked at."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         """γ of one channel's head, from a session's features [n, d], codes [n] and all sums."""
-        raise NotImplementedError
 
     # -- what they share ----------------------------------------------------------------------
 
@@ -173,9 +174,9 @@ class SumLearner(Learner):
         """Frozen tensors and facts of the features, beside what the parameters say."""
         return {}, {"inputs": features.inputs}
 
+    @abstractmethod
     def _restored_encoder(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Features:
         """The reverse of it."""
-        raise NotImplementedError
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Sums:
         self._check_params()
