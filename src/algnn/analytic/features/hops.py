@@ -200,16 +200,25 @@ class HopEncoder:
 
     def units(self, exact: Tensor) -> Tensor:
         """The random units [n, expanded] of some views [n, breadth], before normalisation."""
-        return torch.mm(exact, self.unit_weights(exact.device)).relu_()
+        weights, shared = self.unit_weights(exact.device), self.expanded - self.units_apart
+        # not multiplied by the zeros of the units that see the last view alone
+        last = slice(self.breadth - self.view_width, None)
+        apart = torch.mm(exact[:, last], weights[last, shared:])
+        return torch.cat([torch.mm(exact, weights[:, :shared]), apart], dim=1).relu_()
+
+    @property
+    def units_apart(self) -> int:
+        """How many of the units, the last ones, see PageRank alone: half of them with all views.
+
+        So many views of a node are much alike, and the widest average of its neighbourhood is worth
+        units of its own.
+        """
+        return self.expanded - self.expanded // 2 if self.name == "all" else 0
 
     def unit_weights(self, device: torch.device) -> Tensor:
-        """The random weights [breadth, expanded] of the units, in float64.
-
-        With all views, half of the units see PageRank alone: so many views of a node are much
-        alike, and the widest average of its neighbourhood is worth units of its own.
-        """
-        apart = self.view_width if self.name == "all" else 0
-        return _unit_weights(device, self.breadth, self.expanded, self.seed, apart)
+        """The random weights [breadth, expanded] of the units, in float64."""
+        apart, seen = self.units_apart, self.view_width
+        return _unit_weights(device, self.breadth, self.expanded, self.seed, apart, seen)
 
     def _unit_entries(self, some: Tensor, dtype: torch.dtype) -> Tensor:
         """Some rows of X, rooted where asked for, each of length one: in CSR if most are zero."""
@@ -245,15 +254,14 @@ def _spread(count: int, most: int, device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _unit_weights(
-    device: torch.device, breadth: int, expanded: int, seed: int, apart: int
+    device: torch.device, breadth: int, expanded: int, seed: int, apart: int, seen: int
 ) -> Tensor:
-    """Random weights; those of the second half of the units are zero but for the last view."""
+    """Random weights; those of the last `apart` units are zero but for the last `seen` columns."""
     weights = random_weights(breadth, expanded, seed)
-    if apart:
-        second = weights[:, expanded // 2 :]
-        second[: breadth - apart] = 0
-        # as long as the others are, over rows of length one in each view
-        second *= (breadth / apart) ** 0.5
+    second = weights[:, expanded - apart :]
+    second[: breadth - seen] = 0
+    # as long as the others are, over rows of length one in each view
+    second *= (breadth / seen) ** 0.5
     return weights.to(device, FLOAT)
 
 
