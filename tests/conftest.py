@@ -6,7 +6,9 @@ import os
 import signal
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -80,6 +82,16 @@ def real_graph() -> Callable[[str], Data]:
         return loaded(name)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoints of every version, each a file, and beside it what its learner said."""
+    folder = tmp_path_factory.mktemp("golden")
+    for archive in (Path(__file__).parent / "golden").glob("*.zip"):
+        with ZipFile(archive) as packed:
+            packed.extractall(folder)
+    return folder
 
 
 def example_record(**changes: Any) -> Record:

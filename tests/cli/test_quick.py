@@ -11,7 +11,7 @@ import pytest
 from algnn.cli import main
 from algnn.cli.arguments import working
 
-MODEL = Path(__file__).parent.parent / "golden" / "0.2.0-default.safetensors"
+MODEL = "0.2.0-default.safetensors"
 # what took part, from a process of its own: in this one everything is imported already
 ASKED = """
 import sys
@@ -28,25 +28,28 @@ sys.exit(f"imported: {sorted(heavy)}" if heavy else code)
         ["--help"],
         ["methods"],
         ["datasets"],
-        ["inspect", str(MODEL)],
-        ["inspect", str(MODEL), "--json"],
+        ["inspect", MODEL],
+        ["inspect", MODEL, "--json"],
         ["records", "pack", "."],
         ["fit", "--help"],
     ],
     ids=" ".join,
 )
-def test_no_torch(arguments: list[str], tmp_path: Path) -> None:
+def test_no_torch(arguments: list[str], golden: Path, tmp_path: Path) -> None:
+    words = [str(golden / word) if word == MODEL else word for word in arguments]
     done = subprocess.run(
-        [sys.executable, "-c", ASKED, *arguments], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-c", ASKED, *words], cwd=tmp_path, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
 
 
-def test_a_glance_says_what_the_whole_file_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_glance_says_what_the_whole_file_says(
+    golden: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = []
-    for arguments in (["inspect", str(MODEL)], ["inspect", str(MODEL), "--full"]):
-        assert main(arguments) == 0
+    for options in ([], ["--full"]):
+        assert main(["inspect", str(golden / MODEL), *options]) == 0
         said.append(capsys.readouterr().out.splitlines())
     glance, full = said
     assert [line for line in full if line not in glance] == [
@@ -57,8 +60,8 @@ def test_a_glance_says_what_the_whole_file_says(capsys: pytest.CaptureFixture[st
     assert len(full) == len(glance) + 3
 
 
-def test_a_model_of_another_kind_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(MODEL.with_name("0.2.0-replay.safetensors"))]) == 2
+def test_a_model_of_another_kind_is_named(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(golden / "0.2.0-replay.safetensors")]) == 2
     assert "holds a ERGNN" in capsys.readouterr().err
 
 
