@@ -10,8 +10,6 @@ import copy
 import os
 import pickle
 import stat
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -268,14 +266,13 @@ def test_the_lock_is_neither_copied_nor_pickled(model, small_graph):
 LEARN = """
 import sys, torch, algnn
 path, graph = sys.argv[1], algnn.load(sys.argv[2])
-print("ready", flush=True)
 for node in range(10, 22):
     with algnn.open_model(path) as model:
         model.partial_fit(graph, [node], [int(graph.y[node])])
 """
 
 
-def test_of_two_processes_no_update_is_lost(small_graph, tmp_path, monkeypatch):
+def test_of_two_processes_no_update_is_lost(small_graph, tmp_path, monkeypatch, start_process):
     """One that opens the file, and commands; they go on for as long as the other does."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "m.safetensors"
@@ -283,16 +280,15 @@ def test_of_two_processes_no_update_is_lost(small_graph, tmp_path, monkeypatch):
     model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
     model.save(path)
     nodes = [*range(8), *range(10, 22)]
-    command = [sys.executable, "-c", LEARN, path, "graph.npz"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        for node in range(30, 60):
-            if process.poll() is not None:
-                break
-            Path("one.csv").write_text(f"node,label\n{node},{int(small_graph.y[node])}\n")
-            assert main(["learn", "m.safetensors", "graph.npz", "one.csv"]) == 0
-            nodes.append(node)
-    assert process.returncode == 0
+    process = start_process(LEARN, path, "graph.npz")
+    for node in range(30, 60):
+        if not process.is_alive():
+            break
+        Path("one.csv").write_text(f"node,label\n{node},{int(small_graph.y[node])}\n")
+        assert main(["learn", "m.safetensors", "graph.npz", "one.csv"]) == 0
+        nodes.append(node)
+    process.join()
+    assert process.exitcode == 0
     assert len(nodes) > 20
     expected = model.blank().partial_fit(small_graph, nodes, small_graph.y[nodes])
     same(algnn.ALGNN.load(path), expected)
@@ -398,7 +394,7 @@ def test_a_loaded_model_answers_bit_for_bit(kind, tmp_path):
         assert np.array_equal(getattr(found, ask)(graph), getattr(model, ask)(graph))
 
 
-def test_mode_and_links_are_kept_and_leftovers_are_swept(small_graph, tmp_path):
+def test_mode_and_links_are_kept_and_leftovers_are_swept(small_graph, tmp_path, run_process):
     model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
     real, link = tmp_path / "deep" / "m.safetensors", tmp_path / "link.safetensors"
     model.save(real)
@@ -421,7 +417,7 @@ from safetensors import torch as safetensors
 safetensors.save_file = half
 algnn.ALGNN.load({str(real)!r}).save({str(real)!r})
 """
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 9
+    run_process(code, exitcode=9)
     (half,) = real.parent.glob(".*.tmp.safetensors")
     assert stat.S_IMODE(half.stat().st_mode) == 0o600
     model.save(link)

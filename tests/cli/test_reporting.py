@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,11 +15,10 @@ def folder(make_record, tmp_path: Path) -> Path:
     return tmp_path / "records"
 
 
-def test_a_report_from_a_shell(folder, tmp_path):
-    command = [sys.executable, "-m", "algnn", "report", "--out", "page"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["1 run", "report: page/index.html"]
+def test_a_page(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "--out", "page"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["1 run", "report: page/index.html"]
     assert (tmp_path / "page" / "index.html").read_text("utf-8").startswith("<!doctype html>")
 
 
