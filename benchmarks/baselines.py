@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -29,6 +30,9 @@ COLUMNS = (
     *("method", "AP", "AP, paper", "AF", "AF, paper"),
     *("mean AP", "base", "macro", "micro", "learn / bare", "selection / bare", "kept (kB)"),
 )
+
+
+read_once = cache(read_runs)
 
 
 def comparison(runs: pd.DataFrame, dataset: str, trials: pd.DataFrame | None = None) -> str:
@@ -79,7 +83,7 @@ def refresh(document: Path, records: Path) -> str:
 
     def table(place: re.Match[str]) -> str:
         folder, _, dataset = place[2].rpartition("/")
-        found, trials = (read_runs(records / folder, split) for split in ("test", "val"))
+        found, trials = (read_once(records / folder, split) for split in ("test", "val"))
         return place[1] + comparison(found, dataset, trials) + place[3]
 
     written = PLACE.sub(table, document.read_text("utf-8"))

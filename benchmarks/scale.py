@@ -1,6 +1,6 @@
 """Time and memory against the size of the graph, from memory and from disk.
 
-    python benchmarks/scale.py run 1e4 1e5 1e6 --work FOLDER   # records into docs/scale
+    python benchmarks/scale.py run 1e4 1e5 1e6 --work FOLDER   # into docs/scale/runs.jsonl
     python benchmarks/scale.py document                            # docs/scale/table.md, scale.png
 
 Planted graphs (`algnn.graph.synthetic.communities`): heavy-tailed degrees, ten directed edges a
@@ -27,7 +27,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-RECORDS = HERE / "docs" / "scale"
+FOLDER = HERE / "docs" / "scale"
+RECORDS = FOLDER / "runs.jsonl"  # one line for each size and road, the last measured
 FEATURES, CLASSES, DEGREE, LABELLED = 128, 20, 10, 0.05
 PREDICTED = 100_000
 ROADS = ("memory", "disk", "sgc+ridge")
@@ -177,10 +178,22 @@ def sgc(graph, y, base, later, peak: Peak) -> dict:
     return steps
 
 
+def records() -> list[dict]:
+    return [json.loads(line) for line in RECORDS.read_text("utf-8").splitlines()]
+
+
+def keep(record: dict) -> None:
+    """Write a record in the place of an older one of the same size and road."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    found = {(r["road"], r["nodes"]): r for r in (records() if RECORDS.exists() else [])}
+    found[record["road"], record["nodes"]] = record
+    lines = [json.dumps(found[key]) + "\n" for key in sorted(found)]
+    RECORDS.write_text("".join(lines), "utf-8")
+
+
 def run(args: argparse.Namespace) -> None:
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    RECORDS.mkdir(parents=True, exist_ok=True)
     for size in args.sizes:
         nodes = int(float(size))
         subprocess.run([sys.executable, __file__, "make", str(nodes), str(work)], check=True)
@@ -196,9 +209,8 @@ def run(args: argparse.Namespace) -> None:
                 "load before": round(before, 2),
                 "python": platform.python_version(),
             }
-            name = f"{nodes}-{road.replace('+', '-')}.json"
-            (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-            print(name, {k: v["seconds"] for k, v in record["steps"].items()}, flush=True)
+            keep(record)
+            print(nodes, road, {k: v["seconds"] for k, v in record["steps"].items()}, flush=True)
 
 
 def columns(work: Path) -> None:
@@ -222,7 +234,7 @@ def columns(work: Path) -> None:
         "load before": round(os.getloadavg()[0], 2),
         "cpu_seconds_per_column_and_hop": found,
     }
-    (RECORDS / "columns.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    (FOLDER / "columns.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     print(found)
 
 
@@ -239,8 +251,7 @@ def document() -> None:
     import matplotlib.pyplot as plt
     import numpy as np
 
-    found = [json.loads(p.read_text("utf-8")) for p in sorted(RECORDS.glob("*-*.json"))]
-    found.sort(key=lambda r: (ROADS.index(r["road"]), r["nodes"]))
+    found = sorted(records(), key=lambda r: (ROADS.index(r["road"]), r["nodes"]))
     lines = [
         "| nodes | road | encode, CPU s | sums and weights | one class | predict 100,000"
         " | peak memory, GiB | ÷ graph | GEMM, GFLOP/s | gather, GB/s | load |",
@@ -275,8 +286,8 @@ def document() -> None:
     axes[1].set(xlabel="nodes", ylabel="GiB", title="peak anonymous memory")
     axes[0].legend()
     figure.tight_layout()
-    figure.savefig(RECORDS / "scale.png", dpi=110)
-    (RECORDS / "table.md").write_text("\n".join(lines) + "\n", "utf-8")
+    figure.savefig(FOLDER / "scale.png", dpi=110)
+    (FOLDER / "table.md").write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(lines))
 
 

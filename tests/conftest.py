@@ -6,7 +6,10 @@ import os
 import signal
 from collections.abc import Callable
 from functools import cache
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from hypothesis import settings
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from algnn.bench.processes import CONTEXT, _unknown_main, start_forkserver
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import Record
 from algnn.methods import METHODS
@@ -62,7 +66,7 @@ def small_graph() -> Data:
     return community_graph()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_graph() -> Callable[..., Data]:
     return community_graph
 
@@ -80,6 +84,76 @@ def real_graph() -> Callable[[str], Data]:
         return loaded(name)
 
     return load
+
+
+# what `python -c` does first: arguments, folder, environment, and Ctrl-C as a shell leaves it
+BEGIN = """
+import os, signal, sys
+os.environ.clear()
+os.environ.update(environ)
+os.chdir(folder)
+sys.argv = ["-c", *arguments]
+for place in (1, 2):
+    os.dup2(os.open(output[place - 1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), place)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+exec(compile(code, "-c", "exec"), {"__name__": "__main__"})
+"""
+
+
+@pytest.fixture(scope="session")
+def start_process() -> Callable[..., BaseProcess]:
+    """Start a process like ``python -c code arguments``, forked from one with all imports done.
+
+    Imports take five seconds; this way one process pays them for all tests.
+    """
+
+    def start(
+        code: str, *arguments: object, out: str | Path = os.devnull, err: str | Path = os.devnull
+    ) -> BaseProcess:
+        start_forkserver()
+        names = {
+            "code": code,
+            "arguments": [str(argument) for argument in arguments],
+            "output": [os.path.abspath(out), os.path.abspath(err)],
+            "folder": os.getcwd(),
+            "environ": dict(os.environ),
+        }
+        process = CONTEXT.Process(target=exec, args=(BEGIN, names))
+        with _unknown_main():
+            process.start()
+        return process
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def run_process(
+    start_process: Callable[..., BaseProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., str]:
+    """Run a process to its end, which must be a good one unless told; what it printed."""
+    folder = tmp_path_factory.mktemp("processes")
+
+    def run(code: str, *arguments: object, exitcode: int = 0) -> str:
+        out, err = folder / "out", folder / "err"
+        process = start_process(code, *arguments, out=out, err=err)
+        process.join(300)
+        process.kill()  # nothing, where it has ended
+        process.join()
+        assert process.exitcode == exitcode, err.read_text()
+        return out.read_text()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoints of every version, each a file, and beside it what its learner said."""
+    folder = tmp_path_factory.mktemp("golden")
+    for archive in (Path(__file__).parent / "golden").glob("*.zip"):
+        with ZipFile(archive) as packed:
+            packed.extractall(folder)
+    return folder
 
 
 def example_record(**changes: Any) -> Record:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +168,9 @@ def test_parquet_goes_there_and_back(tmp_path: Path) -> None:
         read_labels(tmp_path / "absent.parquet", 4)
 
 
-def test_without_pyarrow_parquet_is_refused_by_name(tmp_path: Path) -> None:
+def test_without_pyarrow_parquet_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_process: Callable[..., str]
+) -> None:
     """In a process that cannot import it, whatever is installed here."""
     code = """
 import sys
@@ -183,10 +184,8 @@ for call in (lambda: read_labels("a.parquet", 3), lambda: write_table("b.pq", [{
     except InputError as error:
         print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
+    monkeypatch.chdir(tmp_path)
+    lines = run_process(code).splitlines()
     assert [line.split(":")[0] for line in lines] == ["a.parquet", "b.pq"]
     assert all("install algnn[parquet], or use a .csv file" in line for line in lines)
     assert list(tmp_path.iterdir()) == []

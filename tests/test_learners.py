@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 
 import numpy as np
 import pytest
@@ -52,9 +53,15 @@ def learn(model, stream, sessions=None):
     return model
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def graph(make_graph):
     return make_graph(classes=CLASSES, per_class=15)
+
+
+@pytest.fixture(scope="module")
+def known(graph):
+    """A method that has learned three sessions of the graph, for tests that only ask."""
+    return cache(lambda method: learn(small(method), algnn.ClassStream(graph), 3))
 
 
 @pytest.mark.parametrize(("edges", "step"), [("full", 1), ("seen", 2)])
@@ -82,61 +89,46 @@ def test_knows_its_base_session_well(method, graph):
     assert (model.predict(stream.graph(0), nodes) == labels.numpy()).mean() > 0.8
 
 
-def test_no_label_outside_its_sessions_matters(method, graph):
-    """Handed a graph full of wrong labels by mistake, it learns the same as from one with none."""
+def test_seed_and_session_alone_decide(method, graph, known):
+    """Not the graph's own labels, nor whether gradients are on; and nobody's random numbers."""
     stream = algnn.ClassStream(graph)
-    plain, disguised = small(method), small(method)
-    for index in range(3):
-        learn_one(plain, stream, index)
-        session = stream[index]
-        mislabelled = session.graph.clone()
-        mislabelled.y = (graph.y * 7 + 3) % CLASSES
-        mislabelled.train_mask = torch.ones_like(graph.train_mask)
-        extra = (stream.nodes("val", index),) if disguised.uses_validation else ()
-        disguised.partial_fit(mislabelled, session.nodes, session.labels, *extra)
-    here = stream.graph(0)
-    assert np.array_equal(plain.decision_function(here), disguised.decision_function(here))
-
-
-def test_the_same_seed_gives_the_same_result_and_another_does_not(method, graph):
-    stream = algnn.ClassStream(graph)
-    state = torch.random.get_rng_state()
-    first, again, other = (
-        learn(small(method, seed=seed), stream, 3).decision_function(stream.graph(0))
-        for seed in (3, 3, 4)
-    )
-    assert np.array_equal(first, again)
-    # the default has nothing random in it but the halves by which it chooses γ, the bank nothing
-    assert method in ("algnn", "algnn-nodes", "linear-bank") or not np.array_equal(first, other)
+    again, state = small(method), torch.random.get_rng_state()
+    with torch.no_grad():
+        for index in range(3):
+            session = stream[index]
+            mislabelled = session.graph.clone()
+            mislabelled.y = (graph.y * 7 + 3) % CLASSES
+            mislabelled.train_mask = torch.ones_like(graph.train_mask)
+            extra = (stream.nodes("val", index),) if again.uses_validation else ()
+            again.partial_fit(mislabelled, session.nodes, session.labels, *extra)
     assert torch.equal(torch.random.get_rng_state(), state)
+    expected = known(method).decision_function(graph)
+    assert np.array_equal(again.decision_function(graph), expected)
+    # the default has nothing random in it but the halves by which it chooses γ, the bank nothing
+    if method not in ("algnn", "algnn-nodes", "linear-bank"):
+        other = learn(small(method, seed=4), stream, 3)
+        assert not np.array_equal(other.decision_function(graph), expected)
 
 
 def test_saved_loaded_and_continued_equals_never_stopped(method, graph, tmp_path):
+    """And `retained_bytes` are what the file holds beyond the encoder."""
     stream = algnn.ClassStream(graph, edges="seen")
     straight, path = small(method), tmp_path / "model.safetensors"
     stopped = small(method)
+    assert stopped.retained_bytes() == 0
     for index in range(len(stream)):
         learn_one(straight, stream, index)
         learn_one(stopped, stream, index)
         stopped.save(path)
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if not name.startswith("encoder.")]  # noqa: SIM118
+            held = sum(file.get_tensor(name).nbytes for name in names)
+        assert straight.retained_bytes() == stopped.retained_bytes() == held
         stopped = type(stopped).load(path)
     here = stream.graph(len(stream) - 1)
     assert np.array_equal(straight.decision_function(here), stopped.decision_function(here))
     assert straight.retained_bytes() == stopped.retained_bytes()
     assert straight.get_params() == stopped.get_params()
-
-
-def test_retained_bytes_are_what_the_file_holds(method, graph, tmp_path):
-    stream, model = algnn.ClassStream(graph), small(method)
-    assert model.retained_bytes() == 0
-    for index in range(len(stream)):
-        learn_one(model, stream, index)
-        path = tmp_path / "model.safetensors"
-        model.save(path)
-        with safe_open(path, framework="pt") as file:
-            names = [name for name in file.keys() if not name.startswith("encoder.")]  # noqa: SIM118
-            held = sum(file.get_tensor(name).nbytes for name in names)
-        assert model.retained_bytes() == held
 
 
 def test_a_budget_in_nodes_is_never_passed(method, make_graph, tmp_path):
@@ -183,15 +175,13 @@ def test_survives_odd_sessions(method, graph):
     assert np.isfinite(model.decision_function(graph)).all()
 
 
-def test_bad_input_is_named_and_changes_nothing(method, graph):
-    model = small(method)
-    with pytest.raises(NotFittedError):
-        model.predict(graph)
+def test_bad_input_is_named_and_changes_nothing(method, graph, known):
+    fresh = small(method)
     with pytest.raises(InputError, match="at least two classes"):
-        model.partial_fit(graph, [0, 6], [0, 0])
+        fresh.partial_fit(graph, [0, 6], [0, 0])
     with pytest.raises(NotFittedError):
-        model.predict(graph)
-    learn(model, algnn.ClassStream(graph), 2)
+        fresh.predict(graph)
+    model = known(method)
     before = model.decision_function(graph)
     spoiled = graph.clone()
     spoiled.x = spoiled.x.clone()
@@ -212,22 +202,19 @@ def test_bad_input_is_named_and_changes_nothing(method, graph):
     assert np.array_equal(model.decision_function(graph), before)
 
 
-def test_probabilities_and_novelty(method, graph):
-    model = small(method)
-    for ask in (model.predict_proba, model.novelty):
+def test_probabilities_and_novelty(method, graph, known):
+    for ask in (small(method).predict_proba, small(method).novelty):
         with pytest.raises(NotFittedError):
             ask(graph)
-    stream = algnn.ClassStream(graph)
-    for index in range(3):
-        learn_one(model, stream, index)
-        likely, new = model.predict_proba(graph), model.novelty(graph)
-        assert likely.shape == (graph.num_nodes, len(model.classes_))
-        assert likely.dtype == np.float64
-        assert ((likely >= 0) & (likely <= 1)).all()
-        np.testing.assert_allclose(likely.sum(1), 1)
-        assert np.array_equal(model.classes_[likely.argmax(1)], model.predict(graph))
-        assert new.shape == (graph.num_nodes,)
-        assert ((new >= 0) & (new <= 1)).all()
+    model = known(method)
+    likely, new = model.predict_proba(graph), model.novelty(graph)
+    assert likely.shape == (graph.num_nodes, len(model.classes_))
+    assert likely.dtype == np.float64
+    assert ((likely >= 0) & (likely <= 1)).all()
+    np.testing.assert_allclose(likely.sum(1), 1)
+    assert np.array_equal(model.classes_[likely.argmax(1)], model.predict(graph))
+    assert new.shape == (graph.num_nodes,)
+    assert ((new >= 0) & (new <= 1)).all()
     some = [7, 30, 2]
     np.testing.assert_allclose(model.predict_proba(graph, some), likely[some], rtol=1e-4)
     np.testing.assert_allclose(model.novelty(graph, some), new[some], rtol=1e-4)
@@ -243,8 +230,8 @@ def test_probabilities_and_novelty(method, graph):
     assert np.array_equal(model.decision_function(graph), before)
 
 
-def test_a_graph_that_lost_remembered_nodes_is_refused(method, graph):
-    model = learn(small(method), algnn.ClassStream(graph), 2)
+def test_a_graph_that_lost_remembered_nodes_is_refused(method, graph, known):
+    model = known(method)
     holds = model._state()[0]
     nodes = holds.get("memory.nodes", holds.get("kept.nodes"))
     if nodes is None:
@@ -259,8 +246,8 @@ def test_a_graph_that_lost_remembered_nodes_is_refused(method, graph):
     assert np.array_equal(model.decision_function(graph), before)
 
 
-def test_training_that_diverges_is_refused(method, graph):
-    model = learn(small(method), algnn.ClassStream(graph), 1)
+def test_training_that_diverges_is_refused(method, graph, known):
+    model = known(method)
     before = model.decision_function(graph)
     huge = graph.clone()
     huge.x = graph.x * 1e38 / graph.x.abs().max()
@@ -269,16 +256,7 @@ def test_training_that_diverges_is_refused(method, graph):
     assert np.array_equal(model.decision_function(graph), before)
 
 
-def test_learns_where_gradients_are_switched_off(method, graph):
-    stream = algnn.ClassStream(graph)
-    usual = learn(small(method), stream, 2)
-    with torch.no_grad():
-        quiet = learn(small(method), stream, 2)
-    here = stream.graph(0)
-    assert np.array_equal(usual.decision_function(here), quiet.decision_function(here))
-
-
-def test_scikit_learn_knows_it(method, graph):
+def test_scikit_learn_knows_it(method, graph, known):
     model = small(method)
     params = model.get_params(deep=True)
     assert {"seed", "device"} <= set(params)
@@ -300,7 +278,7 @@ def test_scikit_learn_knows_it(method, graph):
         check_is_fitted(model)
     assert not hasattr(model, "classes_")
     assert "classes_" in dir(model)
-    learn(model, algnn.ClassStream(graph), 2)
+    model = known(method)
     check_is_fitted(model)
     fresh = sklearn.base.clone(model)
     assert type(fresh) is type(model)
@@ -310,8 +288,8 @@ def test_scikit_learn_knows_it(method, graph):
     assert "<table>" in model._repr_mimebundle_()["text/html"]
 
 
-def test_the_score_is_accuracy(method, graph):
-    model = learn(small(method), algnn.ClassStream(graph), 2)
+def test_the_score_is_accuracy(method, graph, known):
+    model = known(method)
     nodes = graph.test_mask
     expected = (model.predict(graph, nodes) == graph.y[nodes].numpy()).mean()
     assert model.score(graph, nodes, graph.y[nodes]) == expected

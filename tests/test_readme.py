@@ -1,5 +1,7 @@
-"""The README promises figures and code; both are checked here."""
+"""The figures and code of the documents are those of records and of runs."""
 
+import importlib.util
+import json
 import re
 import runpy
 import shutil
@@ -71,3 +73,15 @@ def test_the_python_example_prints_what_it_says(tmp_path, monkeypatch, capsys):
     )
     # another machine may differ in a node or two of a thousand
     assert printed == pytest.approx(promised, abs=0.3)
+
+
+# -- what a life costs ----------------------------------------------------------------------------
+
+
+def test_the_page_says_what_the_record_holds():
+    spec = importlib.util.spec_from_file_location("life", ROOT / "benchmarks" / "life.py")
+    life = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(life)
+    folder = ROOT / "docs" / "life"
+    record = json.loads((folder / "costs.json").read_text("utf-8"))
+    assert life.page(record) == (folder / "costs.md").read_text("utf-8")

@@ -10,8 +10,6 @@ import copy
 import os
 import pickle
 import stat
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,13 +29,15 @@ from algnn.errors import AlgnnError, CheckpointError, InputError
 
 GCN = {"encoder": "gcn", "head": "ridge", "gamma": 0.1, "hidden": 8, "width": 200, "epochs": 2}
 KINDS = {"default": {}, "paper": GCN, "slda": {"head": "slda", "gamma": 0.1}}
+# narrower than it comes, to be quick
+SMALL = {"width": 96, "device": "cpu"}
 
 
 @pytest.fixture(params=KINDS)
 def model(request, small_graph):
     """A learner of three classes, nodes 0 to 39 but those of class 3."""
     nodes = base_nodes(small_graph)
-    fresh = algnn.ALGNN(**KINDS[request.param], device="cpu")
+    fresh = algnn.ALGNN(**{**SMALL, **KINDS[request.param]})
     return fresh.fit(small_graph, nodes, small_graph.y[nodes])
 
 
@@ -146,7 +146,7 @@ def test_twins_are_not_one_node(small_graph):
     twins.x[[50, 51]] = twins.x[50].clone()
     kept = ~torch.isin(twins.edge_index, torch.tensor([50, 51])).any(dim=0)
     twins.edge_index = twins.edge_index[:, kept]
-    here = algnn.ALGNN(device="cpu").fit(twins, range(8), small_graph.y[:8])
+    here = algnn.ALGNN(**SMALL).fit(twins, range(8), small_graph.y[:8])
     there = here.blank().partial_fit(twins, [51], [3])
     here.partial_fit(twins, [50], [2]).merge(there)
     assert int(here.statistics_.n.sum()) == 10
@@ -187,7 +187,7 @@ def test_readers_see_one_state_and_never_wait(small_graph, tmp_path):
     """Classes and heads come and go in one thread; whoever asks sees all of one state."""
     nodes = base_nodes(small_graph)
     three = (small_graph.y[:40] == 3).nonzero().squeeze(1)
-    model = algnn.ALGNN(device="cpu").fit(small_graph, nodes, small_graph.y[nodes])
+    model = algnn.ALGNN(**SMALL).fit(small_graph, nodes, small_graph.y[nodes])
     changes = (
         lambda: model.partial_fit(small_graph, three, small_graph.y[three]),
         lambda: model.set_head("ridge", 0.1),
@@ -233,7 +233,7 @@ def test_readers_see_one_state_and_never_wait(small_graph, tmp_path):
 
 def test_a_reader_does_not_wait_for_a_writer(small_graph):
     nodes = base_nodes(small_graph)
-    model = algnn.ALGNN(device="cpu").fit(small_graph, nodes, small_graph.y[nodes])
+    model = algnn.ALGNN(**SMALL).fit(small_graph, nodes, small_graph.y[nodes])
     with ThreadPoolExecutor(1) as pool, model._lock:
         for ask in (model.predict, model.predict_proba, model.novelty):
             pool.submit(ask, small_graph).result(timeout=60)
@@ -245,8 +245,8 @@ def test_a_reader_does_not_wait_for_a_writer(small_graph):
 
 
 def test_of_two_threads_no_update_is_lost(small_graph):
-    for _ in range(3):
-        model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
+    for _ in range(2):
+        model = algnn.ALGNN(**SMALL).fit(small_graph, range(8), small_graph.y[:8])
         parts = torch.arange(8, 56).split(12)
         with ThreadPoolExecutor(4) as pool:
             list(
@@ -268,31 +268,29 @@ def test_the_lock_is_neither_copied_nor_pickled(model, small_graph):
 LEARN = """
 import sys, torch, algnn
 path, graph = sys.argv[1], algnn.load(sys.argv[2])
-print("ready", flush=True)
 for node in range(10, 22):
     with algnn.open_model(path) as model:
         model.partial_fit(graph, [node], [int(graph.y[node])])
 """
 
 
-def test_of_two_processes_no_update_is_lost(small_graph, tmp_path, monkeypatch):
+def test_of_two_processes_no_update_is_lost(small_graph, tmp_path, monkeypatch, start_process):
     """One that opens the file, and commands; they go on for as long as the other does."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "m.safetensors"
     algnn.save_npz(small_graph, "graph.npz")
-    model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
+    model = algnn.ALGNN(**SMALL).fit(small_graph, range(8), small_graph.y[:8])
     model.save(path)
     nodes = [*range(8), *range(10, 22)]
-    command = [sys.executable, "-c", LEARN, path, "graph.npz"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        for node in range(30, 60):
-            if process.poll() is not None:
-                break
-            Path("one.csv").write_text(f"node,label\n{node},{int(small_graph.y[node])}\n")
-            assert main(["learn", "m.safetensors", "graph.npz", "one.csv"]) == 0
-            nodes.append(node)
-    assert process.returncode == 0
+    process = start_process(LEARN, path, "graph.npz")
+    for node in range(30, 60):
+        if not process.is_alive():
+            break
+        Path("one.csv").write_text(f"node,label\n{node},{int(small_graph.y[node])}\n")
+        assert main(["learn", "m.safetensors", "graph.npz", "one.csv"]) == 0
+        nodes.append(node)
+    process.join()
+    assert process.exitcode == 0
     assert len(nodes) > 20
     expected = model.blank().partial_fit(small_graph, nodes, small_graph.y[nodes])
     same(algnn.ALGNN.load(path), expected)
@@ -301,7 +299,7 @@ def test_of_two_processes_no_update_is_lost(small_graph, tmp_path, monkeypatch):
 
 def test_open_model_writes_what_changed_and_nothing_else(small_graph, tmp_path):
     path = tmp_path / "m.safetensors"
-    model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
+    model = algnn.ALGNN(**SMALL).fit(small_graph, range(8), small_graph.y[:8])
     model.save(path)
     before = path.stat()
     with algnn.open_model(path) as found:
@@ -333,7 +331,7 @@ def test_open_model_writes_what_changed_and_nothing_else(small_graph, tmp_path):
 
 def test_whoever_writes_takes_the_same_lock(small_graph, tmp_path, monkeypatch, capsys):
     path, table = tmp_path / "m.safetensors", tmp_path / "one.csv"
-    model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
+    model = algnn.ALGNN(**SMALL).fit(small_graph, range(8), small_graph.y[:8])
     model.save(path)
     algnn.save_npz(small_graph, tmp_path / "graph.npz")
     table.write_text("node,label\n12,0\n")
@@ -398,8 +396,8 @@ def test_a_loaded_model_answers_bit_for_bit(kind, tmp_path):
         assert np.array_equal(getattr(found, ask)(graph), getattr(model, ask)(graph))
 
 
-def test_mode_and_links_are_kept_and_leftovers_are_swept(small_graph, tmp_path):
-    model = algnn.ALGNN(device="cpu").fit(small_graph, range(8), small_graph.y[:8])
+def test_mode_and_links_are_kept_and_leftovers_are_swept(small_graph, tmp_path, run_process):
+    model = algnn.ALGNN(**SMALL).fit(small_graph, range(8), small_graph.y[:8])
     real, link = tmp_path / "deep" / "m.safetensors", tmp_path / "link.safetensors"
     model.save(real)
     if os.geteuid() == 0:
@@ -421,7 +419,7 @@ from safetensors import torch as safetensors
 safetensors.save_file = half
 algnn.ALGNN.load({str(real)!r}).save({str(real)!r})
 """
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 9
+    run_process(code, exitcode=9)
     (half,) = real.parent.glob(".*.tmp.safetensors")
     assert stat.S_IMODE(half.stat().st_mode) == 0o600
     model.save(link)
@@ -544,7 +542,7 @@ def test_forget_refuses_exactly_what_would_be_inexact(model, small_graph, tmp_pa
 def test_a_node_learned_from_two_graphs_is_forgotten_from_either(small_graph):
     other = small_graph.clone()
     other.x = other.x.roll(1, 0).contiguous()
-    model = algnn.ALGNN(device="cpu").fit(small_graph, range(12), small_graph.y[:12])
+    model = algnn.ALGNN(**SMALL).fit(small_graph, range(12), small_graph.y[:12])
     model.partial_fit(other, [0, 1], [0, 1], repeat="count")
     model.partial_fit(other, [0], [0], repeat="count")
     expected = copy.deepcopy(model)
@@ -561,7 +559,7 @@ def test_a_node_learned_from_two_graphs_is_forgotten_from_either(small_graph):
 
 
 def answers(graph, **params):
-    model = algnn.ALGNN(device="cpu", **params)
+    model = algnn.ALGNN(**{**SMALL, **params})
     for session in algnn.ClassStream(graph):
         model.partial_fit(session.graph, session.nodes, session.labels)
     return model.decision_function(graph), model.predict_proba(graph), model.novelty(graph)
@@ -601,23 +599,23 @@ def test_numbers_of_every_make(small_graph, tmp_path):
     integers = Data(x=(3 * small_graph.x).long(), edge_index=small_graph.edge_index)
     floats = Data(x=integers.x.float(), edge_index=small_graph.edge_index)
     for graph in (integers, floats):
-        model = algnn.ALGNN(device="cpu").fit(graph, range(40), small_graph.y[:40])
+        model = algnn.ALGNN(**SMALL).fit(graph, range(40), small_graph.y[:40])
         assert model.score(floats, None, small_graph.y) > 0.9
         assert np.array_equal(model.novelty(integers), model.novelty(floats))
 
 
 def test_labels_of_every_make(small_graph):
     y = small_graph.y[:40]
-    expected = algnn.ALGNN(device="cpu").fit(small_graph, range(40), y)
+    expected = algnn.ALGNN(**SMALL).fit(small_graph, range(40), y)
     for labels in (y.double(), y.float().numpy(), y.to(torch.uint8), y.double().tolist(),
                    pd.Series(y.numpy(), dtype="Int64"), pd.Series(y.numpy()).astype(object),
                    [np.int8(label) for label in y]):  # fmt: skip
-        model = algnn.ALGNN(device="cpu").fit(small_graph, range(40), labels)
+        model = algnn.ALGNN(**SMALL).fit(small_graph, range(40), labels)
         assert model.classes_.tolist() == [0, 1, 2, 3]
         same(model, expected, 0)
-    assert algnn.ALGNN().fit(small_graph, range(40), y > 1).classes_.tolist() == [0, 1]
+    assert algnn.ALGNN(**SMALL).fit(small_graph, range(40), y > 1).classes_.tolist() == [0, 1]
     words = pd.Series(["a", "b", "b", "a"] * 10, dtype="category")
-    assert algnn.ALGNN().fit(small_graph, range(40), words).classes_.tolist() == ["a", "b"]
+    assert algnn.ALGNN(**SMALL).fit(small_graph, range(40), words).classes_.tolist() == ["a", "b"]
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
@@ -625,8 +623,7 @@ def test_the_adjacency_of_pyg_works(small_graph):
     packed = ToSparseTensor()(small_graph.clone())
     assert "edge_index" not in packed
     one, other = (
-        algnn.ALGNN(device="cpu").fit(g, range(40), small_graph.y[:40])
-        for g in (packed, small_graph)
+        algnn.ALGNN(**SMALL).fit(g, range(40), small_graph.y[:40]) for g in (packed, small_graph)
     )
     for ask in ("decision_function", "novelty"):
         np.testing.assert_allclose(getattr(one, ask)(packed), getattr(other, ask)(small_graph))

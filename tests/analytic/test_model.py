@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
@@ -23,7 +21,6 @@ from algnn.analytic.linalg.update import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 
-GRAPHS = ["digits", "cora", "citeseer", "computers"]
 WIDTH = 256
 
 
@@ -43,7 +40,7 @@ def joint_solution(Z, Y, gamma):
     """Ridge regression on all nodes at once, by orthogonal factors: no sums, no Cholesky."""
     stacked = torch.cat([Z, gamma**0.5 * torch.eye(Z.size(1), dtype=Z.dtype)])
     targets = torch.cat([Y, Y.new_zeros(Z.size(1), Y.size(1))])
-    return torch.linalg.lstsq(stacked, targets, driver="gelsy").solution
+    return torch.linalg.lstsq(stacked, targets, driver="gels").solution
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +77,16 @@ def everything(model, graph, nodes, labels):
     return Z, torch.nn.functional.one_hot(codes).double()
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize(("gamma", "bound"), [(1e-3, 1e-6), (0.1, 1e-9), (1.0, 1e-9)])
+@pytest.mark.parametrize(
+    ("name", "gamma", "bound"),
+    [
+        ("digits", 1e-3, 1e-6),
+        ("digits", 0.1, 1e-9),
+        ("cora", 0.1, 1e-9),
+        ("citeseer", 1e-3, 1e-6),
+        ("computers", 1.0, 1e-9),
+    ],
+)
 def test_any_sessions_give_the_weights_of_the_joint_solution(base_of, name, gamma, bound):
     graph, stream, base = base_of(name)
     train = torch.cat([session.nodes for session in stream])
@@ -113,8 +118,7 @@ def test_any_sessions_give_the_weights_of_the_joint_solution(base_of, name, gamm
         assert torch.equal(model.statistics_.n, Y.sum(0).long())
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("gamma", [0.1, 1.0])
+@pytest.mark.parametrize(("name", "gamma"), [("digits", 0.1), ("cora", 1.0), ("citeseer", 0.1)])
 def test_the_papers_recursion_agrees(base_of, name, gamma):
     _, stream, base = base_of(name)
     model = with_gamma(base, gamma)
@@ -126,11 +130,10 @@ def test_the_papers_recursion_agrees(base_of, name, gamma):
         assert relative_error(model.weights_, state.W) <= 1e-5
 
 
-@pytest.mark.parametrize("name", ["digits", "cora"])
-def test_at_the_papers_own_width_and_gamma(real_graph, name):
-    graph = real_graph(name)
+def test_at_the_papers_own_width_and_gamma(real_graph):
+    graph = real_graph("cora")
     stream = algnn.ClassStream(graph)
-    model = paper(**{**settings.read("algnn-paper", name), "epochs": 5, "device": "cpu"})
+    model = paper(**{**settings.read("algnn-paper", "cora"), "epochs": 5, "device": "cpu"})
     for session in stream:
         model.partial_fit(session.graph, session.nodes, session.labels)
     train = torch.cat([session.nodes for session in stream])
@@ -332,7 +335,9 @@ CONTINUE = textwrap.dedent(
 )
 
 
-def test_saved_loaded_in_another_process_and_continued_bit_for_bit(tmp_path, monkeypatch):
+def test_saved_loaded_in_another_process_and_continued_bit_for_bit(
+    tmp_path, monkeypatch, run_process
+):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")  # the log has times in it
     stream = algnn.ClassStream(algnn.load("digits"))
     model = paper(width=WIDTH, epochs=5, seed=2, device="cpu")
@@ -342,8 +347,7 @@ def test_saved_loaded_in_another_process_and_continued_bit_for_bit(tmp_path, mon
             model.save(paths[0])
         model.partial_fit(session.graph, session.nodes, session.labels)
     model.save(paths[2])
-    threads = str(torch.get_num_threads())
-    subprocess.run([sys.executable, "-c", CONTINUE, *paths[:2], "digits", threads], check=True)
+    run_process(CONTINUE, *paths[:2], "digits", torch.get_num_threads())
     continued = algnn.ALGNN.load(paths[1])
     assert torch.equal(continued.weights_, algnn.ALGNN.load(paths[2]).weights_)
     # the learner that went on had updated a factor, but not since it was saved
@@ -408,10 +412,9 @@ def test_ridge_is_what_the_weights_are(small_graph):
     assert json.dumps(model.get_params())
 
 
-@pytest.mark.parametrize("name", ["digits", "cora"])
-def test_the_default_is_the_same_in_any_order_and_batches(real_graph, name):
+def test_the_default_is_the_same_in_any_order_and_batches():
     """Classes that come back and sessions of one node among them; and all of it at once."""
-    stream = algnn.ClassStream(real_graph(name))
+    stream = algnn.ClassStream(algnn.load("digits"))
     first, *later = list(stream)
     nodes = torch.cat([session.nodes for session in later])
     labels = torch.cat([session.labels for session in later])

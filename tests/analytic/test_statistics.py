@@ -1,3 +1,5 @@
+"""Sums over sessions, the heads that are solved from them, and their classes."""
+
 import numpy as np
 import pytest
 import torch
@@ -5,8 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic import statistics as module
-from algnn.analytic.classes import CodedLabels
+from algnn.analytic.classes import CodedLabels, union
+from algnn.analytic.heads import HEADS, ncm, ridge, slda
 from algnn.analytic.statistics import Statistics
+from algnn.errors import InputError
 
 
 def features(rows: int, width: int, seed: int) -> torch.Tensor:
@@ -159,3 +163,103 @@ def test_what_was_added_can_be_taken_out_again(first, second):
     assert back.classes.tolist() == sums.classes.tolist()
     for ours, theirs in ((back.G, sums.G), (back.Q, sums.Q), (back.n, sums.n)):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-11)
+
+
+# -- heads ----------------------------------------------------------------------------------------
+
+
+def problem(seed, rows=60, width=7, classes=4):
+    generator = torch.Generator().manual_seed(seed)
+    labels = np.arange(rows) % classes
+    centres = 3 * torch.randn(classes, width, generator=generator)
+    Z = centres[labels] + torch.randn(rows, width, generator=generator)
+    return Z.double(), labels
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6))
+def test_ncm_chooses_the_nearest_mean(seed):
+    Z, labels = problem(seed)
+    W, b = ncm(Statistics.empty(7).plus([Z], labels), 1.0)
+    means = torch.stack([Z[labels == c].mean(0) for c in range(4)])
+    assert torch.equal((Z @ W + b).argmax(1), torch.cdist(Z, means).argmin(1))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6))
+def test_slda_chooses_the_nearest_mean_under_the_shared_covariance(seed):
+    Z, labels = problem(seed)
+    gamma = 0.5
+    W, b = slda(Statistics.empty(7).plus([Z], labels), gamma)
+    means = torch.stack([Z[labels == c].mean(0) for c in range(4)])
+    within = Z - means[labels]
+    covariance = within.T @ within / len(labels)
+    whitened = torch.linalg.cholesky(
+        torch.linalg.inv(covariance + gamma / len(labels) * torch.eye(7, dtype=torch.float64))
+    )
+    nearest = torch.cdist(Z @ whitened, means @ whitened).argmin(1)
+    assert torch.equal((Z @ W + b).argmax(1), nearest)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_leave_the_statistics_alone_and_solve_in_double_precision(name):
+    Z, labels = problem(0)
+    statistics = Statistics.empty(7).plus([Z], labels)
+    kept = [t.clone() for t in (statistics.G, statistics.Q, statistics.n)]
+    W, b = HEADS[name](statistics, 0.1)
+    assert all(map(torch.equal, kept, (statistics.G, statistics.Q, statistics.n)))
+    assert (W.dtype, b.dtype) == (torch.float64, torch.float64)
+    assert (W.shape, b.shape) == ((7, 4), (4,))
+
+
+def test_a_matrix_that_is_not_positive_definite_is_reported():
+    broken = Statistics(
+        torch.diag(torch.tensor([1.0, -2.0], dtype=torch.float64)),
+        torch.ones(2, 1, dtype=torch.float64),
+        torch.ones(1, dtype=torch.int64),
+        np.array([0]),
+    )
+    with pytest.raises(InputError, match="use a larger one"):
+        ridge(broken, 1.0)
+
+
+# -- labels and classes, against NumPy's own ------------------------------------------------------
+
+
+numbers = st.integers(-3, 3) | st.integers(0, 60) | st.just(2**62)
+ints = st.lists(numbers, max_size=9).map(lambda some: np.array(some, dtype=np.int64))
+words = st.lists(st.text("ab", max_size=3), max_size=9).map(lambda some: np.array(some, dtype="U3"))
+labels = st.one_of(ints, words)
+pairs = st.one_of(st.tuples(ints, ints), st.tuples(words, words))
+
+
+@given(labels)
+def test_codes_say_which_class_each_label_is(some):
+    coded = CodedLabels.of(some)
+    np.testing.assert_array_equal(coded.classes, np.unique(some))
+    np.testing.assert_array_equal(coded.values, some)
+    assert coded.codes.dtype == np.int64
+    assert coded.counts() == {label: some.tolist().count(label) for label in some.tolist()}
+    assert list(coded.counts()) == sorted(coded.counts())
+
+
+@given(pairs)
+def test_codes_among_more_classes(pair):
+    ours, some = np.unique(pair[0]), pair[1]
+    coded = CodedLabels.of(some)
+    every = union(ours, coded.classes)
+    np.testing.assert_array_equal(every, np.union1d(ours, some))
+    np.testing.assert_array_equal(every[coded.codes_in(every)], some)
+
+
+def test_a_union_keeps_longer_names_whole_and_the_kind_of_what_there_is():
+    assert union(np.array(["b"]), np.array(["abc"])).tolist() == ["abc", "b"]
+    assert union(np.arange(0), np.array(["b"])).tolist() == ["b"]
+    assert union(np.array(["b"]), np.arange(0)).tolist() == ["b"]
+
+
+def test_classes_do_not_share_memory_with_the_labels():
+    some = np.array([4, 4])
+    coded = CodedLabels.of(some)
+    some[0] = 5
+    assert coded.classes.tolist() == [4]

@@ -186,13 +186,15 @@ def interrupt_command(graph: str, folder: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_killed_at_any_moment(small_graph: Data, tmp_path: Path) -> None:
+def test_killed_at_any_moment(
+    small_graph: Data,
+    tmp_path: Path,
+    run_process: Callable[..., str],
+) -> None:
     graph, folder = str(tmp_path / "mine.npz"), tmp_path / "records"
     np.savez(graph, **{key: value.numpy() for key, value in small_graph.to_dict().items()})
-    killer = [sys.executable, __file__, graph, str(folder)]
-    done = subprocess.run(killer, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == len(WAYS)
+    told = run_process(Path(__file__).read_text("utf-8"), graph, folder)
+    assert len(told.splitlines()) == len(WAYS)
     interrupt_command(graph, folder)
     before = finished(folder)
     # all of them hit work, and some work had been done by then

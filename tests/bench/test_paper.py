@@ -1,7 +1,14 @@
+"""The paper's figures as printed, and committed records that can be had again."""
+
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from algnn import ClassStream, load, methods
 from algnn.bench.paper import (
     _tables,
     paper_datasets,
@@ -9,6 +16,7 @@ from algnn.bench.paper import (
     paper_methods,
     paper_space,
 )
+from algnn.bench.runs import read_runs
 
 DATASETS = {"cora", "citeseer", "corafull", "reddit", "arxiv", "computers"}
 METHODS = {
@@ -96,3 +104,34 @@ def test_what_the_paper_says_of_space() -> None:
 
 def test_the_datasets() -> None:
     assert set(paper_datasets()) == DATASETS
+
+
+# -- a committed record, had again from its own settings ------------------------------------------
+
+
+FOLDER = Path(__file__).parents[2] / "docs" / "records" / "cpu"
+SESSIONS = 2
+committed = cache(lambda: read_runs(FOLDER))
+
+
+@pytest.mark.parametrize("method", ["algnn", "algnn-paper", "bare", "cat"])
+def test_a_committed_record_is_reproduced(method):
+    """The first rows of the same matrix, to within one test node per cell."""
+    runs = committed().query("dataset == 'digits' and method == @method and seed == 42")
+    (record,) = runs.itertuples()
+    graph = load("digits")
+    assert record.provenance["sha256"] == graph.provenance["sha256"]
+    learner = methods.make(method, "digits", record.seed, "cpu", **record.settings)
+    stream = ClassStream(graph, record.base, record.step, record.order, record.edges, record.seed)
+    assert tuple(stream.classes) == record.outcome.sessions
+    tested, y = graph.test_mask, graph.y.numpy()
+    columns = [c for part in stream.classes for c in part]
+    ends = np.cumsum([0, *(len(part) for part in stream.classes)])[:-1]
+    for index in range(SESSIONS):
+        session = stream[index]
+        learner.partial_fit(session.graph, session.nodes, session.labels)
+        right = y[tested][learner.predict(graph, tested) == y[tested]]
+        found = np.array([(right == c).sum() for c in columns])
+        cells = [np.add.reduceat(c, ends) for c in (found, record.outcome.correct[index])]
+        assert cells[0][index] > 0
+        assert np.abs(cells[0] - cells[1]).max() <= 1

@@ -6,8 +6,7 @@ import json
 import platform
 import resource
 import statistics
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -361,10 +360,12 @@ WRITERS = """
 import os, signal, sys, time
 from pathlib import Path
 import numpy as np
+from algnn.bench.environment import code_version
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import Record
 from algnn.bench.runs import write
 
+code_version()  # once, not by each of the forks
 outcome = Outcome(((0, 1),), np.array([[7, 8]]), np.array([9, 9]), (0.1,), (0.1,), (8,))
 
 def go_on_writing(folder):
@@ -387,9 +388,11 @@ for kill in range(int(sys.argv[2])):
 """
 
 
-def test_a_writer_that_is_killed_leaves_whole_records(tmp_path: Path) -> None:
+def test_a_writer_that_is_killed_leaves_whole_records(
+    tmp_path: Path, run_process: Callable[..., str]
+) -> None:
     kills = 8
-    subprocess.run([sys.executable, "-c", WRITERS, str(tmp_path), str(kills)], check=True)
+    run_process(WRITERS, tmp_path, kills)
     for kill in range(kills):
         found = runs.read_records(tmp_path / str(kill))
         assert [record.seed for record in found] == [0, 1]

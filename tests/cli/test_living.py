@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,15 +36,37 @@ def write_labels(path: Path, graph: Data, classes: Iterable[int], words: bool = 
     return path
 
 
+def furnish(folder: Path, graph: Data) -> Path:
+    """Write a graph that has no labels, and labels in three files."""
+    np.savez(folder / "graph.npz", x=graph.x.numpy(), edge_index=graph.edge_index.numpy())
+    write_labels(folder / "base.csv", graph, {0, 1})
+    write_labels(folder / "third.csv", graph, {2})
+    write_labels(folder / "fourth.csv", graph, {3})
+    return folder
+
+
 @pytest.fixture
 def desk(tmp_path: Path, small_graph: Data, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a graph that has no labels, and labels in three files."""
+    """The current folder, with a graph and labels."""
     monkeypatch.chdir(tmp_path)
-    np.savez("graph.npz", x=small_graph.x.numpy(), edge_index=small_graph.edge_index.numpy())
-    write_labels(tmp_path / "base.csv", small_graph, {0, 1})
-    write_labels(tmp_path / "third.csv", small_graph, {2})
-    write_labels(tmp_path / "fourth.csv", small_graph, {3})
-    return tmp_path
+    return furnish(tmp_path, small_graph)
+
+
+@pytest.fixture(scope="module")
+def full_desk(tmp_path_factory: pytest.TempPathFactory, make_graph: Callable[..., Data]) -> Path:
+    """A folder with models beside them, and files that are wrong; for tests that change nothing."""
+    folder = furnish(tmp_path_factory.mktemp("desk"), make_graph())
+    name = str(folder / "a.safetensors")
+    run("fit", name, str(folder / "graph.npz"), str(folder / "base.csv"))
+    gcn = ALGNN(encoder="gcn", hidden=4, width=8, epochs=1, head="ridge", gamma=1.0)
+    gcn.fit(load_inputs(folder / "graph.npz"), [0, 1], ["fox", "cat"]).save(
+        folder / "gcn.safetensors"
+    )
+    np.savez(folder / "other.npz", x=np.ones((60, 3)), edge_index=np.zeros((2, 0), dtype=int))
+    (folder / "broken.safetensors").write_bytes((folder / "a.safetensors").read_bytes()[:-9])
+    (folder / "beyond.csv").write_text("node,label\n2,owl\n60,owl\n")
+    (folder / "twice.csv").write_text("node,label\n2,owl\n2,owl\n")
+    return folder
 
 
 def run(*arguments: str) -> None:
@@ -449,21 +471,18 @@ def test_only_a_failed_allocation_is_called_out_of_memory(
     ],
 )
 def test_nonsense(
-    arguments: str, message: str, desk: Path, capsys: pytest.CaptureFixture[str]
+    arguments: str,
+    message: str,
+    full_desk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run("fit", "a.safetensors", "graph.npz", "base.csv")
-    gcn = ALGNN(encoder="gcn", hidden=4, width=8, epochs=1, head="ridge", gamma=1.0)
-    gcn.fit(load_inputs("graph.npz"), [0, 1], ["fox", "cat"]).save("gcn.safetensors")
-    capsys.readouterr()
-    np.savez("other.npz", x=np.ones((60, 3)), edge_index=np.zeros((2, 0), dtype=int))
-    (desk / "broken.safetensors").write_bytes((desk / "a.safetensors").read_bytes()[:-9])
-    (desk / "beyond.csv").write_text("node,label\n2,owl\n60,owl\n")
-    (desk / "twice.csv").write_text("node,label\n2,owl\n2,owl\n")
-    before = files(desk)
+    monkeypatch.chdir(full_desk)
+    before = files(full_desk)
     assert main(arguments.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("algnn: ")
     assert err.count("\n") == 1
     assert message in err
-    assert files(desk) == before
+    assert files(full_desk) == before

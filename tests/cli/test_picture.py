@@ -49,9 +49,8 @@ def boxes(figure: Any) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize(
     ("sessions", "base", "step"),
-    [(1, 2, 1), (2, 2, 1), (4, 4, 1), (6, 20, 5), (8, 35, 5), (12, 12, 1), (21, 21, 1),
-     (36, 35, 1), (41, 41, 1)],
-)  # fmt: skip
+    [(1, 2, 1), (4, 4, 1), (8, 35, 5), (12, 12, 1), (41, 41, 1)],
+)
 def test_no_text_is_cut_or_overlaps(sessions: int, base: int, step: int) -> None:
     outcomes = [an_outcome(sessions, base, step, seed) for seed in range(3)]
     title = "a graph · algnn-paper · many sessions (4 classes, then 1 at a time) · edges full"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,42 +12,46 @@ import pytest
 from algnn.cli import main
 from algnn.cli.arguments import working
 
-MODEL = Path(__file__).parent.parent / "golden" / "0.2.0-default.safetensors"
+MODEL = "0.2.0-default.safetensors"
+COMMANDS = [
+    ["--help"],
+    ["methods"],
+    ["datasets"],
+    ["inspect", MODEL],
+    ["inspect", MODEL, "--json"],
+    ["records", "pack", "."],
+    ["fit", "--help"],
+]
 # what took part, from a process of its own: in this one everything is imported already
 ASKED = """
-import sys
+import json, sys
 from algnn.cli import main
-code = main(sys.argv[1:])
-heavy = {"torch", "pandas", "scipy", "matplotlib", "sklearn"} & set(sys.modules)
-sys.exit(f"imported: {sorted(heavy)}" if heavy else code)
+for command in json.loads(sys.argv[1]):
+    print(command, main(command), flush=True)
+    heavy = {"torch", "pandas", "scipy", "matplotlib", "sklearn"} & set(sys.modules)
+    if heavy:
+        sys.exit(f"{command} imported {sorted(heavy)}")
 """
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["methods"],
-        ["datasets"],
-        ["inspect", str(MODEL)],
-        ["inspect", str(MODEL), "--json"],
-        ["records", "pack", "."],
-        ["fit", "--help"],
-    ],
-    ids=" ".join,
-)
-def test_no_torch(arguments: list[str], tmp_path: Path) -> None:
+def test_no_torch(golden: Path, tmp_path: Path) -> None:
+    commands = [
+        [str(golden / word) if word == MODEL else word for word in command] for command in COMMANDS
+    ]
     done = subprocess.run(
-        [sys.executable, "-c", ASKED, *arguments], cwd=tmp_path, capture_output=True, text=True
-    )
+        [sys.executable, "-c", ASKED, json.dumps(commands)],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout
+    assert all(f"{command} 0\n" in done.stdout for command in commands)
 
 
-def test_a_glance_says_what_the_whole_file_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_glance_says_what_the_whole_file_says(
+    golden: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = []
-    for arguments in (["inspect", str(MODEL)], ["inspect", str(MODEL), "--full"]):
-        assert main(arguments) == 0
+    for options in ([], ["--full"]):
+        assert main(["inspect", str(golden / MODEL), *options]) == 0
         said.append(capsys.readouterr().out.splitlines())
     glance, full = said
     assert [line for line in full if line not in glance] == [
@@ -57,8 +62,8 @@ def test_a_glance_says_what_the_whole_file_says(capsys: pytest.CaptureFixture[st
     assert len(full) == len(glance) + 3
 
 
-def test_a_model_of_another_kind_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(MODEL.with_name("0.2.0-replay.safetensors"))]) == 2
+def test_a_model_of_another_kind_is_named(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(golden / "0.2.0-replay.safetensors")]) == 2
     assert "holds a ERGNN" in capsys.readouterr().err
 
 

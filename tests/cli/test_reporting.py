@@ -1,14 +1,17 @@
+"""`algnn report` and `algnn demo`."""
+
 from __future__ import annotations
 
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
 
+from algnn.bench import runs
 from algnn.bench.record import Failure
 from algnn.bench.runs import write, write_failure
 from algnn.cli import main
+from algnn.graph.datasets import available
 
 
 @pytest.fixture
@@ -17,11 +20,10 @@ def folder(make_record, tmp_path: Path) -> Path:
     return tmp_path / "records"
 
 
-def test_a_report_from_a_shell(folder, tmp_path):
-    command = [sys.executable, "-m", "algnn", "report", "--out", "page"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["1 run", "report: page/index.html"]
+def test_a_page(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "--out", "page"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["1 run", "report: page/index.html"]
     assert (tmp_path / "page" / "index.html").read_text("utf-8").startswith("<!doctype html>")
 
 
@@ -69,3 +71,40 @@ def test_mistakes_are_one_line(folder, tmp_path, monkeypatch, capsys, arguments,
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "report").exists()
+
+
+# -- the demo -------------------------------------------------------------------------------------
+
+
+PNG = b"\x89PNG"
+
+
+def test_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--methods", "algnn,ncm"]) == 0
+    *_, sentence, chart, page = capsys.readouterr().out.splitlines()
+    found = {r.method: r.outcome.ap for r in runs.read_records("demo/records")}
+    assert set(found) == {"algnn", "ncm"}
+    assert [float(part) for part in re.findall(r"([\d.]+)%", sentence)] == [
+        round(found["algnn"], 1),
+        round(found["ncm"], 1),
+    ]
+    assert "over 10 classes" in sentence
+    assert chart == f"chart: {Path('demo', 'digits.png')}"
+    assert Path("demo", "digits.png").read_bytes().startswith(PNG)
+    assert page == f"page: {Path('demo', 'index.html')}"
+    text = Path("demo", "index.html").read_text("utf-8")
+    assert all(word in text for word in ("algnn", "ncm", "digits"))
+
+
+def test_the_whole_demo_takes_cora_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--full", "--methods", "ncm"]) == 0
+    names = [name for name in ("digits", "cora") if available(name)]
+    found = {(r.dataset, r.method) for r in runs.read_records("demo/records")}
+    assert found == {(name, "ncm") for name in names}
+    assert all(Path("demo", f"{name}.png").is_file() for name in names)

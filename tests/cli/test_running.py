@@ -30,6 +30,9 @@ KEYS = [
 ]  # fmt: skip
 
 
+MAIN = "import sys; from algnn.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
 def start(*arguments: str, stdout: int = subprocess.PIPE, **options: Any) -> Any:
     command = [sys.executable, "-m", "algnn", *arguments]
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
@@ -98,17 +101,21 @@ def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "records"]
 
 
-def test_interrupted(tmp_path: Path) -> None:
+def test_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_process: Callable[..., Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     seeds = ",".join(map(str, range(500)))
-    process = start("run", "digits", *SMALL, "--seeds", seeds, cwd=tmp_path)
+    command = ["run", "digits", *SMALL, "--seeds", seeds]
+    process = start_process(MAIN, *command, out="out.txt", err="err.txt")
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("step*.json")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err == "algnn: interrupted\n"
-    assert out == ""
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 130
+    assert Path("err.txt").read_text() == "algnn: interrupted\n"
+    assert Path("out.txt").read_text() == ""
     # what was done is kept
     assert 1 <= len(runs.read_records(tmp_path / "records")) < 500
 

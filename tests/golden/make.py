@@ -3,14 +3,17 @@
     python tests/golden/make.py            # writes files for what this version has none of
     python tests/golden/make.py --again    # replaces those of this version, before it is released
 
-Beside each checkpoint stands what its learner said when it was made; `tests/test_golden.py` loads
-all of them. A file of a released version is never made again: if it can no longer be read, or its
-learner says something else, then the code is wrong and not the file.
+One archive holds the files of a version: each checkpoint, and beside it what its learner said when
+it was made; `tests/test_golden.py` loads all of them. A file of a released version is never made
+again: if it can no longer be read, or its learner says something else, then the code is wrong and
+not the file.
 """
 
 import json
 import sys
+import tempfile
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import torch
 from torch_geometric.data import Data
@@ -61,18 +64,42 @@ def taught(model):
     return model
 
 
+def files(model):
+    """The checkpoint of a learner and what it says, as bytes by the ends of their names."""
+    with tempfile.TemporaryDirectory() as folder:
+        taught(model).save(path := Path(folder, "model.safetensors"))
+        checkpoint = path.read_bytes()
+    said = {
+        "kind": f"{type(model).__module__}:{type(model).__name__}",
+        "classes": model.classes_.tolist(),
+        "scores": model.decision_function(graph()).tolist(),
+    }
+    return {".safetensors": checkpoint, ".json": f"{json.dumps(said)}\n".encode()}
+
+
+def read(archive):
+    """The files of an archive, as bytes by name."""
+    with ZipFile(archive) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
+def write(content, archive):
+    """Files by name, as one archive whose bytes depend on them alone."""
+    with ZipFile(archive, "w", ZIP_DEFLATED) as packed:
+        for name in sorted(content):
+            packed.writestr(ZipInfo(name), content[name], ZIP_DEFLATED)
+
+
 def main(*options):
+    archive = HERE / f"{algnn.__version__}.zip"
+    there = read(archive) if archive.exists() else {}
+    made = {}
     for name, model in LEARNERS.items():
-        path = HERE / f"{algnn.__version__}-{name}.safetensors"
-        if path.exists() and "--again" not in options:
-            continue
-        taught(model).save(path)
-        said = {
-            "kind": f"{type(model).__module__}:{type(model).__name__}",
-            "classes": model.classes_.tolist(),
-            "scores": model.decision_function(graph()).tolist(),
-        }
-        path.with_suffix(".json").write_text(json.dumps(said) + "\n", "utf-8")
+        stem = f"{algnn.__version__}-{name}"
+        if f"{stem}.safetensors" not in there or "--again" in options:
+            made |= {stem + end: data for end, data in files(model).items()}
+    if made:
+        write(there | made, archive)
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+"""What is made of features: expansion, GCN, and fewer columns."""
+
 import math
 
 import numpy as np
@@ -5,8 +7,11 @@ import pytest
 import torch
 
 from algnn.analytic.features.expansion import Expansion, random_weights
+from algnn.analytic.features.gcn import GCNEncoder
+from algnn.analytic.features.reduce import principal_basis, unit_rows
 from algnn.errors import InputError
-from algnn.graph.propagate import normalised_adjacency
+from algnn.graph import propagate
+from algnn.graph.propagate import normalised_adjacency, to_csr
 
 GOLDEN = [1060345535, 3207482061, 1062090121, 3194781929, 3197365458, 3188920684]
 
@@ -69,3 +74,104 @@ def test_seeds_differ():
 def test_what_cannot_be_drawn_is_refused_at_once(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         Expansion(**{"kind": "plain", "inputs": 4, "width": 16, "seed": 0, **wrong})
+
+
+# -- the GCN --------------------------------------------------------------------------------------
+
+
+SETTINGS = {"hidden": 16, "lr": 0.01, "dropout": 0.5, "weight_decay": 5e-4, "seed": 1}
+
+
+def fitted(graph, **changes):
+    adjacency = normalised_adjacency(graph.edge_index, graph.num_nodes)
+    nodes = graph.train_mask.nonzero().squeeze(1)
+    settings = {"epochs": 50, **SETTINGS, **changes}
+    field = propagate.receptive_field(adjacency, graph.x, nodes)
+    return adjacency, GCNEncoder.fit(field, graph.y[nodes], **settings)
+
+
+def test_the_encoder_is_the_first_layer_of_a_gcn(small_graph):
+    adjacency, encoder = fitted(small_graph)
+    expected = torch.relu(adjacency.to_dense() @ small_graph.x @ encoder.weight + encoder.bias)
+    torch.testing.assert_close(encoder(adjacency, small_graph.x), expected)
+
+
+def test_training_moves_it_and_brings_classes_together(small_graph):
+    adjacency, trained = fitted(small_graph)
+    _, untrained = fitted(small_graph, epochs=1, lr=0.0)
+
+    def spread_ratio(encoder):
+        H = encoder(adjacency, small_graph.x)
+        means = torch.stack([H[small_graph.y == c].mean(0) for c in range(4)])
+        return (means - means.mean(0)).norm() / (H - means[small_graph.y]).norm()
+
+    assert spread_ratio(trained) > 1.2 * spread_ratio(untrained)
+
+
+def test_the_same_seed_gives_the_same_encoder_and_leaves_torchs_random_state_alone(small_graph):
+    before = torch.random.get_rng_state()
+    first, second = fitted(small_graph)[1], fitted(small_graph)[1]
+    assert torch.equal(first.weight, second.weight)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not torch.equal(first.weight, fitted(small_graph, seed=2)[1].weight)
+
+
+def test_a_frozen_encoder_asks_for_no_gradient(small_graph):
+    _, encoder = fitted(small_graph)
+    assert not encoder.weight.requires_grad
+    assert not encoder.bias.requires_grad
+
+
+def test_the_block_size_does_not_matter(small_graph, monkeypatch):
+    adjacency, encoder = fitted(small_graph)
+    whole = encoder(adjacency, small_graph.x)
+    monkeypatch.setattr(propagate, "BLOCK_BYTES", 500)
+    torch.testing.assert_close(encoder(adjacency, small_graph.x), whole)
+
+
+# -- fewer columns --------------------------------------------------------------------------------
+
+
+RANK = 6
+
+
+def decaying(rows: int = 60, columns: int = 40) -> torch.Tensor:
+    """A matrix whose singular values halve from one to the next."""
+    generator = torch.Generator().manual_seed(0)
+    left, _ = torch.linalg.qr(torch.randn(rows, columns, generator=generator))
+    right, _ = torch.linalg.qr(torch.randn(columns, columns, generator=generator))
+    return left * 0.5 ** torch.arange(columns) @ right.mT
+
+
+@pytest.mark.parametrize("convert", [lambda X: X, to_csr], ids=["dense", "csr"])
+def test_the_basis_is_that_of_a_singular_value_decomposition(convert):
+    X = decaying()
+    V = principal_basis(convert(X), seed=0, rank=RANK)
+    assert (V.shape, V.dtype) == ((40, 6), torch.float32)
+    torch.testing.assert_close(V.mT @ V, torch.eye(6), rtol=0, atol=1e-6)
+    exact = torch.from_numpy(np.linalg.svd(X.double().numpy())[2][:6].T).float()
+    # vector by vector, but for the sign, which is that of the largest entry
+    signs = torch.where(exact.gather(0, exact.abs().argmax(0, keepdim=True)) < 0, -1.0, 1.0)
+    torch.testing.assert_close(V, exact * signs, rtol=0, atol=1e-5)
+
+
+def test_it_is_deterministic_and_depends_little_on_the_seed():
+    X = to_csr(decaying())
+    V = principal_basis(X, seed=0, rank=RANK)
+    assert torch.equal(V, principal_basis(X, seed=0, rank=RANK))
+    torch.testing.assert_close(V, principal_basis(X, seed=7, rank=RANK), rtol=0, atol=1e-5)
+
+
+def test_fewer_rows_than_directions_and_rows_that_say_nothing():
+    X = torch.zeros(4, 40)
+    assert bool(principal_basis(X, seed=0, rank=RANK).isfinite().all())
+    X[0, 3], X[1, 9] = 2.0, -1.0
+    V = principal_basis(to_csr(X), seed=0, rank=RANK)
+    assert V.shape == (40, 4)
+    torch.testing.assert_close(V[[3, 9], [0, 1]], torch.ones(2))
+
+
+def test_rows_of_length_one():
+    X = torch.tensor([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, -2.0, 0.0]])
+    expected = torch.tensor([[0.6, 0.0, 0.8], [0.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+    torch.testing.assert_close(unit_rows(to_csr(X)).to_dense(), expected)

@@ -1,13 +1,16 @@
-"""Sums over coordinates hold what sums over features hold."""
+"""Sums over coordinates hold what sums over features hold; and systems are solved."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic.heads import HEADS
+from algnn.analytic.linalg.cholesky import factorise, solve
 from algnn.analytic.linalg.subspace import LARGEST_SHARE, Span
 from algnn.analytic.statistics import Statistics
+from algnn.errors import InputError
 
 WIDTH = 60
 
@@ -87,3 +90,21 @@ def test_there_is_room_while_it_saves_memory():
     assert not Span(1000, None).has_room(1)
     r = most
     assert r * 1000 + r * (r + 1) / 2 <= 1000 * 1001 / 2
+
+
+# -- solving --------------------------------------------------------------------------------------
+
+
+def test_a_system_is_solved_with_its_penalty():
+    generator = torch.Generator().manual_seed(0)
+    root = torch.randn(9, 9, generator=generator).double()
+    matrix, targets = root @ root.mT, torch.randn(9, 3, generator=generator).double()
+    found = solve(matrix.clone(), targets, 0.5)
+    torch.testing.assert_close((matrix + 0.5 * torch.eye(9)) @ found, targets)
+    factor = factorise(matrix.clone(), torch.tensor(0.5))
+    torch.testing.assert_close(factor @ factor.mT, matrix + 0.5 * torch.eye(9))
+
+
+def test_what_is_not_positive_definite_is_named():
+    with pytest.raises(InputError, match=r"gamma=0\.5 leaves the matrix not positive definite"):
+        factorise(-torch.eye(2).double(), 0.5)
