@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from algnn.cli import main
-from algnn.cli.arguments import working
+from algnn.cli.shared import working
 
 MODEL = Path(__file__).parent.parent / "golden" / "0.2.0-default.safetensors"
 # what took part, from a process of its own: in this one everything is imported already

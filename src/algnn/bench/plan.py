@@ -16,7 +16,6 @@ from torch_geometric.data import Data
 from algnn import methods as registry
 from algnn.bench import protocol, runs
 from algnn.bench.environment import code_version, machine, now, versions
-from algnn.bench.progress import session_bar
 from algnn.bench.record import RUN_FACTS, Record, Run
 from algnn.checks import check_number, resolve_device
 from algnn.errors import InputError
@@ -157,10 +156,12 @@ def recorded_name(dataset: str) -> str:
 # -- carrying them out ----------------------------------------------------------------------------
 
 
-def carry_out(plan: Plan, folder: Path, progress: bool | None = None) -> list[Record]:
+def carry_out(
+    plan: Plan, folder: Path, tell: Callable[[int, int], object] = lambda done, total: None
+) -> list[Record]:
     """Run a plan in this process, seed after seed; each record is on disk once its run is done.
 
-    A progress bar is shown where stderr is a terminal, or as `progress` says.
+    `tell` is given the sessions done, of all seeds, and all sessions.
     """
     registry.find(plan.method)
     resolve_device(plan.device)
@@ -168,16 +169,15 @@ def carry_out(plan: Plan, folder: Path, progress: bool | None = None) -> list[Re
     if len(plan.seeds) == 0:
         raise InputError("seeds is empty: give at least one")
     make_folder(folder)
-    done = []
-    with session_bar(f"{recorded_name(plan.dataset)} {plan.method}", progress) as bar:
-        for place, seed in enumerate(plan.seeds):
-            bar(seed)
+    done: list[Record] = []
+    for seed in plan.seeds:
+        before = len(done)
 
-            def tell(i: int, count: int, place: int = place, seed: int = seed) -> None:
-                bar(seed, place * count + i + 1, len(plan.seeds) * count)
+        def on_session(index: int, count: int, before: int = before) -> None:
+            tell(before * count + index + 1, len(plan.seeds) * count)
 
-            done.append(perform(plan, seed, graph, on_session=tell))
-            runs.write(done[-1], folder)
+        done.append(perform(plan, seed, graph, on_session=on_session))
+        runs.write(done[-1], folder)
     return done
 
 
