@@ -56,13 +56,11 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
         graph = load(plan.dataset, root=plan.data, seed=plan.draw)
         _warm_up(plan, graph, setup["jobs"])
         start = perf_counter()
-        record = perform(
-            plan,
-            plan.seeds[0],
-            graph,
-            setup["jobs"],
-            lambda index, count: messages.send(("session", index + 1, count)),
-        )
+
+        def tell(index: int, count: int) -> None:
+            messages.send(("session", index + 1, count))
+
+        record = perform(plan, plan.seeds[0], graph, setup["jobs"], tell)
         seconds = perf_counter() - start
         messages.send(("done", str(runs.write(record, setup["folder"])), seconds))
     except BaseException as error:
@@ -74,13 +72,7 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
 
 
 def reason(error: BaseException) -> str:
-    """The cause of a failure, in a line.
-
-    Examples
-    --------
-    >>> reason(ZeroDivisionError("division by zero")), reason(MemoryError())
-    ('ZeroDivisionError: division by zero', 'out of memory')
-    """
+    """The cause of a failure, in a line."""
     lines = shorten(" ".join(str(error).split()), MESSAGE, placeholder=" …")
     full = isinstance(error, MemoryError | torch.OutOfMemoryError)
     if full or (isinstance(error, RuntimeError) and NO_MEMORY.search(lines)):

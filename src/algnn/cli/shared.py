@@ -125,12 +125,10 @@ def working(what: str) -> Iterator[Callable[..., None]]:
     console = Console(stderr=True)
     words = progress.TextColumn("{task.description}", markup=False)
     clocks = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
-    with progress.Progress(
-        *(words, progress.BarColumn(), *clocks),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    # predictions go to stdout meanwhile, which may be a file
+    shown: dict[str, Any] = {"redirect_stdout": False, "transient": True, "console": console}
+    columns = (words, progress.BarColumn(), *clocks)
+    with progress.Progress(*columns, disable=not console.is_terminal, **shown) as bar:
         task = bar.add_task(what, total=None)
 
         def tell(done: int = 0, total: int | None = None, words: str = what) -> None:
