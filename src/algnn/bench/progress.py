@@ -42,7 +42,11 @@ class Progress:
         self._print(f"{runs}{before}, with {where}")
 
     def begin(self, slot: int, run: Run) -> None:
-        """A worker begins a run."""
+        """A worker begins a run; it may be one that has joined since."""
+        while slot >= len(self.running):
+            self.running.append(None)
+            self.sessions.append((0, 0))
+            self.since.append(0.0)
         self.left.pop(id(run), None)
         self.running[slot], self.sessions[slot], self.since[slot] = run, (0, 0), monotonic()
 

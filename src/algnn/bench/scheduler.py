@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 
@@ -25,7 +26,7 @@ from algnn.bench import runs
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, make_folder, planned
 from algnn.bench.processes import Task, Worker, held_back
 from algnn.bench.progress import Progress, watch
-from algnn.bench.record import Failure, Record, digest, file_name
+from algnn.bench.record import Failure, Record, digest, file_name, same
 from algnn.checks import resolve_device
 from algnn.errors import AlgnnError, InputError
 from algnn.graph.datasets import load
@@ -170,11 +171,13 @@ def carry_out(
     jobs: int | None = None,
     retry_failed: bool = False,
     progress: bool | None = None,
+    client: Any = None,
 ) -> Tally:
     """Do the runs of some plans, all for one kind of device, each once; as `bench`.
 
     Runs are done dataset by dataset and step by step, then seed by seed, and method by method last:
-    what else the machine does meanwhile falls on all methods alike.
+    what else the machine does meanwhile falls on all methods alike. With a `distributed.Client` the
+    workers of its cluster do them, which must see the same files; records are written here.
     """
     tally, place = Tally(), Path(folder)
     tasks = _tasks(list(plans), tally)
@@ -184,12 +187,17 @@ def carry_out(
     with runs.locked(place):
         _remove_drafts(place)
         left = _left(tasks, place, retry_failed, tally)
-        jobs = min(jobs, len(left))
+        jobs = min(jobs if client is None else len(client.nthreads()), len(left))
         with watch(progress, jobs, [task.run for task in left], tally.reused) as display:
-            workers = f"{jobs} worker{'s' * (jobs != 1)} of {threads} thread{'s' * (threads != 1)}"
+            workers = f"{jobs} worker{'s' * (jobs != 1)}"
+            if client is None:
+                workers += f" of {threads} thread{'s' * (threads != 1)}"
             display.announce(f"{workers} on the {'GPU' if kind == 'cuda' else 'CPU'}")
             setup = {"folder": str(place.absolute()), "jobs": jobs, "threads": threads}
-            _Scheduler(left, setup, tally, display).work()
+            if client is None:
+                _Scheduler(left, setup, tally, display).work()
+            else:
+                _Cluster(left, {**setup, "client": client}, tally, display).work()
     return tally
 
 
@@ -308,9 +316,10 @@ class _Scheduler:
             self.display.session(worker.slot, *details)
         elif what == "done":
             path, seconds = details
-            self.finish(worker, runs.read(path), seconds)
+            self.finish(worker.slot, runs.read(path), seconds)
         else:
-            self.give_up(worker, *details)
+            self.give_up(worker.slot, worker.task, *details)
+        worker.settled = what in ("done", "failed")
 
     def end(self, worker: Worker) -> None:
         """A process has ended: settle its run, unless it has said itself what became of it."""
@@ -321,25 +330,73 @@ class _Scheduler:
             return
         record = runs.done(worker.task.run, self.setup["folder"])
         if record is not None:  # the last thing that it did
-            self.finish(worker, record, sum(record.outcome.learn_seconds))
+            self.finish(worker.slot, record, sum(record.outcome.learn_seconds))
         elif not worker.ready:
             self.start_again(worker.slot, worker.task)
         elif code is not None and code < 0:
-            self.give_up(worker, f"killed by signal {-code}")
+            self.give_up(worker.slot, worker.task, f"killed by signal {-code}")
         else:
-            self.give_up(worker, f"its process ended with exit code {code}")
+            ended = f"its process ended with exit code {code}"
+            self.give_up(worker.slot, worker.task, ended)
 
-    def finish(self, worker: Worker, record: Record, seconds: float) -> None:
+    def finish(self, slot: int, record: Record, seconds: float) -> None:
         self.tally.done.append(record)
-        self.display.finish(worker.slot, record, seconds)
-        worker.settled = True
+        self.display.finish(slot, record, seconds)
 
-    def give_up(self, worker: Worker, reason: str, traceback: str = "") -> None:
-        failure = Failure(**vars(worker.task.run), reason=reason, traceback=traceback)
-        runs.write_failure(failure, self.setup["folder"])
+    def give_up(self, slot: int, task: Task, reason: str, traceback: str = "") -> None:
+        failure = Failure(**vars(task.run), reason=reason, traceback=traceback)
+        runs.write(failure, self.setup["folder"])
         self.tally.failed.append(failure)
-        self.display.fail(worker.slot, failure)
-        worker.settled = True
+        self.display.fail(slot, failure)
+
+
+class _Cluster(_Scheduler):
+    """Gives tasks to a Dask cluster, as many at a time as it has workers.
+
+    A run whose worker has died is done again on another; what a run raises is its failure.
+    """
+
+    def work(self) -> None:
+        from distributed import as_completed
+
+        from algnn.bench.worker import work_on_cluster
+
+        client, topic = self.setup["client"], f"algnn-{uuid4().hex}"
+        client.subscribe_topic(topic, lambda event: self.display.session(*event[1]))
+        running: dict[Any, tuple[int, Task]] = {}
+        ended: Any = as_completed()
+        try:
+            while self.left or running:
+                client.wait_for_workers(1)
+                workers = list(client.nthreads())
+                free = set(range(len(workers))) - {slot for slot, _ in running.values()}
+                for slot in sorted(free)[: len(self.left)]:
+                    task = self.left.popleft()
+                    self.display.begin(slot, task.run)
+                    name, device = task.plan.dataset, task.run.device
+                    there = os.path.abspath(name) if name.endswith(".npz") else name
+                    given = replace(task.plan, dataset=there, device=device), slot, workers, topic
+                    future = client.submit(work_on_cluster, *given, pure=False)
+                    running[future] = slot, task
+                    ended.add(future)
+                future = next(ended)
+                self.settle(*running.pop(future), future)
+        finally:
+            client.cancel(list(running))
+            client.unsubscribe_topic(topic)
+
+    def settle(self, slot: int, task: Task, future: Any) -> None:
+        error = future.exception()
+        result: tuple[Any, Any] = future.result() if error is None else (str(error), "")
+        found, detail = result
+        if isinstance(found, str):
+            self.give_up(slot, task, found, detail)
+        elif not same(found, task.run):
+            told = "its worker has another version of algnn, of the method or of the graph"
+            self.give_up(slot, task, told)
+        else:
+            runs.write(found, self.setup["folder"])
+            self.finish(slot, found, detail)
 
 
 def _free_memory() -> int:

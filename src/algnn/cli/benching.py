@@ -7,6 +7,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -121,13 +122,14 @@ def bench(
     data: shared.DataRoot = None,
     retry_failed: Retry = False,
     as_json: shared.AsJson = False,
+    scheduler: Annotated[
+        str | None, Option(help="A Dask scheduler, tcp://…, whose workers do the runs.")
+    ] = None,
 ) -> None:
     """Run methods on datasets in worker processes; what has been done is not done again."""
-    numbers, common = (
-        shared.parse_seeds(seeds),
-        {"base": base, "edges": edges, "order": shared.parse_order(order)},
-    )
-    start_workers_early()
+    numbers = shared.parse_seeds(seeds)
+    common = {"base": base, "edges": edges, "order": shared.parse_order(order)}
+    (start_workers_early if scheduler is None else shared.load_torch)()
     from algnn.bench.plan import at_hand, cross, varied
 
     graphs = at_hand(data) if datasets is None else _parts(datasets)
@@ -136,7 +138,7 @@ def bench(
     fitting = _fitting(_named(methods), changes or [])
     plans = cross(graphs, fitting, _steps(steps), numbers, device=device, data=data, **common)
     plans = varied(plans, splits, orders, draws)
-    tally = carry_out(plans, records, jobs, retry_failed)
+    tally = carry_out(plans, records, jobs, retry_failed, scheduler)
     if not as_json:
         show_tables(tally, plans)
     _leave(tally, records, as_json)
@@ -282,7 +284,9 @@ def start_workers_early() -> None:
 # -- the work -------------------------------------------------------------------------------------
 
 
-def carry_out(plans: Sequence[Plan], folder: Path, jobs: int | None, retry: bool) -> Tally:
+def carry_out(
+    plans: Sequence[Plan], folder: Path, jobs: int | None, retry: bool, address: str | None = None
+) -> Tally:
     """Do the runs of some plans; interrupted or terminated, say that nothing is lost."""
     from algnn.bench import scheduler
 
@@ -291,7 +295,8 @@ def carry_out(plans: Sequence[Plan], folder: Path, jobs: int | None, retry: bool
 
     before = signal.signal(signal.SIGTERM, leave)  # in good order: the cursor comes back
     try:
-        return scheduler.carry_out(plans, folder, jobs, retry)
+        with nullcontext() if address is None else shared.cluster(address) as client:
+            return scheduler.carry_out(plans, folder, jobs, retry, client=client)
     except (KeyboardInterrupt, SystemExit):
         goes_on = "what is done is kept; the same command goes on from there"
         print(f"stopped: {goes_on}", file=sys.stderr)

@@ -16,7 +16,6 @@ from typer import Argument, Option, Typer
 
 from algnn.cli import shared
 from algnn.errors import InputError
-from algnn.files import locked, replacing
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -241,6 +240,7 @@ def _changing(path: Path, dry_run: bool, force: bool = True) -> Iterator[None]:
     """Nobody else changes the model meanwhile; where nothing is written, nobody is kept waiting."""
     shared.load_torch()
     from algnn.bench.plan import make_folder
+    from algnn.files import locked
 
     if not dry_run:
         make_folder(path.parent)
@@ -258,6 +258,7 @@ def _writable(path: Path) -> Path:
 
 
 def _save_graph(path: Path, graph: Data) -> None:
+    from algnn.files import replacing
     from algnn.graph.npz import input_arrays, write_arrays
 
     with replacing(path) as temporary, temporary.open("wb") as file:

@@ -178,13 +178,8 @@ def busy(graph: Any, what: str) -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
-def spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
-    """The graph as a Dask cluster works on it, where one is asked for."""
-    if scheduler is None and not workers:
-        yield graph
-        return
-    from algnn import on_cluster
-
+def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
+    """A client of a Dask cluster that exists, or of one of some processes here."""
     try:
         import distributed
     except ImportError as error:
@@ -199,4 +194,16 @@ def spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
         except (OSError, ValueError) as error:
             raise InputError(f"--scheduler {scheduler} cannot be reached: {error}") from error
         print(f"dashboard: {client.dashboard_link}", file=sys.stderr)
+        yield client
+
+
+@contextmanager
+def spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
+    """The graph as a Dask cluster works on it, where one is asked for."""
+    if scheduler is None and not workers:
+        yield graph
+        return
+    from algnn import on_cluster
+
+    with cluster(scheduler, workers) as client:
         yield on_cluster(graph, client)
