@@ -1,4 +1,4 @@
-"""What one learner did over one stream, and its figures as pure functions of what was counted.
+"""What one learner did over one stream, and the figures that follow from what was counted.
 
 Accuracies are percentages from 0 to 100; calibration error and AUROC are shares from 0 to 1.
 
@@ -9,11 +9,8 @@ per session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,33 +56,54 @@ class Outcome:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """Accuracy on session i after session t, [T+1, T+1], NaN above the diagonal."""
-        return accuracy_matrix(self.correct, self.total, self.sessions)
+        """M: accuracy on session i's nodes after session t, [T+1, T+1], NaN above the diagonal."""
+        counted, total = self.correct, self.total
+        sizes = [len(members) for members in self.sessions]
+        shapes = (len(sizes), sum(sizes)), (sum(sizes),)
+        if (counted.shape, total.shape) != shapes or 0 in sizes or not sizes:
+            raise InputError(
+                f"correct {counted.shape} and total {total.shape} do not fit sessions of {sizes}"
+                " classes: correct needs a row per session, both a column per class"
+            )
+        if (counted < 0).any() or (counted > total).any():
+            raise InputError("correct must lie between 0 and total for every class")
+        starts = np.cumsum([0, *sizes[:-1]])
+        of = np.add.reduceat(total, starts)
+        if not of.all():
+            raise InputError(f"total counts no test node in session {of.argmin()}")
+        found = 100.0 * np.add.reduceat(counted, starts, axis=1) / of
+        found[np.triu_indices(len(sizes), k=1)] = np.nan
+        return found
 
     @property
     def ap(self) -> float:
-        """Average performance: the mean of the matrix's last row."""
-        return average_performance(self.matrix)
+        """AP, average performance: mean accuracy over sessions after the last one."""
+        return float(self.matrix[-1].mean())
 
     @property
     def af(self) -> float:
-        """Average forgetting: what sessions lost since they were learned."""
-        return average_forgetting(self.matrix)
+        """AF, average forgetting: mean accuracy drop since a session was learned, 0 for one.
+
+        Σ_{i<T} (M[i, i] − M[T, i]) / T; positive is forgetting.
+        """
+        lost = self.matrix.diagonal()[:-1] - self.matrix[-1, :-1]
+        return float(lost.mean()) if lost.size else 0.0
 
     @property
     def macro(self) -> float:
-        """Final accuracy averaged over classes."""
-        return macro(self.correct[-1], self.total)
+        """Final accuracy averaged over the classes that have test nodes."""
+        there = self.total > 0
+        return float(100.0 * (self.correct[-1][there] / self.total[there]).mean())
 
     @property
     def micro(self) -> float:
         """Final accuracy over test nodes."""
-        return micro(self.correct[-1], self.total)
+        return float(100.0 * self.correct[-1].sum() / self.total.sum())
 
     @property
     def stagewise(self) -> npt.NDArray[np.float64]:
-        """Average performance after each session, [T+1]."""
-        return stagewise(self.matrix)
+        """AP after each session, [T+1]."""
+        return np.array([row[: t + 1].mean() for t, row in enumerate(self.matrix)])
 
     @property
     def mean_ap(self) -> float:
@@ -101,52 +119,6 @@ class Outcome:
     def auroc(self) -> float | None:
         """AUROC of novelty, mean over sessions, where it was measured."""
         return float(np.mean(self.novelty_aurocs)) if self.novelty_aurocs else None
-
-
-def accuracy_matrix(
-    correct: npt.ArrayLike, total: npt.ArrayLike, sessions: Sequence[Sequence[Any]]
-) -> Matrix:
-    """The matrix M [T+1, T+1]: accuracy on session i's test nodes after session t.
-
-    Lower triangular, NaN above the diagonal. `sessions` are the classes of each session; together
-    they name the columns of `correct` [T+1, C] and `total` [C], in order.
-    """
-    counted, of = _checked(correct, total, sessions)
-    starts = np.cumsum([0, *(len(members) for members in sessions[:-1])])
-    matrix = 100.0 * np.add.reduceat(counted, starts, axis=1) / np.add.reduceat(of, starts)
-    matrix[np.triu_indices(len(sessions), k=1)] = np.nan
-    return matrix
-
-
-def average_performance(matrix: Matrix) -> float:
-    """AP: mean accuracy over sessions after the last one, each counted once; higher is better."""
-    return float(matrix[-1].mean())
-
-
-def average_forgetting(matrix: Matrix) -> float:
-    """AF: mean accuracy drop since a session was learned; lower is better, 0 for one session.
-
-    Σ_{i<T} (M[i, i] − M[T, i]) / T; positive is forgetting.
-    """
-    lost = matrix.diagonal()[:-1] - matrix[-1, :-1]
-    return float(lost.mean()) if lost.size else 0.0
-
-
-def stagewise(matrix: Matrix) -> npt.NDArray[np.float64]:
-    """AP after each session, [T+1]."""
-    return np.array([matrix[t, : t + 1].mean() for t in range(len(matrix))])
-
-
-def macro(correct_last: npt.ArrayLike, total: npt.ArrayLike) -> float:
-    """Mean accuracy over the classes that have test nodes, from counts [C]."""
-    correct, of = _checked_last(correct_last, total)
-    return float(100.0 * (correct[of > 0] / of[of > 0]).mean())
-
-
-def micro(correct_last: npt.ArrayLike, total: npt.ArrayLike) -> float:
-    """Accuracy over test nodes, from counts [C]."""
-    correct, of = _checked_last(correct_last, total)
-    return float(100.0 * correct.sum() / of.sum())
 
 
 def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
@@ -193,28 +165,3 @@ def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
     ranks = rankdata(np.concatenate([above, below]))[: above.size].sum()
     wins = ranks - above.size * (above.size + 1) / 2
     return float(wins / (above.size * below.size))
-
-
-def _checked(
-    correct: npt.ArrayLike, total: npt.ArrayLike, sessions: Sequence[Sequence[Any]]
-) -> tuple[Counts, Counts]:
-    counted, of = np.asarray(correct, dtype=np.int64), np.asarray(total, dtype=np.int64)
-    sizes = [len(members) for members in sessions]
-    if counted.shape != (len(sizes), sum(sizes)) or of.shape != (sum(sizes),) or 0 in sizes:
-        raise InputError(
-            f"correct {counted.shape} and total {of.shape} do not fit sessions of {sizes} classes:"
-            " correct needs a row per session, both a column per class"
-        )
-    if (counted < 0).any() or (counted > of).any():
-        raise InputError("correct must lie between 0 and total for every class")
-    ends = np.cumsum([0, *sizes])
-    empty = [i for i, (a, b) in enumerate(pairwise(ends)) if not of[a:b].any()]
-    if empty:
-        raise InputError(f"total counts no test node in session {empty[0]}: it has no accuracy")
-    return counted, of
-
-
-def _checked_last(correct: npt.ArrayLike, total: npt.ArrayLike) -> tuple[Counts, Counts]:
-    last = np.asarray(correct)
-    counted, of = _checked(last[None], total, [range(last.size)])
-    return counted[0], of
