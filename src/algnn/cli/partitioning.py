@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from algnn.cli.shared import DataRoot, load_torch, working
+from algnn.cli.shared import DataRoot, working
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def partition(
 ) -> None:
     """Write a graph as a folder of partitions, which may be larger than memory."""
     source = Path(graph)
-    load_torch()
     with working(f"partitioning {graph}"):
         if not (source.is_dir() or source.suffix.lower() in TABLES):
             if features or labels or undirected or append:
