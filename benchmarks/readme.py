@@ -18,7 +18,7 @@ import pandas as pd
 
 from algnn.bench.paper import paper_figures
 from algnn.bench.runs import read_runs, summarise, write_atomically
-from algnn.cli.lines import draw_lines
+from algnn.cli.picture import draw_lines
 from algnn.methods import METHODS, settings
 
 ROOT = Path(__file__).parent.parent

@@ -6,7 +6,7 @@ import csv
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +18,7 @@ from algnn.checks import NO_LABEL
 from algnn.errors import InputError
 from algnn.files import replacing
 
+Source = str | os.PathLike[str]
 Column = npt.NDArray[Any]
 # where a row stands, for messages, and its cells as text
 Row = tuple[str, list[str]]
@@ -29,8 +30,8 @@ MOST_DIGITS = 18  # a number of so many fits into 64 bits
 
 
 def read_labels(
-    path: str | os.PathLike[str], num_nodes: int, seen: npt.NDArray[Any] | None = None
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    path: Source, num_nodes: int, seen: Column | None = None
+) -> tuple[npt.NDArray[np.int64], Column]:
     """The nodes and labels of a table with the columns `node` and `label`.
 
     Labels are ints where all of them are written as whole numbers, and strings otherwise; beside
@@ -45,7 +46,7 @@ def read_labels(
     labelled = np.array([cells[1] not in nothing for _, cells in rows])
     if not labelled.any():
         raise InputError(f"{path}: no row has a label (-1 and empty cells mean none): give some")
-    texts = [cells[1] for (_, cells), there in zip(rows, labelled, strict=True) if there]
+    texts = [cells[1] for _, cells in rows if cells[1] not in nothing]
     as_ints = all(PLAIN.fullmatch(t) and len(t.lstrip("-")) <= MOST_DIGITS for t in texts)
     if seen is not None and seen.dtype.kind == "U":
         as_ints = False
@@ -53,12 +54,12 @@ def read_labels(
     return nodes[labelled], np.array(labels)
 
 
-def read_nodes(path: str | os.PathLike[str], num_nodes: int) -> npt.NDArray[np.int64]:
+def read_nodes(path: Source, num_nodes: int) -> npt.NDArray[np.int64]:
     """The nodes of a table with a column `node`."""
     return _ids(path, _rows(path, ("node",)), num_nodes)
 
 
-def write_table(path: str | os.PathLike[str] | None, pieces: Iterable[dict[str, Column]]) -> None:
+def write_table(path: Source | None, pieces: Iterable[dict[str, Column]]) -> None:
     """Write rows to CSV or Parquet by the file's ending, or to stdout as CSV, atomically.
 
     They come in pieces, of which each has the same columns, and only one is in memory at a time.
@@ -73,7 +74,7 @@ def write_table(path: str | os.PathLike[str] | None, pieces: Iterable[dict[str, 
             _write_csv(out, pieces)
 
 
-def parquet(path: str | os.PathLike[str]) -> Any:
+def parquet(path: Source) -> Any:
     """pandas, ready for Parquet; or an `InputError` that says what is missing."""
     try:
         import pandas
@@ -86,7 +87,7 @@ def parquet(path: str | os.PathLike[str]) -> Any:
     return pandas
 
 
-def _rows(path: str | os.PathLike[str], names: Sequence[str]) -> list[Row]:
+def _rows(path: Source, names: Sequence[str]) -> list[Row]:
     """The cells of some columns, row by row, without spaces around them."""
     read = _parquet_rows if Path(path).suffix.lower() in PARQUET else _csv_rows
     try:
@@ -100,13 +101,13 @@ def _rows(path: str | os.PathLike[str], names: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _csv_rows(path: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Row]:
+def _csv_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
     # Excel starts UTF-8 with a mark of its own
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         try:
             header = [name.strip() for name in next(reader, [])]
-            pick = _picker(path, header, names)
+            places = _places(path, header, names)
             for cells in reader:
                 if not any(cell.strip() for cell in cells):
                     continue
@@ -115,58 +116,44 @@ def _csv_rows(path: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Ro
                         f"{path}, line {reader.line_num}: has {len(cells)} cells and the header"
                         f" {len(header)}: put a label that holds a comma between quotes"
                     )
-                yield f"line {reader.line_num}", pick([cell.strip() for cell in cells])
+                yield f"line {reader.line_num}", [cells[place].strip() for place in places]
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: is not CSV ({error})") from error
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not text in UTF-8: save it as CSV in UTF-8") from error
 
 
-def _parquet_rows(path: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Row]:
+def _parquet_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
     pandas = parquet(path)
-    try:
-        with Path(path).open("rb") as file:
+    with Path(path).open("rb") as file:
+        try:
             frame = pandas.read_parquet(file, engine="pyarrow")
-    except OSError as error:
-        # pyarrow's own complaints are of this kind too, and carry no number
-        if error.errno is not None:
-            raise
-        raise InputError(f"{path} is not a whole Parquet file: write it again") from error
-    except Exception as error:  # pyarrow raises many kinds over damaged bytes
-        raise InputError(f"{path} is not a whole Parquet file: write it again") from error
-    pick = _picker(path, [str(name) for name in frame.columns], names)
-    for place, values in enumerate(frame.itertuples(index=False, name=None), 1):
-        cells = pick(list(values))
+        except Exception as error:  # pyarrow raises many kinds over damaged bytes
+            raise InputError(f"{path} is not a whole Parquet file: write it again") from error
+    frame = frame.iloc[:, _places(path, list(map(str, frame.columns)), names)]
+    for place, cells in enumerate(frame.itertuples(index=False, name=None), 1):
         if not all(pandas.api.types.is_scalar(cell) for cell in cells):
             raise InputError(f"{path}: row {place} holds a list where one value belongs")
         yield f"row {place}", ["" if pandas.isna(cell) else _text(cell) for cell in cells]
 
 
 def _text(cell: Any) -> str:
-    """A cell as text; whole numbers that became floats, as columns with gaps do, and bools as
-    whole numbers.
-    """
+    """A cell as text; a bool, and a whole number that a gap made a float, as a whole number."""
     if isinstance(cell, bool | np.bool_) or (isinstance(cell, float) and cell.is_integer()):
         return str(int(cell))
     return str(cell).strip()
 
 
-def _picker(
-    path: str | os.PathLike[str], header: list[str], names: Sequence[str]
-) -> Callable[[list[Any]], list[Any]]:
-    """What takes some columns out of a row."""
+def _places(path: Source, header: list[str], names: Sequence[str]) -> list[int]:
     if any(header.count(name) != 1 for name in names):
         raise InputError(
             f"{path}: its header is {','.join(header)[:80]!r}: it must hold {' and '.join(names)},"
             " once each, with commas between columns"
         )
-    places = [header.index(name) for name in names]
-    return lambda cells: [cells[place] for place in places]
+    return [header.index(name) for name in names]
 
 
-def _ids(
-    path: str | os.PathLike[str], rows: Sequence[Row], num_nodes: int
-) -> npt.NDArray[np.int64]:
+def _ids(path: Source, rows: Sequence[Row], num_nodes: int) -> npt.NDArray[np.int64]:
     first: dict[int, str] = {}
     for place, (text, *_) in rows:
         if not NUMBER.fullmatch(text):
@@ -191,7 +178,10 @@ def _write_csv(out: IO[str], pieces: Iterable[dict[str, Column]]) -> None:
     for place, columns in enumerate(pieces):
         if place == 0:
             writer.writerow(columns)
-        writer.writerows(zip(*map(_texts, columns.values()), strict=True))
+        texts = (
+            [f"{v:.6g}" for v in c] if c.dtype.kind == "f" else c.tolist() for c in columns.values()
+        )
+        writer.writerows(zip(*texts, strict=True))
 
 
 def _write_parquet(path: Path, pieces: Iterable[dict[str, Column]], pandas: Any) -> None:
@@ -202,10 +192,5 @@ def _write_parquet(path: Path, pieces: Iterable[dict[str, Column]], pandas: Any)
         writer: Any = None
         for columns in pieces:
             table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
-            if writer is None:
-                writer = stack.enter_context(ParquetWriter(path, table.schema))
+            writer = writer or stack.enter_context(ParquetWriter(path, table.schema))
             writer.write_table(table)
-
-
-def _texts(column: Column) -> list[Any]:
-    return [f"{v:.6g}" for v in column] if column.dtype.kind == "f" else column.tolist()

@@ -11,8 +11,9 @@ import inspect
 import json
 import math
 import os
+import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,46 +24,20 @@ from algnn.errors import InputError
 if TYPE_CHECKING:
     from algnn.learner import Learner
 
-# learners by their place: importing them takes torch, and listing them does not
-ALGNN = "algnn.analytic.model:ALGNN"
-JointRidge = "algnn.analytic.joint:JointRidge"
-CaT = "algnn.baselines.cat:CaT"
-CGNN = "algnn.baselines.cgnn:CGNN"
-DeLoMe = "algnn.baselines.delome:DeLoMe"
-ERGNN = "algnn.baselines.ergnn:ERGNN"
-EWC = "algnn.baselines.ewc:EWC"
-GEM = "algnn.baselines.gem:GEM"
-Joint = "algnn.baselines.joint:Joint"
-LwF = "algnn.baselines.lwf:LwF"
-MAS = "algnn.baselines.mas:MAS"
-PIGNN = "algnn.baselines.pignn:PIGNN"
-RanPAC = "algnn.baselines.sums:RanPAC"
-KLDA = "algnn.baselines.sums:KLDA"
-UGCN = "algnn.baselines.filters:UGCN"
-LinearBank = "algnn.baselines.filters:LinearBank"
-TPP = "algnn.baselines.tpp:TPP"
-Bare = "algnn.baselines.training:Bare"
-TWP = "algnn.baselines.twp:TWP"
-
 # parameters that are no settings: a run has them beside its settings
 APART = ("seed", "device")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 REQUIRED = inspect.Parameter.empty
+REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
 class Method:
     """A method by name; ``settings/<name>.toml`` holds its settings.
 
-    A user's own learner is named ``module:Class`` and has its constructor's defaults.
-
     `kind` is its family, `retains` what it keeps between sessions, and `place` the learner or where
-    it is, ``module:Class``: nothing is imported before `learner` is asked for.
-
-    Examples
-    --------
-    >>> METHODS["algnn-paper"].learner.__name__, METHODS["algnn-paper"].defaults["hidden"]
-    ('ALGNN', 256)
+    it is, ``module:Class``: importing one takes torch, and listing them does not. A user's own
+    learner is named by its place and has its constructor's defaults.
     """
 
     name: str
@@ -77,22 +52,18 @@ class Method:
         """The class that implements it."""
         if isinstance(self.place, type):
             return self.place
-        module, _, name = self.place.partition(":")
-        found: type[Learner] = getattr(importlib.import_module(module), name)
+        found: type[Learner] = pkgutil.resolve_name(f"algnn.{self.place}")
         return found
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The learner's parameters and their defaults, without seed and device.
-
-        A parameter of a user's learner that has no default is `REQUIRED`.
-        """
-        catch_all = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        parameters = inspect.signature(self.learner).parameters.values()
-        named = [p for p in parameters if p.kind not in catch_all]
-        return {p.name: p.default for p in named if p.name not in APART}
+        """The learner's settings and their defaults; `REQUIRED` where a user's has none."""
+        named = inspect.signature(self.learner).parameters.values()
+        return {p.name: p.default for p in named if p.kind not in REST and p.name not in APART}
 
 
+_ALGNN, _JOINT = "analytic.model:ALGNN", "baselines.joint:Joint"
+_HALF = "sums G, Q, n of all nodes and of half of them: no node, label or edge"
 _SUMS = "sums G, Q, n: no node, label or edge"
 _ALL = "weights, every node and label"
 _EVEN = "with each class counting the same"
@@ -100,72 +71,71 @@ _ANEW = "trained anew on all labels so far, best epoch by validation"
 
 # fmt: off
 METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
-    ("algnn", "analytic",
-     "ALGNN() as it comes: label-free views, balanced weights, γ from sums",
-     "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN", ALGNN),
-    ("algnn-nodes", "analytic",
-     "ALGNN() with head=ridge: every node counts the same, γ from sums",
-     "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN", ALGNN),
+    ("algnn", "analytic", "ALGNN() as it comes: label-free views, balanced weights, γ from sums",
+     _HALF, "this library, after AL-GNN", _ALGNN),
+    ("algnn-nodes", "analytic", "ALGNN() with head=ridge: every node counts the same, γ from sums",
+     _HALF, "this library, after AL-GNN", _ALGNN),
     ("algnn-ssl", "analytic",
      "ALGNN() with encoder=self-supervised: a GCN trained without labels beside the views",
-     "sums G, Q, n of all nodes and of half of them: no node, label or edge",
-     "this library, after AL-GNN and CCA-SSG (Zhang et al., NeurIPS 2021)", ALGNN),
+     _HALF, "this library, after AL-GNN and CCA-SSG (Zhang et al., NeurIPS 2021)", _ALGNN),
     ("algnn-paper", "analytic", "AL-GNN with the settings of its paper for each dataset",
-     _SUMS, "AL-GNN, Zhang et al.", ALGNN),
+     _SUMS, "AL-GNN, Zhang et al.", _ALGNN),
     ("bare", "reference", "fine-tuning on each session, with no defence against forgetting",
-     "weights", "–", Bare),
+     "weights", "–", "baselines.training:Bare"),
     ("bare-balanced", "reference", "bare, with each class of a session counting the same",
-     "weights", "–", Bare),
+     "weights", "–", "baselines.training:Bare"),
     ("ewc", "regularisation", "weights held where their Fisher information was large",
-     "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", EWC),
+     "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", "baselines.ewc:EWC"),
     ("lwf", "regularisation", "the old model's answers distilled on the new nodes",
-     "weights", "Li and Hoiem, TPAMI 2018", LwF),
+     "weights", "Li and Hoiem, TPAMI 2018", "baselines.lwf:LwF"),
     ("mas", "regularisation", "weights held where the output was sensitive to them",
-     "weights, importances", "Aljundi et al., ECCV 2018", MAS),
+     "weights, importances", "Aljundi et al., ECCV 2018", "baselines.mas:MAS"),
     ("twp", "regularisation", "weights held where loss and topology were sensitive to them",
-     "weights, two importances, anchors", "Liu et al., AAAI 2021", TWP),
+     "weights, two importances, anchors", "Liu et al., AAAI 2021", "baselines.twp:TWP"),
     ("gem", "replay", "gradients projected so that no past session's loss rises",
-     "weights, memory nodes, labels and sessions", "Lopez-Paz and Ranzato, NeurIPS 2017", GEM),
+     "weights, memory nodes, labels and sessions", "Lopez-Paz and Ranzato, NeurIPS 2017",
+     "baselines.gem:GEM"),
     ("ergnn", "replay", "training on memory nodes chosen by coverage",
-     "weights, memory nodes and labels", "Zhou and Cao, AAAI 2021", ERGNN),
+     "weights, memory nodes and labels", "Zhou and Cao, AAAI 2021", "baselines.ergnn:ERGNN"),
     ("cgnn", "replay", "class-balanced memory and elastic weights",
-     "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020", CGNN),
+     "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020",
+     "baselines.cgnn:CGNN"),
     ("cat", "condensation", "training on condensed synthetic nodes only",
-     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", "baselines.cat:CaT"),
     ("cat-long", "condensation", "cat with the encoders and epochs of its authors' code",
-     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", CaT),
+     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", "baselines.cat:CaT"),
     ("delome", "condensation", "synthetic nodes with the gradients of real ones, debiased logits",
-     "weights, synthetic nodes and labels", "Niu et al., ECAI 2024", DeLoMe),
+     "weights, synthetic nodes and labels", "Niu et al., ECAI 2024", "baselines.delome:DeLoMe"),
     ("pignn", "isolation", "old units frozen, a new block of units per session",
-     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
+     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", "baselines.pignn:PIGNN"),
     ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",
-     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", PIGNN),
+     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023", "baselines.pignn:PIGNN"),
     ("tpp", "prompting", "a prototype names the node's task; a prompt and a head for each task",
-     "a prototype, a prompt and a head per session", "Niu et al., NeurIPS 2024", TPP),
+     "a prototype, a prompt and a head per session", "Niu et al., NeurIPS 2024",
+     "baselines.tpp:TPP"),
     ("ranpac", "closed form", "random ReLU units of label-free views, ridge, λ on held-out nodes",
-     _SUMS, "McDonnell et al., NeurIPS 2023", RanPAC),
+     _SUMS, "McDonnell et al., NeurIPS 2023", "baselines.sums:RanPAC"),
     ("klda", "closed form", "random Fourier features of label-free views, discriminant analysis",
-     _SUMS, "Momeni et al., AAAI 2025", KLDA),
+     _SUMS, "Momeni et al., AAAI 2025", "baselines.sums:KLDA"),
     ("ugcn-slda", "closed form", "an untrained wide GCN, streaming discriminant analysis",
-     _SUMS, "Donghi et al., 2025", UGCN),
+     _SUMS, "Donghi et al., 2025", "baselines.filters:UGCN"),
     ("linear-bank", "closed form", "five graph filters, least squares for each, their mean",
-     _SUMS, "after GraphAny, Zhao et al., ICLR 2025", LinearBank),
-    ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", ALGNN),
+     _SUMS, "after GraphAny, Zhao et al., ICLR 2025", "baselines.filters:LinearBank"),
+    ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", _ALGNN),
     ("slda", "reference", "AL-GNN's features, streaming linear discriminant analysis",
-     _SUMS, "Hayes and Kanan, CVPR Workshops 2020", ALGNN),
+     _SUMS, "Hayes and Kanan, CVPR Workshops 2020", _ALGNN),
     ("joint-ridge", "reference",
      "AL-GNN's features, solved at once on all labels: must equal algnn-paper",
-     "sums, every node and label", "–", JointRidge),
-    ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", Joint),
-    ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", Joint),
-    ("joint-sage", "reference", f"GraphSAGE {_ANEW}", _ALL, "Hamilton et al., NeurIPS 2017", Joint),
-    ("joint-balanced", "reference", f"joint, {_EVEN}", _ALL, "–", Joint),
+     "sums, every node and label", "–", "analytic.joint:JointRidge"),
+    ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", _JOINT),
+    ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", _JOINT),
+    ("joint-sage", "reference", f"GraphSAGE {_ANEW}",
+     _ALL, "Hamilton et al., NeurIPS 2017", _JOINT),
+    ("joint-balanced", "reference", f"joint, {_EVEN}", _ALL, "–", _JOINT),
     ("joint-appnp-balanced", "reference", f"joint-appnp, {_EVEN}",
-     _ALL, "Gasteiger et al., ICLR 2019", Joint),
+     _ALL, "Gasteiger et al., ICLR 2019", _JOINT),
     ("joint-sage-balanced", "reference", f"joint-sage, {_EVEN}",
-     _ALL, "Hamilton et al., NeurIPS 2017", Joint),
+     _ALL, "Hamilton et al., NeurIPS 2017", _JOINT),
 )}
 # fmt: on
 
@@ -174,11 +144,6 @@ def find(method: str | type[Learner]) -> Method:
     """A method by its name in `METHODS`, by its class, or by its place ``module:Class``.
 
     A module is imported from the Python path or from the current folder.
-
-    Examples
-    --------
-    >>> find("algnn-paper").kind, find("algnn.baselines.ewc:EWC").learner.__name__
-    ('analytic', 'EWC')
     """
     if isinstance(method, type):
         return _own(f"{method.__module__}:{method.__qualname__}", method)
@@ -229,7 +194,8 @@ def make(
     Parameters
     ----------
     method : str or type
-        As for `find`.
+        A name that ``algnn methods`` lists; or a learner of your own, as a class or by its place,
+        ``"module:Class"``.
     dataset : str
         As for `settings`.
     seed : int
@@ -267,11 +233,6 @@ def parse(method: str | type[Learner], pairs: Sequence[str]) -> dict[str, Any]:
 
     Where that is neither a number, a word nor true or false, the value is read as JSON where it can
     be, and is a word otherwise; a list may do without its brackets.
-
-    Examples
-    --------
-    >>> parse("algnn", ["gamma=1e-3", "width=512", "expansion=plain"])
-    {'gamma': 0.001, 'width': 512, 'expansion': 'plain'}
     """
     known = find(method)
     defaults = known.defaults
@@ -281,7 +242,7 @@ def parse(method: str | type[Learner], pairs: Sequence[str]) -> dict[str, Any]:
         _check_known(known.name, name, defaults)
         if name in parsed:
             raise InputError(f"{name} is set twice: give it one value")
-        parsed[name] = _parse_value(name, text, defaults[name])
+        parsed[name] = _check_type(name, _value(name, text, type(defaults[name])), defaults[name])
     return parsed
 
 
@@ -310,25 +271,33 @@ def _own(path: str, learner: Any) -> Method:
 
 def _imported(path: str) -> Any:
     """What stands at ``module:Class``."""
+    from algnn.learner import Learner
+
     module, _, names = path.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), *names.split("."))):
         raise InputError(f"method={path!r} is no place of a learner: write it as module:Class")
     found: Any = _module(path, module)
     for name in names.split("."):
         if not hasattr(found, name):
+            kinds = [k for k in vars(sys.modules[module]).values() if isinstance(k, type)]
+            own = [k.__name__ for k in kinds if issubclass(k, Learner) and k.__module__ == module]
             raise InputError(
                 f"method={path!r}: {module} has no {name}; its learners are"
-                f" {', '.join(_learners_of(module)) or 'none'}"
+                f" {', '.join(own) or 'none'}"
             )
         found = getattr(found, name)
     return found
 
 
 def _module(path: str, name: str) -> ModuleType:
+    """A module on the Python path, or else in the current folder."""
     importlib.invalidate_caches()
+    here = os.getcwd()
+    new = here not in sys.path and "" not in sys.path
+    if new:
+        sys.path.append(here)  # last, so that nothing in this folder hides what is installed
     try:
-        with _current_folder_on_path():
-            return importlib.import_module(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise InputError(
@@ -340,32 +309,9 @@ def _module(path: str, name: str) -> ModuleType:
         raise InputError(
             f"method={path!r} cannot be imported: {type(error).__name__}: {error}"
         ) from error
-
-
-@contextlib.contextmanager
-def _current_folder_on_path() -> Iterator[None]:
-    """The current folder on the Python path, for as long as a user's module is imported."""
-    here = os.getcwd()
-    if here in sys.path or "" in sys.path:
-        yield
-        return
-    sys.path.append(here)  # last, so that nothing in this folder hides what is installed
-    try:
-        yield
     finally:
-        with contextlib.suppress(ValueError):
+        if new and here in sys.path:
             sys.path.remove(here)
-
-
-def _learners_of(module: str) -> list[str]:
-    from algnn.learner import Learner
-
-    members = vars(sys.modules[module]).items()
-    return [
-        name
-        for name, member in members
-        if isinstance(member, type) and issubclass(member, Learner) and member.__module__ == module
-    ]
 
 
 # -- values of settings ---------------------------------------------------------------------------
@@ -379,21 +325,13 @@ def _check_known(method: str, name: str, defaults: dict[str, Any]) -> None:
         )
 
 
-def _parse_value(name: str, text: str, default: Any) -> Any:
-    kind = type(default)
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        value = kind(text) if kind in WORDS else _loose(text, kind)
-        return _check_type(name, value, default)
-    except (KeyError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{name}={text} must be {WORDS[kind]}") from error
-
-
-def _loose(text: str, kind: type) -> Any:
-    """A value whose type the default does not tell."""
+def _value(name: str, text: str, kind: type) -> Any:
+    """A value as it is typed, where its default is of some type."""
+    if kind in WORDS:
+        try:
+            return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+        except (KeyError, ValueError):
+            raise InputError(f"{name}={text} must be {WORDS[kind]}") from None
     for written in (text, f"[{text}]") if kind in (list, tuple) else (text,):
         with contextlib.suppress(ValueError):
             value = json.loads(written)
@@ -410,11 +348,10 @@ def _check_type(name: str, value: Any, default: Any) -> Any:
         return kind(value)
     if kind not in WORDS:
         return value  # None, say: its learner knows what else it may be
+    if kind is float and type(value) is int:
+        value = float(value)
     # bool is an int to Python, not to us
-    fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value, fits = float(value), True
-    if not fits:
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise InputError(f"{name}={value!r} must be {WORDS[kind]}")
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name}={value!r} must be a finite number")

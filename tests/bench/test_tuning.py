@@ -39,7 +39,7 @@ def test_the_best_trial_is_run_and_no_test_node_is_looked_at(path, tmp_path):
     assert [trial.changes["gamma"] for trial in tried] == [1e-6, 0.01, 10.0]
     folder = tmp_path / "records"
     for trial in tried:
-        carry_out(trial, folder, progress=False)
+        carry_out(trial, folder)
     trials = runs.read_runs(folder, split="val")
     assert len(trials) == 3
     assert runs.read_runs(folder).empty  # no table takes trials for results
@@ -49,7 +49,7 @@ def test_the_best_trial_is_run_and_no_test_node_is_looked_at(path, tmp_path):
     again = tuning.changed([plan], best)
     assert again[0].changes["gamma"] == best["settings"].item()["gamma"]
     for one in (*again, plan):
-        carry_out(one, folder, progress=False)
+        carry_out(one, folder)
     found = runs.read_runs(folder)
     assert len(found) == 4
     assert tuning.tuned(found, best)["seed"].tolist() == [42, 43]
@@ -65,9 +65,7 @@ def test_the_best_trial_is_run_and_no_test_node_is_looked_at(path, tmp_path):
 
 
 def test_answers_are_kept_by_true_class_and_read_back(path, tmp_path):
-    (found,) = carry_out(
-        Plan(path, "bare", [1], {"epochs": 3}, edges="seen"), tmp_path / "r", False
-    )
+    (found,) = carry_out(Plan(path, "bare", [1], {"epochs": 3}, edges="seen"), tmp_path / "r")
     outcome = found.outcome
     truth = np.repeat(np.arange(outcome.total.size), outcome.total)
     right = np.bincount(truth[outcome.answers == truth], minlength=outcome.total.size)
@@ -101,7 +99,7 @@ def test_splits_orders_and_draws(path, tmp_path):
     folder = tmp_path / "records"
     plans = varied([Plan(path, "linear-bank", [42], device="cpu")], draws=3)
     for plan in plans:
-        carry_out(plan, folder, progress=False)
+        carry_out(plan, folder)
     found = runs.read_runs(folder)
     assert len(found) == 3
     assert found["sha256"].nunique() == 1
@@ -113,7 +111,7 @@ def test_splits_orders_and_draws(path, tmp_path):
     assert by_order["random-1"].sessions == tuple(again.classes)
     # without one, each draw has its own
     bare = dataclasses.replace(plans[1], dataset="digits", changes={"gamma": 1.0})
-    (record_,) = carry_out(bare, folder, progress=False)
+    (record_,) = carry_out(bare, folder)
     assert record_.provenance["split"] == "random 40/10/50, seed 43"
 
 

@@ -114,7 +114,12 @@ def test_fit_and_learn(desk: Path, small_graph: Data, capsys: pytest.CaptureFixt
     assert not list(desk.glob(".*"))
 
 
-def test_predictions(desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predictions(
+    desk: Path,
+    small_graph: Data,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run("fit", "a.safetensors", "graph.npz", "base.csv")
     (desk / "some.csv").write_text("node\n7\n3\n")
     run("predict", "a.safetensors", "graph.npz", "-o", "deep/out.csv", "--all")
@@ -130,6 +135,8 @@ def test_predictions(desk: Path, small_graph: Data, capsys: pytest.CaptureFixtur
     np.testing.assert_allclose(each, model.predict_proba(small_graph), rtol=1e-4, atol=1e-6)
     assert [max(pair) for pair in each] == [float(row["probability"]) for row in rows]
 
+    # also where progress is shown on a terminal meanwhile
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
     run("predict", "a.safetensors", "graph.npz", "--nodes", "some.csv")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "node,label,probability,novelty"

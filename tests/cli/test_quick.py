@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from algnn.cli import main
-from algnn.cli.arguments import working
+from algnn.cli.shared import working
 
 MODEL = "0.2.0-default.safetensors"
 COMMANDS = [

@@ -38,7 +38,8 @@ def now() -> str:
 def versions(learner: type | None = None) -> dict[str, str]:
     """Versions of Python, the packages and the code, with a user's own learner in the latter."""
     ours = {"algnn": algnn.__version__, "code": code_version(learner)}
-    return {**ours, "python": platform.python_version(), **_installed()}
+    others = {package: metadata.version(package) for package in PACKAGES}
+    return {**ours, "python": platform.python_version(), **others}
 
 
 def code_version(learner: type | None = None) -> str:
@@ -47,11 +48,6 @@ def code_version(learner: type | None = None) -> str:
     Of a source only the syntax tree counts: comments, docstrings and layout do not. Where the class
     of the learner is not of this package, a digest of its module follows after a ``+``, and of the
     modules of its base classes; what else these import plays no part.
-
-    Examples
-    --------
-    >>> len(code_version()), code_version() == code_version(algnn.ALGNN)
-    (12, True)
     """
     own = _package_digest(Path(algnn.__file__).parent)
     foreign = () if learner is None else _foreign_modules(learner)
@@ -69,11 +65,6 @@ def machine(jobs: int = 1) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "jobs": jobs,
     }
-
-
-@cache
-def _installed() -> dict[str, str]:
-    return {package: metadata.version(package) for package in PACKAGES}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Figures of a run as pure functions of what was counted.
+"""What one learner did over one stream, and the figures that follow from what was counted.
 
 Accuracies are percentages from 0 to 100; calibration error and AUROC are shares from 0 to 1.
 
@@ -9,9 +9,8 @@ per session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -24,62 +23,102 @@ Matrix = npt.NDArray[np.float64]
 BINS = 15
 
 
-def accuracy_matrix(
-    correct: npt.ArrayLike, total: npt.ArrayLike, sessions: Sequence[Sequence[Any]]
-) -> Matrix:
-    """The matrix M [T+1, T+1]: accuracy on session i's test nodes after session t.
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one learner did over one stream; T+1 sessions, C classes.
 
-    Lower triangular, NaN above the diagonal. `sessions` are the classes of each session; together
-    they name the columns of `correct` [T+1, C] and `total` [C], in order.
-
-    Examples
-    --------
-    >>> accuracy_matrix([[8, 5, 0], [6, 5, 3]], [10, 10, 4], [(0, 1), (2,)])
-    array([[65., nan],
-           [55., 75.]])
-    """
-    counted, of = _checked(correct, total, sessions)
-    starts = np.cumsum([0, *(len(members) for members in sessions[:-1])])
-    matrix = 100.0 * np.add.reduceat(counted, starts, axis=1) / np.add.reduceat(of, starts)
-    matrix[np.triu_indices(len(sessions), k=1)] = np.nan
-    return matrix
-
-
-def average_performance(matrix: Matrix) -> float:
-    """AP: mean accuracy over sessions after the last one, each counted once; higher is better."""
-    return float(matrix[-1].mean())
-
-
-def average_forgetting(matrix: Matrix) -> float:
-    """AF: mean accuracy drop since a session was learned; lower is better, 0 for one session.
-
-    Σ_{i<T} (M[i, i] − M[T, i]) / T; positive is forgetting.
+    `sessions` are the classes of each session, which together name the columns of `correct`
+    [T+1, C] and `total` [C]: right answers about test nodes after each session, and test nodes.
+    Clocks and bytes are those of each session; `selection_seconds` went into choosing nodes.
+    Calibration and novelty are empty where they were not measured; `reliability` [15, 3] is that of
+    the last session. `answers` [n] are the columns that test nodes were given in the end (C for
+    none), in order of their true column and then of their id.
 
     Examples
     --------
-    >>> average_forgetting(np.array([[90.0, np.nan], [70.0, 60.0]]))
-    20.0
+    >>> outcome = Outcome(((0, 1), (2,)), np.array([[9, 9, 0], [8, 8, 5]]), np.array([10, 10, 10]),
+    ...                   (0.5, 0.1), (0.01, 0.01), (800, 880))
+    >>> outcome.ap, outcome.af, outcome.macro, outcome.ece
+    (65.0, 10.0, 70.0, None)
     """
-    if len(matrix) == 1:
-        return 0.0
-    return float((matrix.diagonal()[:-1] - matrix[-1, :-1]).mean())
 
+    sessions: tuple[tuple[int, ...], ...]
+    correct: Counts
+    total: Counts
+    learn_seconds: tuple[float, ...]
+    predict_seconds: tuple[float, ...]
+    retained_bytes: tuple[int, ...]
+    selection_seconds: tuple[float, ...] = ()
+    calibration_errors: tuple[float, ...] = ()
+    novelty_aurocs: tuple[float, ...] = ()
+    reliability: Matrix | None = None
+    answers: Counts | None = None
 
-def stagewise(matrix: Matrix) -> npt.NDArray[np.float64]:
-    """AP after each session, [T+1]."""
-    return np.array([matrix[t, : t + 1].mean() for t in range(len(matrix))])
+    @cached_property
+    def matrix(self) -> Matrix:
+        """M: accuracy on session i's nodes after session t, [T+1, T+1], NaN above the diagonal."""
+        counted, total = self.correct, self.total
+        sizes = [len(members) for members in self.sessions]
+        shapes = (len(sizes), sum(sizes)), (sum(sizes),)
+        if (counted.shape, total.shape) != shapes or 0 in sizes or not sizes:
+            raise InputError(
+                f"correct {counted.shape} and total {total.shape} do not fit sessions of {sizes}"
+                " classes: correct needs a row per session, both a column per class"
+            )
+        if (counted < 0).any() or (counted > total).any():
+            raise InputError("correct must lie between 0 and total for every class")
+        starts = np.cumsum([0, *sizes[:-1]])
+        of = np.add.reduceat(total, starts)
+        if not of.all():
+            raise InputError(f"total counts no test node in session {of.argmin()}")
+        found = 100.0 * np.add.reduceat(counted, starts, axis=1) / of
+        found[np.triu_indices(len(sizes), k=1)] = np.nan
+        return found
 
+    @property
+    def ap(self) -> float:
+        """AP, average performance: mean accuracy over sessions after the last one."""
+        return float(self.matrix[-1].mean())
 
-def macro(correct_last: npt.ArrayLike, total: npt.ArrayLike) -> float:
-    """Mean accuracy over the classes that have test nodes, from counts [C]."""
-    correct, of = _checked_last(correct_last, total)
-    return float(100.0 * (correct[of > 0] / of[of > 0]).mean())
+    @property
+    def af(self) -> float:
+        """AF, average forgetting: mean accuracy drop since a session was learned, 0 for one.
 
+        Σ_{i<T} (M[i, i] − M[T, i]) / T; positive is forgetting.
+        """
+        lost = self.matrix.diagonal()[:-1] - self.matrix[-1, :-1]
+        return float(lost.mean()) if lost.size else 0.0
 
-def micro(correct_last: npt.ArrayLike, total: npt.ArrayLike) -> float:
-    """Accuracy over test nodes, from counts [C]."""
-    correct, of = _checked_last(correct_last, total)
-    return float(100.0 * correct.sum() / of.sum())
+    @property
+    def macro(self) -> float:
+        """Final accuracy averaged over the classes that have test nodes."""
+        there = self.total > 0
+        return float(100.0 * (self.correct[-1][there] / self.total[there]).mean())
+
+    @property
+    def micro(self) -> float:
+        """Final accuracy over test nodes."""
+        return float(100.0 * self.correct[-1].sum() / self.total.sum())
+
+    @property
+    def stagewise(self) -> npt.NDArray[np.float64]:
+        """AP after each session, [T+1]."""
+        return np.array([row[: t + 1].mean() for t, row in enumerate(self.matrix)])
+
+    @property
+    def mean_ap(self) -> float:
+        """Average performance, mean over all stages of the stream."""
+        return float(self.stagewise.mean())
+
+    @property
+    def ece(self) -> float | None:
+        """Expected calibration error after the last session, where it was measured."""
+        return self.calibration_errors[-1] if self.calibration_errors else None
+
+    @property
+    def auroc(self) -> float | None:
+        """AUROC of novelty, mean over sessions, where it was measured."""
+        return float(np.mean(self.novelty_aurocs)) if self.novelty_aurocs else None
 
 
 def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
@@ -87,11 +126,6 @@ def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
 
     Of the nodes whose largest probability lies in (b/15, (b+1)/15]: how many, the sum of that
     probability, and for how many the most probable column is the true one (`columns` [n]).
-
-    Examples
-    --------
-    >>> reliability([[0.9, 0.1], [0.08, 0.92]], [0, 0])[13]
-    array([2.  , 1.82, 1.  ])
     """
     given, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(columns)
     if given.ndim != 2 or truth.shape != given.shape[:1] or not given.shape[1]:
@@ -122,11 +156,6 @@ def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
     """Area under the ROC curve of scores that should be high against those that should be low.
 
     Equal scores count half; 0.5 is chance, higher is better.
-
-    Examples
-    --------
-    >>> auroc([3.0, 2.0], [1.0, 2.0])
-    0.875
     """
     above, below = (np.asarray(values, dtype=np.float64).ravel() for values in (high, low))
     if not above.size or not below.size or np.isnan(above).any() or np.isnan(below).any():
@@ -136,30 +165,3 @@ def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
     ranks = rankdata(np.concatenate([above, below]))[: above.size].sum()
     wins = ranks - above.size * (above.size + 1) / 2
     return float(wins / (above.size * below.size))
-
-
-def _checked(
-    correct: npt.ArrayLike, total: npt.ArrayLike, sessions: Sequence[Sequence[Any]]
-) -> tuple[Counts, Counts]:
-    counted, of = np.asarray(correct, dtype=np.int64), np.asarray(total, dtype=np.int64)
-    sizes = [len(members) for members in sessions]
-    if counted.shape != (len(sizes), sum(sizes)) or of.shape != (sum(sizes),) or 0 in sizes:
-        raise InputError(
-            f"correct {counted.shape} and total {of.shape} do not fit sessions of {sizes} classes:"
-            " correct needs a row per session, both a column per class"
-        )
-    if (counted < 0).any() or (counted > of).any():
-        raise InputError("correct must lie between 0 and total for every class")
-    ends = np.cumsum([0, *sizes])
-    empty = [i for i, (a, b) in enumerate(pairwise(ends)) if not of[a:b].any()]
-    if empty:
-        raise InputError(f"total counts no test node in session {empty[0]}: it has no accuracy")
-    return counted, of
-
-
-def _checked_last(correct: npt.ArrayLike, total: npt.ArrayLike) -> tuple[Counts, Counts]:
-    last = np.asarray(correct)
-    if last.ndim != 1:
-        raise InputError(f"correct_last has shape {last.shape}: give one count per class")
-    counted, of = _checked(last[None], total, [range(last.size)])
-    return counted[0], of

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class PaperFigures:
-    """The paper's AP, AF and seconds of one method on one dataset.
-
-    Each is a value and its ±, or None where the paper has no such figure.
-    """
+class PaperFigures(NamedTuple):
+    """The paper's AP, AF and seconds of one method on one dataset, each with its ±, if any."""
 
     ap: tuple[float, float | None]
     af: tuple[float, float] | None
@@ -26,24 +21,12 @@ def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | No
 
     They hold for its stream: half of the classes first, in label order, the whole graph visible;
     `step` classes a session, 1, and for some datasets AP at 5 and 10.
-
-    Examples
-    --------
-    >>> paper_figures("cora", "algnn-paper")
-    PaperFigures(ap=(75.86, 1.76), af=(9.81, 2.06), seconds=(1.08, 0.11))
-    >>> paper_figures("reddit", "gem", step=5)
-    PaperFigures(ap=(33.82, None), af=None, seconds=None)
     """
-    entry = _tables().get(dataset, {}).get(method)
-    if entry is None:
-        return None
-    if step == 1:
-        ap, af, seconds = (tuple(entry[key]) for key in ("ap", "af", "seconds"))
-        return PaperFigures(ap, af, seconds)
-    by_step = entry.get("ap_by_step", {})
-    if str(step) not in by_step:
-        return None
-    return PaperFigures((by_step[str(step)], None), None, None)
+    entry = _tables().get(dataset, {}).get(method, {})
+    if step == 1 and entry:
+        return PaperFigures(*(tuple(entry[key]) for key in ("ap", "af", "seconds")))
+    ap = entry.get("ap_by_step", {}).get(str(step))
+    return None if ap is None else PaperFigures((ap, None), None, None)
 
 
 def paper_datasets() -> list[str]:
@@ -56,8 +39,7 @@ def paper_methods() -> list[str]:
     return list(next(iter(_tables().values())))
 
 
-@dataclass(frozen=True)
-class PaperSpace:
+class PaperSpace(NamedTuple):
     """What a method keeps between sessions, and how much in TeX, by the paper's table."""
 
     keeps: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from torch_geometric.data import Data
 from algnn import methods as registry
 from algnn.bench import protocol, runs
 from algnn.bench.environment import code_version, machine, now, versions
-from algnn.bench.progress import session_bar
 from algnn.bench.record import RUN_FACTS, Record, Run
 from algnn.checks import check_number, resolve_device
 from algnn.errors import InputError
@@ -66,8 +65,7 @@ def cross(
 ) -> list[Plan]:
     """Every method (with its changed settings) on every dataset with every step and seed."""
     for name, given in (("datasets", datasets), ("methods", methods), ("steps", steps)):
-        if len(given) == 0:
-            raise InputError(f"{name} is empty: give at least one")
+        _check_some(name, given)
     return [
         Plan(os.fspath(dataset), method, list(seeds), changes, step=step, **common)
         for dataset in datasets
@@ -82,12 +80,6 @@ def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int =
     `splits` and `orders` are crossed, with each other and with the seeds; `draws` are plans of one
     seed in which all three change at once. The first split, order and seed are the plan's own. A
     graph that comes with a split has no other, and its runs are not done twice.
-
-    Examples
-    --------
-    >>> some = varied([Plan("digits", "algnn", [42])], draws=3)
-    >>> [(plan.draw, plan.order, plan.seeds) for plan in some]
-    [(42, 'label', [42]), (43, 'random-1', [43]), (44, 'random-2', [44])]
     """
     for name, count in (("splits", splits), ("orders", orders), ("draws", draws)):
         check_number(name, count, 1, whole=True)
@@ -104,19 +96,18 @@ def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int =
     return [other(plan, *pair, plan.seeds) for pair in pairs for plan in plans]
 
 
+def _check_some(name: str, given: Sized) -> None:
+    if not len(given):
+        raise InputError(f"{name} is empty: give at least one")
+
+
 def at_hand(data: Path | None = None) -> list[str]:
     """Those of the benchmark's usual datasets that need no download."""
     return [name for name in DATASETS if available(name, data)]
 
 
 def fit_changes(names: Sequence[str], changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """For each method those of the changed settings that it has; one of the methods must.
-
-    Examples
-    --------
-    >>> fit_changes(["algnn", "ewc"], {"gamma": 0.1, "epochs": 3})
-    {'algnn': {'gamma': 0.1, 'epochs': 3}, 'ewc': {'epochs': 3}}
-    """
+    """For each method those of the changed settings that it has; one of the methods must."""
     known = {name: registry.find(name).defaults for name in names}
     for setting in changes:
         if not any(setting in defaults for defaults in known.values()):
@@ -127,8 +118,7 @@ def fit_changes(names: Sequence[str], changes: dict[str, Any]) -> dict[str, dict
 
 def planned(plan: Plan, graph: Data) -> list[Run]:
     """The runs of a plan, by seed; everything that can be checked beforehand is checked."""
-    if len(plan.seeds) == 0:
-        raise InputError("seeds is empty: give at least one")
+    _check_some("seeds", plan.seeds)
     for seed in plan.seeds:
         check_number("seed", seed, 0, 2**63, whole=True)
     stream = _stream(plan, graph, plan.seeds[0])
@@ -144,11 +134,6 @@ def recorded_name(dataset: str) -> str:
 
     A user's file keeps its ending, so that it never passes for the dataset it may be named after,
     and loses its folder.
-
-    Examples
-    --------
-    >>> recorded_name("Cora"), recorded_name("secret/cora.npz")
-    ('cora', 'cora.npz')
     """
     known = dataset.lower() in {entry.name for entry in datasets()}
     return dataset.lower() if known else Path(dataset).name
@@ -157,27 +142,27 @@ def recorded_name(dataset: str) -> str:
 # -- carrying them out ----------------------------------------------------------------------------
 
 
-def carry_out(plan: Plan, folder: Path, progress: bool | None = None) -> list[Record]:
+def carry_out(
+    plan: Plan, folder: Path, tell: Callable[[int, int], object] = lambda done, total: None
+) -> list[Record]:
     """Run a plan in this process, seed after seed; each record is on disk once its run is done.
 
-    A progress bar is shown where stderr is a terminal, or as `progress` says.
+    `tell` is given the sessions done, of all seeds, and all sessions.
     """
     registry.find(plan.method)
     resolve_device(plan.device)
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
-    if len(plan.seeds) == 0:
-        raise InputError("seeds is empty: give at least one")
+    _check_some("seeds", plan.seeds)
     make_folder(folder)
-    done = []
-    with session_bar(f"{recorded_name(plan.dataset)} {plan.method}", progress) as bar:
-        for place, seed in enumerate(plan.seeds):
-            bar(seed)
+    done: list[Record] = []
+    for seed in plan.seeds:
+        before = len(done)
 
-            def tell(i: int, count: int, place: int = place, seed: int = seed) -> None:
-                bar(seed, place * count + i + 1, len(plan.seeds) * count)
+        def on_session(index: int, count: int, before: int = before) -> None:
+            tell(before * count + index + 1, len(plan.seeds) * count)
 
-            done.append(perform(plan, seed, graph, on_session=tell))
-            runs.write(done[-1], folder)
+        done.append(perform(plan, seed, graph, on_session=on_session))
+        runs.write(done[-1], folder)
     return done
 
 
@@ -260,17 +245,9 @@ def _stream(plan: Plan, graph: Data, seed: int) -> ClassStream:
 def _run(plan: Plan, graph: Data, base: int, seed: int) -> Run:
     known = registry.find(plan.method)
     name = recorded_name(plan.dataset)
-    return Run(
-        dataset=name,
-        provenance=graph.provenance,
-        method=known.name,
-        settings=registry.settings(plan.method, name, **plan.changes),
-        base=base,
-        step=plan.step,
-        edges=plan.edges,
-        order=plan.order if isinstance(plan.order, str) else ",".join(map(str, plan.order)),
-        seed=seed,
-        device=resolve_device(plan.device).type,
-        code=code_version(known.learner),
-        split=plan.split,
-    )
+    settings = registry.settings(plan.method, name, **plan.changes)
+    order = plan.order if isinstance(plan.order, str) else ",".join(map(str, plan.order))
+    stream = base, plan.step, plan.edges, order
+    device, code = resolve_device(plan.device).type, code_version(known.learner)
+    facts = (name, graph.provenance, known.name, settings, *stream, seed, device, plan.split)
+    return Run(*facts, code=code)

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from algnn.errors import AlgnnError
 
 if TYPE_CHECKING:
     from algnn.bench.plan import Plan
+    from algnn.bench.record import Run
 
 CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -31,16 +32,15 @@ def start_forkserver() -> None:
     if not hasattr(os, "fork"):
         raise AlgnnError("worker processes need a system that can fork: use Linux or macOS")
     CONTEXT.set_forkserver_preload([] if has_gpu() else ["algnn.bench.worker"])
-    threads = os.environ.get("OPENBLAS_NUM_THREADS")
+    before = dict(os.environ)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # counted on import; torch is told by each worker
     try:
         # a blocked signal stays blocked in every process below: Ctrl-C is for this one to handle
         with held_back(signal.SIGINT):
             forkserver.ensure_running()
     finally:
-        del os.environ["OPENBLAS_NUM_THREADS"]
-        if threads is not None:
-            os.environ["OPENBLAS_NUM_THREADS"] = threads
+        os.environ.pop("OPENBLAS_NUM_THREADS")
+        os.environ.update(before)
 
 
 @contextlib.contextmanager
@@ -62,20 +62,29 @@ def has_gpu() -> bool:
     return False
 
 
-class Worker:
-    """A process that does the run of a plan with one seed, as its owner sees it."""
+class Task(NamedTuple):
+    """A plan of one seed, and the run that it is."""
 
-    def __init__(self, plan: Plan, setup: dict[str, Any]) -> None:
+    plan: Plan
+    run: Run
+
+
+class Worker:
+    """A process that does one task, as its owner sees it."""
+
+    def __init__(self, slot: int, task: Task, setup: dict[str, Any]) -> None:
         from algnn.bench.worker import work
 
         start_forkserver()
+        self.slot, self.task = slot, task
+        self.ready, self.settled = False, False  # it has begun; what became of its run is known
         self.unread = b""
         self.messages, messages = CONTEXT.Pipe(duplex=False)
         self.output, output = CONTEXT.Pipe(duplex=False)
         os.set_blocking(self.output.fileno(), False)
         self.sources: list[Connection] = [self.messages, self.output]
         told = {**setup, "environ": dict(os.environ)}
-        self.process = CONTEXT.Process(target=work, args=(plan, told, messages, output))
+        self.process = CONTEXT.Process(target=work, args=(task.plan, told, messages, output))
         with messages, output, _unknown_main():
             self.process.start()
 

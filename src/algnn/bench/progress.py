@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from time import monotonic
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -35,14 +33,20 @@ class Progress:
         self.since = [0.0] * jobs
         self.seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
         for record in known:
-            clocks = record.outcome.learn_seconds + record.outcome.predict_seconds
-            self._note(record, sum(clocks))
+            self._note(record, sum(record.outcome.learn_seconds + record.outcome.predict_seconds))
 
     def announce(self, where: str) -> None:
         """Work is about to begin, with the workers that `where` describes."""
+        before = f" ({self.reused} more done before)" if self.reused else ""
+        runs = f"{self.total} run{'s' * (self.total != 1)} to do"
+        self._print(f"{runs}{before}, with {where}")
 
     def begin(self, slot: int, run: Run) -> None:
-        """A worker begins a run."""
+        """A worker begins a run; it may be one that has joined since."""
+        while slot >= len(self.running):
+            self.running.append(None)
+            self.sessions.append((0, 0))
+            self.since.append(0.0)
         self.left.pop(id(run), None)
         self.running[slot], self.sessions[slot], self.since[slot] = run, (0, 0), monotonic()
 
@@ -60,16 +64,18 @@ class Progress:
         """A worker's run has failed."""
         self.failed += 1
         self.running[slot] = None
+        self._print(f"{self._count()}{self.label(failure)}: failed: {failure.reason}", "red")
 
     def drop(self, slot: int) -> None:
         """A worker's run has to be begun again."""
-        run = self.running[slot]
+        run, self.running[slot] = self.running[slot], None
         if run is not None:
             self.left[id(run)] = run
-        self.running[slot] = None
 
     def say(self, slot: int, line: str) -> None:
         """A worker has printed a line."""
+        run = self.running[slot]
+        self._print(line if run is None else f"{self.label(run)}: {line}", "dim")
 
     def label(self, run: Run | Record) -> str:
         """A run in a few words, with the settings that differ between the runs at hand."""
@@ -79,24 +85,24 @@ class Progress:
     def counts(self) -> str:
         """Number of runs done, running, failed and left, in words."""
         running = sum(run is not None for run in self.running)
-        return (
-            f"{self.done} done · {running} running · {self.failed} failed · {len(self.left)} left"
-        )
+        left = len(self.left)
+        return f"{self.done} done · {running} running · {self.failed} failed · {left} left"
 
     def time_left(self) -> float | None:
         """Seconds to go, judging by similar runs; None as long as nothing is known."""
         if not self.seconds:
             return None
-        work = sum(self._expected(run) for run in self.left.values())
+        work = [self._expected(run) for run in self.left.values()]
         for run, since in zip(self.running, self.since, strict=True):
             if run is not None:
-                work += max(0.0, self._expected(run) - (monotonic() - since))
-        busy = len(self.left) + sum(run is not None for run in self.running)
-        return work / max(1, min(busy, len(self.running)))
+                work.append(max(0.0, self._expected(run) - (monotonic() - since)))
+        return sum(work) / max(1, min(len(work), len(self.running)))
 
-    def _said(self, slot: int, line: str) -> str:
-        run = self.running[slot]
-        return line if run is None else f"{self.label(run)}: {line}"
+    def _count(self) -> str:
+        return ""
+
+    def _print(self, line: str, style: str = "") -> None:
+        pass
 
     def _note(self, run: Run | Record, seconds: float) -> None:
         for key in _kinds(run):
@@ -110,24 +116,15 @@ class Progress:
 class _Lines(Progress):
     """A line on stderr for each run that ends: for log files and pipes."""
 
-    def announce(self, where: str) -> None:
-        self._print(_opening(self.total, self.reused, where))
-
     def finish(self, slot: int, record: Record, seconds: float) -> None:
         super().finish(slot, record, seconds)
-        self._count(f"{self.label(record)}: AP {record.outcome.ap:.2f}, {seconds:.1f} s")
+        ap = f"AP {record.outcome.ap:.2f}"
+        self._print(f"{self._count()}{self.label(record)}: {ap}, {seconds:.1f} s")
 
-    def fail(self, slot: int, failure: Failure) -> None:
-        super().fail(slot, failure)
-        self._count(f"{self.label(failure)}: failed: {failure.reason}")
+    def _count(self) -> str:
+        return f"[{self.done + self.failed}/{self.total}] "
 
-    def say(self, slot: int, line: str) -> None:
-        self._print(self._said(slot, line))
-
-    def _count(self, line: str) -> None:
-        self._print(f"[{self.done + self.failed}/{self.total}] {line}")
-
-    def _print(self, line: str) -> None:
+    def _print(self, line: str, style: str = "") -> None:
         print(line, file=sys.stderr, flush=True)
 
 
@@ -136,20 +133,8 @@ class _Screen(Progress):
 
     console: Console | None = None
 
-    def announce(self, where: str) -> None:
-        self._print(Text(_opening(self.total, self.reused, where)))
-
-    def fail(self, slot: int, failure: Failure) -> None:
-        super().fail(slot, failure)
-        self._print(Text(f"{self.label(failure)}: failed: {failure.reason}", style="red"))
-
-    def say(self, slot: int, line: str) -> None:
-        self._print(Text(self._said(slot, line), style="dim"))
-
     def __rich__(self) -> RenderableType:
-        finished = self.done + self.failed
-        bar = Table.grid()
-        bar.add_row(ProgressBar(total=max(1, self.total), completed=finished, width=60))
+        bar = ProgressBar(total=max(1, self.total), completed=self.done + self.failed, width=60)
         left = self.time_left()
         about = f" · about {_duration(left)} to go" if left is not None and self.total else ""
         table = Table.grid(padding=(0, 2))
@@ -161,9 +146,9 @@ class _Screen(Progress):
             table.add_row("", Text(self.label(run)), Text(session), _duration(monotonic() - since))
         return Group(Text(self.counts() + about), bar, table)
 
-    def _print(self, line: Text) -> None:
+    def _print(self, line: str, style: str = "") -> None:
         if self.console is not None:
-            self.console.print(line, soft_wrap=True)
+            self.console.print(Text(line, style=style), soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -187,35 +172,9 @@ def watch(
             yield screen
 
 
-@contextlib.contextmanager
-def session_bar(title: str, shown: bool | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar over sessions, told the seed, then the sessions done and all sessions."""
-    visible = sys.stderr.isatty() if shown is None else shown
-    bar = Bar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("sessions"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True, force_terminal=True if visible else None),
-        transient=True,
-        disable=not visible,
-    )
-    with bar:
-        task = bar.add_task(title, total=None)
-        yield lambda seed, done=None, total=None: bar.update(
-            task, description=f"{title} seed {seed}", completed=done, total=total
-        )
-
-
 def label(run: Run | Record) -> str:
     """A run in a few words."""
     return f"{run.dataset} {run.method} step {run.step} seed {run.seed}"
-
-
-def _opening(total: int, reused: int, where: str) -> str:
-    before = f" ({reused} more done before)" if reused else ""
-    return f"{total} run{'s' * (total != 1)} to do{before}, with {where}"
 
 
 def _varying(runs: Sequence[Run]) -> dict[tuple[str, str], list[str]]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.bench import metrics
-from algnn.bench.outcome import Outcome as Outcome
+from algnn.bench.metrics import Outcome as Outcome
 from algnn.errors import InputError
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
@@ -75,10 +75,9 @@ def run(
     >>> outcome.matrix.shape, len(outcome.learn_seconds)
     ((2, 2), 2)
     """
-    tests = _Tests.of(stream, split)
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
-    correct, total = [], _count(tests.labels, column)
-    learning, predicting, retained = [], [], []
+    tests = _Tests.of(stream, split, column)
+    correct, learning, predicting, retained = [], [], [], []
     asks = confidence and isinstance(learner, Learner)
     measured = _Confidence(stream, tests) if asks else None
     watched = _Watched()
@@ -93,13 +92,16 @@ def run(
         predicting.append(seconds)
         retained.append(int(learner.retained_bytes()))
         right = _check_answers(answers, asked.labels) == asked.labels
-        correct.append(_count(asked.labels[right & (asked.sessions <= session.index)], column))
+        right &= asked.sessions <= session.index
+        correct.append(np.bincount(asked.columns[right], minlength=len(column)))
         if measured is not None:
             measured.measure(learner, session.graph, asked)
         watched.check(learner, session.index)
         if on_session is not None:
             on_session(session.index)
-    given = _answers(answers, stream.original_ids(asked.nodes).numpy(), asked.labels, column)
+    found = np.array([column.get(one, len(column)) for one in np.asarray(answers).tolist()])
+    given = found[np.lexsort((stream.original_ids(asked.nodes).numpy(), asked.columns))]
+    total = np.bincount(tests.columns, minlength=len(column))
     # a user's own learner need not clock its selection
     selecting = tuple(getattr(learner, "selection_seconds_", ()))
     clocks = tuple(learning), tuple(predicting), tuple(retained), selecting
@@ -109,19 +111,22 @@ def run(
 
 @dataclass(frozen=True)
 class _Tests:
-    """Test nodes in ascending order, with their labels and sessions, [n] each."""
+    """Test nodes in ascending order, with their labels, columns of these and sessions, [n] each."""
 
     nodes: Tensor
-    labels: npt.NDArray[np.int64]
-    sessions: npt.NDArray[np.int64]
+    labels: metrics.Counts
+    columns: metrics.Counts
+    sessions: metrics.Counts
 
     @classmethod
-    def of(cls, stream: ClassStream, split: str) -> _Tests:
+    def of(cls, stream: ClassStream, split: str, column: dict[int, int]) -> _Tests:
         """Those of all sessions."""
         parts = test_nodes(stream, split)
         nodes, labels = (torch.cat(part) for part in zip(*parts, strict=True))
         sessions = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
-        return cls(nodes, labels.numpy(), sessions)._take(torch.argsort(nodes).numpy())
+        columns = np.array([column[label] for label in labels.tolist()])
+        found = cls(nodes, labels.numpy(), columns, sessions)
+        return found._take(torch.argsort(nodes).numpy())
 
     def of_graph(self, graph: Data) -> _Tests:
         """Those that exist in a session's graph: all of them, but where it grows."""
@@ -136,8 +141,9 @@ class _Tests:
             chosen.append(own[:: max(1, min(step, len(own) // FEWEST))])
         return self._take(np.sort(np.concatenate(chosen)))
 
-    def _take(self, places: npt.NDArray[np.int64]) -> _Tests:
-        return _Tests(self.nodes[places], self.labels[places], self.sessions[places])
+    def _take(self, places: metrics.Counts) -> _Tests:
+        parts = (part[places] for part in (self.labels, self.columns, self.sessions))
+        return _Tests(self.nodes[places], *parts)
 
 
 class _Confidence:
@@ -221,33 +227,15 @@ def test_nodes(stream: ClassStream, split: str) -> list[tuple[Tensor, Tensor]]:
     return tests
 
 
-def _count(labels: npt.NDArray[Any], column: dict[int, int]) -> metrics.Counts:
-    """How many nodes of each class, [C], by the classes' columns."""
-    places = np.array([column[label] for label in labels.tolist()], dtype=np.int64)
-    return np.bincount(places, minlength=len(column)).astype(np.int64)
-
-
-def _answers(
-    given: Any, ids: npt.NDArray[np.int64], labels: npt.NDArray[Any], column: dict[int, int]
-) -> metrics.Counts:
-    """Columns of the classes that nodes were given, by the nodes' true columns and then ids."""
-    truth = np.array([column[label] for label in labels.tolist()])
-    found = np.array([column.get(one, len(column)) for one in np.asarray(given).tolist()])
-    return found[np.lexsort((ids, truth))].astype(np.int64)
-
-
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     """What `work` gives, and its seconds; all that it queues on a GPU is within the clock."""
-    _finish_queue()
+    cuda = torch.cuda.is_available()
+    finish_queue: Callable[[], object] = torch.cuda.synchronize if cuda else lambda: None
+    finish_queue()
     start = perf_counter()
     result = work(*arguments)
-    _finish_queue()
+    finish_queue()
     return result, perf_counter() - start
-
-
-def _finish_queue() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def _check_answers(answers: Any, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:

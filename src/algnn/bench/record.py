@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from algnn.bench.environment import code_version, machine, now, versions
-from algnn.bench.metrics import BINS, Matrix
-from algnn.bench.outcome import Outcome
+from algnn.bench.metrics import BINS, Matrix, Outcome
 from algnn.errors import AlgnnError
 
 FORMAT = 1
 FAILURE_FORMAT = "failure-1"
+FAILED = ".failed.json"
 # what makes two runs comparable: everything but the seed, the machine and the date
 CONFIGURATION = ("dataset", "method", "settings", "base", "step", "edges", "order")
 IDENTITY = (*CONFIGURATION, "seed", "device", "code")
@@ -66,9 +66,8 @@ class Failure(Run):
 class Record(_Facts):
     """A finished run: its outcome, when it started, the packages and the machine.
 
-    `settings` are all parameters of the learner but seed and device, `provenance` is that of the
-    graph with its ``sha256``, `machine` says how many runs shared it; an explicit order of classes
-    is joined by commas.
+    `settings` are all parameters of the learner but seed and device, `machine` says how many runs
+    shared it; an explicit order of classes is joined by commas.
     """
 
     outcome: Outcome
@@ -101,12 +100,13 @@ def same(one: Run | Record, other: Run | Record) -> bool:
     return _parts(one, IDENTITY) == _parts(other, IDENTITY)
 
 
-def file_name(run: Run | Record) -> str:
-    """Path of a run's record below its folder; it does not depend on the version of the code."""
+def file_name(run: Run | Record, failed: bool = False) -> str:
+    """Path of a run's record, or failure, below its folder, whatever the version of the code."""
     order = run.order if run.order in ("label", "random") else "given"
+    ending = FAILED if failed or isinstance(run, Failure) else ".json"
     return (
         f"{_safe(run.dataset)}/{_safe(run.method)}/step{run.step}-{_safe(run.edges)}-{order}"
-        f"-{digest(run)}-{_safe(run.device)}-seed{run.seed}.json"
+        f"-{digest(run)}-{_safe(run.device)}-seed{run.seed}{ending}"
     )
 
 
@@ -138,10 +138,8 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
 
 def rows(outcome: Outcome) -> list[list[float | None]]:
     """An outcome's accuracy matrix with None above the diagonal, as JSON needs it."""
-    return [
-        [value if i <= t else None for i, value in enumerate(row)]
-        for t, row in enumerate(outcome.matrix.tolist())
-    ]
+    filled = enumerate(outcome.matrix.tolist(), start=1)
+    return [row[:t] + [None] * (len(row) - t) for t, row in filled]
 
 
 def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure:
@@ -212,13 +210,7 @@ def _bins(found: Any) -> Matrix | None:
 
 
 def packed(answers: npt.NDArray[np.int64], classes: int) -> str:
-    """Columns of classes, up to `classes`, in little more than a byte each before compression.
-
-    Examples
-    --------
-    >>> len(packed(np.zeros(10_000, np.int64), classes=40))
-    44
-    """
+    """Columns of classes, up to `classes`, in a byte or two each, compressed."""
     kind = "<u1" if classes < 256 else "<u2"
     return base64.b64encode(zlib.compress(answers.astype(kind).tobytes(), 9)).decode()
 

@@ -19,17 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import filelock
 import numpy as np
 
-from algnn.bench.record import (
-    RUN_FACTS,
-    Failure,
-    Record,
-    Run,
-    as_json,
-    digest,
-    file_name,
-    from_json,
-    same,
-)
+from algnn.bench import record as form
+from algnn.bench.record import FAILED, RUN_FACTS, Failure, Record, Run, digest, file_name, same
 from algnn.errors import AlgnnError, InputError
 from algnn.files import replacing
 
@@ -37,7 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PACK = "records.jsonl.gz"
-FAILED = ".failed.json"
 LOCK = ".lock"
 PATIENCE = 5.0  # seconds in which a process that is being ended is certainly gone
 FIGURES = (
@@ -116,25 +106,21 @@ def read_records(folder: Folder) -> list[Record]:
 
 
 def _row(record: Record) -> dict[str, object]:
-    outcome = record.outcome
-    stages = outcome.stagewise
+    outcome, stages = record.outcome, record.outcome.stagewise
     return {
         **{name: getattr(record, name) for name in COLUMNS if hasattr(record, name)},
+        **{name: getattr(outcome, name) for name in ("af", "macro", "micro", "ece")},
         "sha256": record.provenance.get("sha256"),
         "configuration": digest(record),
         "alone": record.machine.get("jobs") in (None, 1),
         "stages": stages,
         "ap": stages[-1],
-        "af": outcome.af,
-        "macro": outcome.macro,
-        "micro": outcome.micro,
         "mean_ap": float(stages.mean()),
         "base_accuracy": stages[0],
         "learn_seconds": sum(outcome.learn_seconds),
         "predict_seconds": sum(outcome.predict_seconds),
         "selection_seconds": sum(outcome.selection_seconds) if outcome.selection_seconds else None,
         "retained_bytes": outcome.retained_bytes[-1],
-        "ece": outcome.ece,
         "novelty_auroc": outcome.auroc,
     }
 
@@ -156,24 +142,14 @@ class Summary(NamedTuple):
 
 
 def summarise(values: Iterable[float | None]) -> Summary:
-    """Mean and 95% interval (Student's t) of one figure over runs; None and NaN are left out.
-
-    Examples
-    --------
-    >>> summarise([74.0, 76.0, 78.0])
-    Summary(mean=76.0, ci95=4.968..., count=3)
-    >>> print(summarise([76.7]))
-    76.70
-    """
+    """Mean and 95% interval (Student's t) of one figure over runs; None and NaN are left out."""
     given = np.asarray(list(values), dtype=np.float64)
     given = given[~np.isnan(given)]
     count = given.size
     if count == 0:
         raise InputError("values is empty: a summary needs the figure of at least one run")
-    if count == 1:
-        return Summary(float(given[0]), None, 1)
-    std = float(given.std(ddof=1))
-    return Summary(float(given.mean()), _student(count) * std / count**0.5, count)
+    half = _student(count) * float(given.std(ddof=1)) / count**0.5 if count > 1 else None
+    return Summary(float(given.mean()), half, count)
 
 
 def _student(count: int) -> float:
@@ -185,20 +161,20 @@ def _student(count: int) -> float:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def write(record: Record, folder: Folder) -> Path:
-    """Write a record below a folder, over an older one of that run; its failure is removed."""
-    path = Path(folder) / file_name(record)
-    write_atomically(path, json.dumps(as_json(record), indent=1, allow_nan=False).encode())
-    with contextlib.suppress(OSError):  # `read_failures` passes it over then
-        path.with_name(_failed(path.name)).unlink()
+def write(found: Record | Failure, folder: Folder) -> Path:
+    """Write a record or a failure below a folder, over an older one of that run.
+
+    A record takes its run's failure away.
+    """
+    path = Path(folder) / file_name(found)
+    write_atomically(path, json.dumps(form.as_json(found), indent=1, allow_nan=False).encode())
+    if isinstance(found, Record):
+        with contextlib.suppress(OSError):  # `read_failures` passes it over then
+            (Path(folder) / file_name(found, failed=True)).unlink()
     return path
 
 
-def write_failure(failure: Failure, folder: Folder) -> Path:
-    """Write a failure below a folder, beside the place of the run's record."""
-    path = Path(folder) / _failed(file_name(failure))
-    write_atomically(path, json.dumps(as_json(failure), indent=1, allow_nan=False).encode())
-    return path
+write_failure = write
 
 
 def read(path: Folder) -> Any:
@@ -208,25 +184,23 @@ def read(path: Folder) -> Any:
         text = Path(path).read_bytes()
     except OSError as error:
         raise AlgnnError(f"{path} cannot be read: {error.strerror}") from error
-    found = from_json(text, str(path), noun)
+    found = form.from_json(text, str(path), noun)
     if isinstance(found, Failure) != (noun == "failure"):
         raise AlgnnError(f"{path} is not a {noun} of a run, by its format: mend its name")
     return found
 
 
-def done(run: Run, folder: Folder) -> Record | None:
+def done(run: Run, folder: Folder) -> Any:
     """The run's record; None where there is none, an older version's or an unreadable one."""
-    found: Record | None = _stored(run, Path(folder), file_name(run))
-    return found
+    return _stored(run, Path(folder), file_name(run))
 
 
-def failed(run: Run, folder: Folder) -> Failure | None:
+def failed(run: Run, folder: Folder) -> Any:
     """The run's failure; None likewise."""
-    found: Failure | None = _stored(run, Path(folder), _failed(file_name(run)))
-    return found
+    return _stored(run, Path(folder), file_name(run, failed=True))
 
 
-def _stored(run: Run, folder: Path, name: str) -> Any:
+def _stored(run: Run, folder: Path, name: str) -> Record | Failure | None:
     found = [_packed(folder / PACK).get(name)]
     with contextlib.suppress(AlgnnError):  # what a dying disk left behind is no reason to stop
         found.append(read(folder / name))
@@ -285,8 +259,10 @@ def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:
     """The newest record or failure of each run, by folder of records and file name."""
     root = _folder(folder)
     found: dict[tuple[Path, str], Record | Failure] = {}
-    for home, one in _everything(root):
-        key = home, _name(one)
+    packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
+    # packed ones first, so that of equally old ones the single file counts
+    for home, one in (*packed, *((_home(path, root), read(path)) for path in _files(root))):
+        key = home, file_name(one)
         if key not in found or _date(one) >= _date(found[key]):
             found[key] = one
     return {key: found[key] for key in sorted(found) if not _done_since(key, found)}
@@ -294,26 +270,15 @@ def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:
 
 def _done_since(key: tuple[Path, str], found: dict[tuple[Path, str], Record | Failure]) -> bool:
     """Whether a failure's run is done: its writer may have been killed before removing it."""
-    record = found.get((key[0], file_name(found[key])))
+    record = found.get((key[0], key[1].replace(FAILED, ".json")))
     if isinstance(found[key], Record) or record is None:
         return False
     return same(record, found[key]) or _date(record) >= _date(found[key])
 
 
-def _everything(root: Path) -> Iterator[tuple[Path, Record | Failure]]:
-    """Packed runs first, so that of equally old ones the single file counts."""
-    for path in sorted(root.rglob(PACK)):
-        for one in _packed(path).values():
-            yield path.parent, one
-    for path in _files(root):
-        yield _home(path, root), read(path)
-
-
 def _packed(path: Path) -> dict[str, Record | Failure]:
     """The contents of a packed file by the names of the files that went into it."""
-    if not path.exists():
-        return {}
-    return _unzipped(path, path.stat().st_mtime_ns)
+    return _unzipped(path, path.stat().st_mtime_ns) if path.exists() else {}
 
 
 @lru_cache(maxsize=8)
@@ -322,22 +287,14 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
         lines = gzip.decompress(path.read_bytes()).splitlines()
     except (OSError, EOFError, zlib.error) as error:
         raise AlgnnError(f"{path} is not a whole file of packed records: {error}") from error
-    found = (from_json(line, f"{path} line {i}") for i, line in enumerate(lines, 1))
-    return {_name(one): one for one in found}
+    found = (form.from_json(line, f"{path} line {i}") for i, line in enumerate(lines, 1))
+    return {file_name(one): one for one in found}
 
 
 def _zipped(found: Iterable[Record | Failure]) -> bytes:
-    lines = (json.dumps(as_json(one), separators=(",", ":"), allow_nan=False) for one in found)
+    lines = (json.dumps(form.as_json(one), separators=(",", ":"), allow_nan=False) for one in found)
     # without a time the bytes depend on the records alone
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
-
-
-def _name(one: Record | Failure) -> str:
-    return file_name(one) if isinstance(one, Record) else _failed(file_name(one))
-
-
-def _failed(name: str) -> str:
-    return name.removesuffix(".json") + FAILED
 
 
 def _date(one: Record | Failure) -> str:

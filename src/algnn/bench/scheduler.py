@@ -8,25 +8,25 @@ goes on from there.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 
 from algnn import methods as registry
 from algnn.bench import runs
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, make_folder, planned
-from algnn.bench.processes import Worker, held_back
+from algnn.bench.processes import Task, Worker, held_back
 from algnn.bench.progress import Progress, watch
-from algnn.bench.record import Failure, Record, Run, digest, file_name
+from algnn.bench.record import Failure, Record, digest, file_name, same
 from algnn.checks import resolve_device
 from algnn.errors import AlgnnError, InputError
 from algnn.graph.datasets import load
@@ -57,9 +57,8 @@ class Tally:
     def records(self) -> list[Record]:
         """Every record there is, by dataset, step, method, settings and seed."""
 
-        def key(record: Record) -> tuple[str, int, str, str, int]:
-            settings = repr(sorted(record.settings.items()))
-            return record.dataset, record.step, record.method, settings, record.seed
+        def key(one: Record) -> tuple[Any, ...]:
+            return one.dataset, one.step, one.method, repr(sorted(one.settings.items())), one.seed
 
         return sorted(self.done + self.reused, key=key)
 
@@ -70,8 +69,7 @@ class Tally:
 
     def wanted(self, *plans: Plan) -> int:
         """The number of different runs of some plans."""
-        pairs = {(of, seed) for one, of in self.plans if one in plans for seed in one.seeds}
-        return len(pairs)
+        return len({(of, seed) for one, of in self.plans if one in plans for seed in one.seeds})
 
 
 def bench(
@@ -108,19 +106,15 @@ def bench(
         Folder of the records. Only one process may work on it at a time.
     changes : dict, optional
         Settings to change, in the methods that have them; one of the methods must.
-    base : int, optional
-        As in `ClassStream`.
-    edges : str
-        As in `ClassStream`.
-    order : str or list of int
+    base, edges, order
         As in `ClassStream`.
     device : str
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
     data : Path, optional
         The data root, where it is not the usual one.
     jobs : int, optional
-        Number of worker processes; by default as many as `room` says. Times can be compared only
-        between runs with ``jobs=1``.
+        Number of worker processes; by default one for each core that has a GiB of free memory, and
+        four on a GPU. Times can be compared only between runs with ``jobs=1``.
     retry_failed : bool
         Try runs again that failed before.
     progress : bool, optional
@@ -155,16 +149,15 @@ def room(kind: str, jobs: int | None = None) -> tuple[int, int]:
     """The number of workers for a kind of device, unless given, and of torch's threads in each.
 
     On a CPU a worker for each core (or for each ``OMP_NUM_THREADS`` cores, where that is set), at
-    most one for each GiB of free memory: graphs are small, and several runs side by side use a
-    machine better than one run with many threads. On a GPU four, since a small graph does not fill
-    it. Threads are the cores divided by the workers, on a GPU at most four.
+    most one for each GiB of free memory: several runs of small graphs side by side use a machine
+    better than one run with many threads. On a GPU four, since a small graph does not fill it.
     """
     if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
         raise InputError(f"jobs={jobs!r} must be a whole number of workers, at least 1")
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    threads = int(asked) if asked.isdecimal() and int(asked) else None
+    threads = int(asked) if asked.isdecimal() else 0
     if jobs is None:
         jobs = min(cores, GPU_JOBS) if kind == "cuda" else cores // (threads or 1)
         jobs = max(1, min(jobs, _free_memory() // WORKER_BYTES))
@@ -178,41 +171,42 @@ def carry_out(
     jobs: int | None = None,
     retry_failed: bool = False,
     progress: bool | None = None,
+    client: Any = None,
 ) -> Tally:
     """Do the runs of some plans, all for one kind of device, each once; as `bench`.
 
     Runs are done dataset by dataset and step by step, then seed by seed, and method by method last:
-    what else the machine does meanwhile falls on all methods alike.
+    what else the machine does meanwhile falls on all methods alike. With a `distributed.Client` the
+    workers of its cluster do them, which must see the same files; records are written here.
     """
-    tally = Tally()
+    tally, place = Tally(), Path(folder)
     tasks = _tasks(list(plans), tally)
     kind = tasks[0].run.device if tasks else "cpu"
     jobs, threads = room(kind, jobs)
-    make_folder(Path(folder))
-    with runs.locked(Path(folder)):
-        _remove_drafts(Path(folder))
-        left = _left(tasks, folder, retry_failed, tally)
-        jobs = min(jobs, len(left))
+    make_folder(place)
+    with runs.locked(place):
+        _remove_drafts(place)
+        left = _left(tasks, place, retry_failed, tally)
+        jobs = min(jobs if client is None else len(client.nthreads()), len(left))
         with watch(progress, jobs, [task.run for task in left], tally.reused) as display:
-            workers = f"{jobs} worker{'s' * (jobs != 1)} of {threads} thread{'s' * (threads != 1)}"
+            workers = f"{jobs} worker{'s' * (jobs != 1)}"
+            if client is None:
+                workers += f" of {threads} thread{'s' * (threads != 1)}"
             display.announce(f"{workers} on the {'GPU' if kind == 'cuda' else 'CPU'}")
-            setup = {"folder": str(Path(folder).absolute()), "jobs": jobs, "threads": threads}
-            _Scheduler(left, setup, tally, display).work()
+            setup = {"folder": str(place.absolute()), "jobs": jobs, "threads": threads}
+            if client is None:
+                _Scheduler(left, setup, tally, display).work()
+            else:
+                _Cluster(left, {**setup, "client": client}, tally, display).work()
     return tally
 
 
-@dataclass
-class _Task:
-    plan: Plan  # with one seed
-    run: Run
-
-
-def _tasks(plans: list[Plan], tally: Tally) -> list[_Task]:
-    """One task for each different run, in the order in which they are to be done."""
+def _tasks(plans: list[Plan], tally: Tally) -> list[Task]:
+    """A plan of one seed for each different run, in the order in which they are to be done."""
     for plan in plans:
         _check_importable(plan.method)
         resolve_device(plan.device)
-    tasks: dict[str, _Task] = {}
+    tasks: dict[str, Task] = {}
     for key in dict.fromkeys((plan.dataset, plan.data, plan.draw) for plan in plans):
         here = [plan for plan in plans if (plan.dataset, plan.data, plan.draw) == key]
         graph = load(key[0], root=key[1], seed=key[2])
@@ -223,8 +217,7 @@ def _tasks(plans: list[Plan], tally: Tally) -> list[_Task]:
         pairs = [(plan, run) for plan, some in found for run in some]
         pairs.sort(key=lambda pair: (steps.index(pair[1].step), seeds.index(pair[1].seed)))
         for plan, run in pairs:
-            alone = dataclasses.replace(plan, seeds=[run.seed])
-            tasks.setdefault(file_name(run), _Task(alone, run))
+            tasks.setdefault(file_name(run), Task(replace(plan, seeds=[run.seed]), run))
     return list(tasks.values())
 
 
@@ -237,17 +230,13 @@ def _check_importable(method: str) -> None:
     registry.find(method)
 
 
-def _left(
-    tasks: list[_Task], folder: str | os.PathLike[str], retry_failed: bool, tally: Tally
-) -> list[_Task]:
+def _left(tasks: list[Task], folder: Path, retry_failed: bool, tally: Tally) -> list[Task]:
     """The tasks still to do; what has been done or has failed before goes to the tally."""
     left = []
     for task in tasks:
-        record = runs.done(task.run, folder)
-        failure = None if retry_failed else runs.failed(task.run, folder)
-        if record is not None:
+        if (record := runs.done(task.run, folder)) is not None:
             tally.reused.append(record)
-        elif failure is not None:
+        elif not retry_failed and (failure := runs.failed(task.run, folder)) is not None:
             tally.skipped.append(failure)
         else:
             left.append(task)
@@ -262,56 +251,45 @@ def _remove_drafts(folder: Path) -> None:
                 draft.unlink()
 
 
-@dataclass
-class _Attempt:
-    """A task in its process."""
-
-    slot: int
-    task: _Task
-    worker: Worker
-    ready: bool = False
-    settled: bool = False
-
-
 class _Scheduler:
     """Gives each task a process and hears from it."""
 
     def __init__(
-        self, left: list[_Task], setup: dict[str, Any], tally: Tally, display: Progress
+        self, left: list[Task], setup: dict[str, Any], tally: Tally, display: Progress
     ) -> None:
         self.left = deque(left)
         self.setup = setup
         self.tally = tally
         self.display = display
-        self.attempts: list[_Attempt] = []
+        self.workers: list[Worker] = []
         self.false_starts = 0
 
     def work(self) -> None:
         try:
-            while self.left or self.attempts:
-                free = set(range(self.setup["jobs"])) - {attempt.slot for attempt in self.attempts}
+            while self.left or self.workers:
+                free = set(range(self.setup["jobs"])) - {worker.slot for worker in self.workers}
                 for slot in sorted(free)[: len(self.left)]:
                     self.start(slot, self.left.popleft())
-                sources = [source for a in self.attempts for source in a.worker.sources]
+                sources = [source for worker in self.workers for source in worker.sources]
                 ready = set(wait(sources)) if sources else set()
-                for attempt in [a for a in self.attempts if ready.intersection(a.worker.sources)]:
-                    self.hear(attempt)
+                for worker in [w for w in self.workers if ready.intersection(w.sources)]:
+                    self.hear(worker)
         finally:
-            for attempt in self.attempts:
-                attempt.worker.process.kill()
-            for attempt in self.attempts:
-                attempt.worker.close()
+            for worker in self.workers:
+                worker.process.kill()
+            for worker in self.workers:
+                worker.close()
 
-    def start(self, slot: int, task: _Task) -> None:
+    def start(self, slot: int, task: Task) -> None:
         self.display.begin(slot, task.run)
         try:
             with held_back(signal.SIGINT, signal.SIGTERM):  # no process that is not in the list
-                self.attempts.append(_Attempt(slot, task, Worker(task.plan, self.setup)))
+                self.workers.append(Worker(slot, task, self.setup))
         except (OSError, EOFError) as error:  # the forkserver or the worker was killed meanwhile
             self.display.say(slot, f"no process could be started: {error}")
             self.start_again(slot, task)
 
-    def start_again(self, slot: int, task: _Task) -> None:
+    def start_again(self, slot: int, task: Task) -> None:
         """A process ended before it began its run, which is thus not to blame."""
         self.display.drop(slot)
         self.left.appendleft(task)
@@ -319,58 +297,106 @@ class _Scheduler:
         if self.false_starts > FALSE_STARTS:
             raise AlgnnError("worker processes cannot be started: see above for the reason")
 
-    def hear(self, attempt: _Attempt) -> None:
-        self.overhear(attempt)
-        messages = attempt.worker.messages
+    def hear(self, worker: Worker) -> None:
+        self.pass_on(worker)
         try:
-            while messages.poll():
-                self.react(attempt, *messages.recv())
+            while worker.messages.poll():
+                self.react(worker, *worker.messages.recv())
         except (EOFError, ConnectionError):
-            self.end(attempt)
+            self.end(worker)
 
-    def overhear(self, attempt: _Attempt) -> None:
-        for line in attempt.worker.lines():
-            self.display.say(attempt.slot, line)
+    def pass_on(self, worker: Worker) -> None:
+        for line in worker.lines():
+            self.display.say(worker.slot, line)
 
-    def react(self, attempt: _Attempt, what: str, *details: Any) -> None:
+    def react(self, worker: Worker, what: str, *details: Any) -> None:
         if what == "ready":
-            attempt.ready, self.false_starts = True, 0
+            worker.ready, self.false_starts = True, 0
         elif what == "session":
-            self.display.session(attempt.slot, *details)
+            self.display.session(worker.slot, *details)
         elif what == "done":
             path, seconds = details
-            self.finish(attempt, runs.read(path), seconds)
+            self.finish(worker.slot, runs.read(path), seconds)
         else:
-            self.give_up(attempt, *details)
+            self.give_up(worker.slot, worker.task, *details)
+        worker.settled = what in ("done", "failed")
 
-    def end(self, attempt: _Attempt) -> None:
+    def end(self, worker: Worker) -> None:
         """A process has ended: settle its run, unless it has said itself what became of it."""
-        self.overhear(attempt)
-        self.attempts.remove(attempt)
-        code = attempt.worker.close()
-        if attempt.settled:
+        self.pass_on(worker)
+        self.workers.remove(worker)
+        code = worker.close()
+        if worker.settled:
             return
-        record = runs.done(attempt.task.run, self.setup["folder"])
+        record = runs.done(worker.task.run, self.setup["folder"])
         if record is not None:  # the last thing that it did
-            self.finish(attempt, record, sum(record.outcome.learn_seconds))
-        elif not attempt.ready:
-            self.start_again(attempt.slot, attempt.task)
+            self.finish(worker.slot, record, sum(record.outcome.learn_seconds))
+        elif not worker.ready:
+            self.start_again(worker.slot, worker.task)
         elif code is not None and code < 0:
-            self.give_up(attempt, f"killed by signal {-code}")
+            self.give_up(worker.slot, worker.task, f"killed by signal {-code}")
         else:
-            self.give_up(attempt, f"its process ended with exit code {code}")
+            ended = f"its process ended with exit code {code}"
+            self.give_up(worker.slot, worker.task, ended)
 
-    def finish(self, attempt: _Attempt, record: Record, seconds: float) -> None:
+    def finish(self, slot: int, record: Record, seconds: float) -> None:
         self.tally.done.append(record)
-        self.display.finish(attempt.slot, record, seconds)
-        attempt.settled = True
+        self.display.finish(slot, record, seconds)
 
-    def give_up(self, attempt: _Attempt, reason: str, traceback: str = "") -> None:
-        failure = Failure(**vars(attempt.task.run), reason=reason, traceback=traceback)
-        runs.write_failure(failure, self.setup["folder"])
+    def give_up(self, slot: int, task: Task, reason: str, traceback: str = "") -> None:
+        failure = Failure(**vars(task.run), reason=reason, traceback=traceback)
+        runs.write(failure, self.setup["folder"])
         self.tally.failed.append(failure)
-        self.display.fail(attempt.slot, failure)
-        attempt.settled = True
+        self.display.fail(slot, failure)
+
+
+class _Cluster(_Scheduler):
+    """Gives tasks to a Dask cluster, as many at a time as it has workers.
+
+    A run whose worker has died is done again on another; what a run raises is its failure.
+    """
+
+    def work(self) -> None:
+        from distributed import as_completed
+
+        from algnn.bench.worker import work_on_cluster
+
+        client, topic = self.setup["client"], f"algnn-{uuid4().hex}"
+        client.subscribe_topic(topic, lambda event: self.display.session(*event[1]))
+        running: dict[Any, tuple[int, Task]] = {}
+        ended: Any = as_completed()
+        try:
+            while self.left or running:
+                client.wait_for_workers(1)
+                workers = list(client.nthreads())
+                free = set(range(len(workers))) - {slot for slot, _ in running.values()}
+                for slot in sorted(free)[: len(self.left)]:
+                    task = self.left.popleft()
+                    self.display.begin(slot, task.run)
+                    name, device = task.plan.dataset, task.run.device
+                    there = os.path.abspath(name) if name.endswith(".npz") else name
+                    given = replace(task.plan, dataset=there, device=device), slot, workers, topic
+                    future = client.submit(work_on_cluster, *given, pure=False)
+                    running[future] = slot, task
+                    ended.add(future)
+                future = next(ended)
+                self.settle(*running.pop(future), future)
+        finally:
+            client.cancel(list(running))
+            client.unsubscribe_topic(topic)
+
+    def settle(self, slot: int, task: Task, future: Any) -> None:
+        error = future.exception()
+        result: tuple[Any, Any] = future.result() if error is None else (str(error), "")
+        found, detail = result
+        if isinstance(found, str):
+            self.give_up(slot, task, found, detail)
+        elif not same(found, task.run):
+            told = "its worker has another version of algnn, of the method or of the graph"
+            self.give_up(slot, task, told)
+        else:
+            runs.write(found, self.setup["folder"])
+            self.finish(slot, found, detail)
 
 
 def _free_memory() -> int:

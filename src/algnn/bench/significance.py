@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy.stats import friedmanchisquare, rankdata, studentized_range
+from scipy.stats import friedmanchisquare, studentized_range
 
 from algnn.bench.protocol import Outcome
 from algnn.errors import InputError
 
-Matrix = npt.NDArray[np.float64]
 FIGURES = ("ap", "micro")
 DRAWS = 2000
 # what two runs share that are compared: the graph with its split, and the stream
@@ -38,13 +36,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """``"leads"``, ``"trails"`` or ``"undecided"``: the first two only if the interval says so.
-
-        Examples
-        --------
-        >>> Comparison(2.0, 0.5, 3.5, 5, 5).verdict, Comparison(2.0, -0.5, 4.5, 5, 5).verdict
-        ('leads', 'undecided')
-        """
+        """``"leads"`` or ``"trails"`` if the interval says so, else ``"undecided"``."""
         if self.low > 0:
             return "leads"
         return "trails" if self.high < 0 else "undecided"
@@ -76,18 +68,17 @@ def compare(
     """
     if figure not in FIGURES:
         raise InputError(f"figure={figure!r} cannot be compared: use one of {', '.join(FIGURES)}")
-    units = _paired(ours, theirs)
-    if not units:
+    parts = [_Unit(pairs, figure) for pairs in _paired(ours, theirs)]
+    if not parts:
         raise InputError(
             "no two runs share graph, split, stream and seed and have kept their answers: run both"
             " methods with the same seeds"
         )
-    parts = [_Unit(pairs, figure) for pairs in units]
     generator = np.random.default_rng(seed)
-    samples = np.empty(draws)
-    for draw in range(draws):
+    samples = []
+    for _ in range(draws):
         chosen = generator.integers(len(parts), size=len(parts))
-        samples[draw] = np.mean([parts[i].sample(generator) for i in chosen])
+        samples.append(np.mean([parts[i].sample(generator) for i in chosen]))
     low, high = np.percentile(samples, [2.5, 97.5])
     difference = float(np.mean([part.difference for part in parts]))
     pairs = sum(len(part.ahead) for part in parts)
@@ -100,20 +91,15 @@ class _Unit:
     def __init__(self, pairs: Sequence[tuple[Outcome, Outcome]], figure: str) -> None:
         outcome = pairs[0][0]
         truth = np.repeat(np.arange(outcome.total.size), outcome.total)
-        right = [[_answers(one) == truth for one in pair] for pair in pairs]
-        # [seeds, nodes]: 1, 0 or −1
-        self.ahead = np.array([one.astype(np.float64) - other for one, other in right])
-        session_of = np.repeat(np.arange(len(outcome.sessions)), [len(s) for s in outcome.sessions])
-        sessions = session_of[truth]
-        counts = np.bincount(sessions)
-        # a node's part of the figure, in points
-        nodes = (
-            counts.size * counts[sessions] if figure == "ap" else np.full(truth.size, truth.size)
-        )
-        self.ahead *= 100 / nodes
+        session_of = np.repeat(np.arange(len(outcome.sessions)), list(map(len, outcome.sessions)))
+        counts = np.bincount(session_of[truth])
         # nodes of one session stand together: their columns are in order of appearance
-        self.sizes = counts[sessions]
-        self.starts = (np.cumsum(counts) - counts)[sessions]
+        self.sizes = np.repeat(counts, counts)
+        self.starts = np.repeat(np.cumsum(counts) - counts, counts)
+        right = np.array([[one.answers == truth for one in pair] for pair in pairs], dtype=float)
+        # [seeds, nodes]: a node's part of the figure in points, positive, zero or negative
+        part = 100 / (counts.size * self.sizes if figure == "ap" else truth.size)
+        self.ahead = (right[:, 0] - right[:, 1]) * part
 
     @property
     def difference(self) -> float:
@@ -127,45 +113,30 @@ class _Unit:
         return float(mean[nodes].sum())
 
 
-def _answers(outcome: Outcome) -> npt.NDArray[np.int64]:
-    assert outcome.answers is not None  # as `_paired` has seen to
-    return outcome.answers
-
-
 def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[list[tuple[Outcome, Outcome]]]:
     """Pairs of outcomes with the same seed, for each unit."""
-    keys = [*UNIT, "seed"]
     found = []
     for runs in (ours, theirs):
         kept = runs[[outcome.answers is not None for outcome in runs["outcome"]]]
-        if kept.duplicated(keys).any():
+        if kept.duplicated([*UNIT, "seed"]).any():
             raise InputError(
                 "runs hold several of one graph, split, stream and seed: give those of one method"
                 " with one setting, such as tuning.tuned picks them"
             )
-        found.append({tuple(row[k] for k in keys): row["outcome"] for _, row in kept.iterrows()})
-    pairs: dict[tuple[object, ...], list[tuple[Outcome, Outcome]]] = {}
-    for key in found[0].keys() & found[1].keys():
-        pairs.setdefault(key[:-1], []).append((found[0][key], found[1][key]))
-    return [pairs[key] for key in sorted(pairs, key=repr)]
+        found.append(kept[[*UNIT, "seed", "outcome"]])
+    units = found[0].merge(found[1], on=[*UNIT, "seed"]).groupby(list(UNIT))
+    return [list(zip(unit["outcome_x"], unit["outcome_y"], strict=True)) for _, unit in units]
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Methods ranked over graphs.
 
-    Attributes
-    ----------
-    means : DataFrame
-        Mean figure, a row per graph and a column per method.
-    ranks : DataFrame
-        Ranks of each row, 1 for the best; equal ones share the mean of theirs.
-    average : Series
-        Average rank of each method, the best first.
-    p_value : float
-        Of Friedman's test that all methods rank alike; NaN for fewer than three methods or graphs.
-    critical_difference : float
-        Nemenyi's, at 5%: average ranks closer than this are not told apart.
+    `means` has the mean figure, a row per graph and a column per method, and `ranks` the ranks of
+    each row, 1 for the best; `average` is the average rank of each method, the best first. The
+    `p_value` is that of Friedman's test that all methods rank alike, NaN for fewer than three
+    methods or graphs; average ranks closer than `critical_difference`, Nemenyi's at 5%, are not
+    told apart.
     """
 
     means: pd.DataFrame
@@ -214,9 +185,7 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
     graphs, count = means.shape
     if count < 2 or not graphs:
         raise InputError("runs hold no graph on which two methods were run: there are no ranks")
-    ranks = pd.DataFrame(
-        [rankdata(-row) for row in means.to_numpy()], index=means.index, columns=means.columns
-    )
+    ranks = means.rank(axis=1, ascending=False)
     enough = count > 2 and graphs > 2
     p_value = friedmanchisquare(*means.to_numpy().T).pvalue if enough else np.nan
     quantile = studentized_range.ppf(0.95, count, np.inf) / 2**0.5

@@ -27,14 +27,6 @@ def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
     """The trials of a plan's method: its grid, with the plan's first seed, on validation nodes.
 
     A method without a grid has none. Of a grid that is larger, `count` settings are taken, evenly.
-
-    Examples
-    --------
-    >>> some = trials(Plan("cora", "klda", [42, 43]))
-    >>> len(some), some[0].changes, some[0].seeds, some[0].split
-    (6, {'bandwidth': 0.02, 'shrinkage': 0.01}, [42], 'val')
-    >>> trials(Plan("cora", "algnn", [42]))
-    []
     """
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InputError(f"trials={count!r} must be a whole number of at least 1")
@@ -71,11 +63,9 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
 
 def tuned(runs: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     """Those of some runs on test nodes that have the settings that `chosen` gave."""
-    wanted = {tuple(row[name] for name in CELL): row["settings"] for _, row in best.iterrows()}
-    kept = [
-        wanted.get(tuple(row[n] for n in CELL)) == row["settings"] for _, row in runs.iterrows()
-    ]
-    return runs[np.array(kept, dtype=bool)]
+    wanted = {tuple(row[n] for n in CELL): row["settings"] for _, row in best.iterrows()}
+    cells = ((tuple(row[n] for n in CELL), row["settings"]) for _, row in runs.iterrows())
+    return runs[np.array([wanted.get(cell) == given for cell, given in cells], dtype=bool)]
 
 
 def changed(plans: Sequence[Plan], best: pd.DataFrame) -> list[Plan]:

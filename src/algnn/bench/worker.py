@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from textwrap import shorten
@@ -21,6 +22,7 @@ from torch_geometric.data import Data
 from algnn import methods
 from algnn.bench import environment, runs
 from algnn.bench.plan import Plan, perform, rehearse
+from algnn.bench.record import Record
 from algnn.checks import resolve_device
 from algnn.errors import AlgnnError
 from algnn.graph.datasets import load
@@ -29,6 +31,8 @@ MESSAGE = 200  # characters
 # torch has no exception type of its own for these, on a CPU and inside a GPU's libraries
 NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")
 
+# a process has one random generator, one number of threads and one GPU
+ALONE = threading.Lock()
 # imported once, before workers are forked
 LEARNERS = {method.learner for method in methods.METHODS.values()}
 environment.code_version()  # of the sources as they are now that they have been imported
@@ -53,34 +57,49 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
     torch.set_num_threads(setup["threads"])
     messages.send(("ready",))
     try:
-        graph = load(plan.dataset, root=plan.data, seed=plan.draw)
-        _warm_up(plan, graph, setup["jobs"])
-        start = perf_counter()
-        record = perform(
-            plan,
-            plan.seeds[0],
-            graph,
-            setup["jobs"],
-            lambda index, count: messages.send(("session", index + 1, count)),
-        )
-        seconds = perf_counter() - start
+        tell = lambda i, n: messages.send(("session", i + 1, n))  # noqa: E731
+        record, seconds = _done(plan, setup["jobs"], tell)
         messages.send(("done", str(runs.write(record, setup["folder"])), seconds))
     except BaseException as error:
-        told = "" if isinstance(error, AlgnnError) else traceback.format_exc()
-        messages.send(("failed", reason(error), told))
+        messages.send(("failed", *_told(error)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # a learner's threads and exit handlers are not waited for
 
 
-def reason(error: BaseException) -> str:
-    """The cause of a failure, in a line.
+def work_on_cluster(plan: Plan, slot: int, workers: list[str], topic: str) -> tuple[Any, Any]:
+    """Do a run as a task of Dask: its record and seconds, or its reason and traceback.
 
-    Examples
-    --------
-    >>> reason(ZeroDivisionError("division by zero")), reason(MemoryError())
-    ('ZeroDivisionError: division by zero', 'out of memory')
+    `workers` are the addresses of all; each finished session is told as an event of the topic.
     """
+    from distributed import get_worker
+
+    here: Any = get_worker()
+    host = here.address.rpartition(":")[0]
+    jobs = max(1, sum(other.rpartition(":")[0] == host for other in workers))
+    with ALONE:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
+        try:
+            return _done(plan, jobs, lambda i, n: here.log_event(topic, (slot, i + 1, n)))
+        except BaseException as error:
+            return _told(error)
+
+
+def _done(plan: Plan, jobs: int, tell: Callable[[int, int], None]) -> tuple[Record, float]:
+    graph = load(plan.dataset, root=plan.data, seed=plan.draw)
+    _warm_up(plan, graph, jobs)
+    start = perf_counter()
+    record = perform(plan, plan.seeds[0], graph, jobs, tell)
+    return record, perf_counter() - start
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """The reason of a failure, and where it was, unless we foresaw it."""
+    return reason(error), "" if isinstance(error, AlgnnError) else traceback.format_exc()
+
+
+def reason(error: BaseException) -> str:
+    """The cause of a failure, in a line."""
     lines = shorten(" ".join(str(error).split()), MESSAGE, placeholder=" …")
     full = isinstance(error, MemoryError | torch.OutOfMemoryError)
     if full or (isinstance(error, RuntimeError) and NO_MEMORY.search(lines)):

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from algnn.cli import benching, judging, listing, living, partitioning, reporting, running, showing
+from algnn.cli import asking, benching, living, partitioning, reporting
 from algnn.errors import AlgnnError
 
 
@@ -105,5 +105,6 @@ def _root(
         print(context.get_help(), end="")
 
 
-for part in (showing, living, judging, partitioning, running, benching, reporting, listing):
+app.add_typer(reporting.demo_command)
+for part in (living, asking, partitioning, benching, reporting):
     app.add_typer(part.commands)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.console import Console
+from typer import Argument, Option, Typer
 
-from algnn.cli.arguments import say
+from algnn.cli.shared import DataRoot, working
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-commands = typer.Typer()
+commands = Typer()
 
 TABLES = (".csv", ".gz", ".parquet", ".pq")
 
@@ -24,96 +24,91 @@ TABLES = (".csv", ".gz", ".parquet", ".pq")
 def partition(
     graph: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="An .npz file or a dataset's name; a CSV or Parquet table, or a folder of such,"
             " with the columns source and target (and weight); or an OGB folder."
         ),
     ],
-    folder: Annotated[str, typer.Argument(help="The new folder, or an fsspec address.")],
-    parts: Annotated[int, typer.Option(help="How many partitions.")] = 1,
+    folder: Annotated[str, Argument(help="The new folder, or an fsspec address.")],
+    parts: Annotated[int, Option(help="How many partitions.")] = 1,
     features: Annotated[
         Path | None,
-        typer.Option(help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."),
+        Option(help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="Of a table: CSV or Parquet, columns node and label.")
+        Path | None, Option(help="Of a table: CSV or Parquet, columns node and label.")
     ] = None,
     undirected: Annotated[
-        bool, typer.Option("--undirected", help="Of a table: add the reverse of each edge.")
+        bool, Option("--undirected", help="Of a table: add the reverse of each edge.")
     ] = False,
     append: Annotated[
-        bool,
-        typer.Option("--append", help="Add a table's edges, and nodes, to a folder that exists."),
+        bool, Option("--append", help="Add a table's edges, and nodes, to a folder that exists.")
     ] = False,
-    memory: Annotated[str, typer.Option(help="What sorting edges may take.")] = "4GiB",
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with datasets; ALGNN_DATA by default.")
-    ] = None,
+    memory: Annotated[str, Option(help="What sorting edges may take.")] = "4GiB",
+    data: DataRoot = None,
 ) -> None:
     """Write a graph as a folder of partitions, which may be larger than memory."""
-    from algnn.graph.partition import append_nodes, read_edges, read_features, write_partitions
-    from algnn.graph.store import read_manifest
-
     source = Path(graph)
-    ogb = source / "raw" if (source / "raw").is_dir() else None
-    table = source.is_dir() or source.suffix.lower() in TABLES
-    if not table:
-        if features or labels or undirected or append:
-            raise InputError(
-                "--features, --labels, --undirected and --append are for tables of edges: an .npz"
-                " holds all of these itself"
-            )
-        _say(_from_memory(graph, folder, parts, data))
-        return
-    with tempfile.TemporaryDirectory(dir=_beside(folder)) as work:
-        if ogb is not None:
-            _say(_from_ogb(source, folder, parts, undirected, memory, Path(work)))
-            return
-        import torch
-
-        if append:
-            width = read_manifest(folder)["features"]
-            more = (
-                torch.zeros(0, width) if features is None else read_features(features, Path(work))
-            )
-            if labels is not None:
-                raise InputError("--labels goes with a new graph: learn labels with algnn learn")
-            _say(append_nodes(folder, more, read_edges(source), undirected=undirected))
-            return
-        if features is None:
-            raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
-        x = read_features(features, Path(work))
-        y, names = (None, None) if labels is None else _labels(labels, x.size(0))
-        written = write_partitions(
-            folder,
-            x,
-            read_edges(source),
-            parts=parts,
-            undirected=undirected,
-            y=y,
-            class_names=names,
-            memory=memory,
-        )
-        _say(written)
+    with working(f"partitioning {graph}"):
+        if not (source.is_dir() or source.suffix.lower() in TABLES):
+            if features or labels or undirected or append:
+                raise InputError(
+                    "--features, --labels, --undirected and --append are for tables of edges: an"
+                    " .npz holds all of these itself"
+                )
+            found = _from_memory(graph, folder, parts, data)
+        else:
+            common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
+            with tempfile.TemporaryDirectory(dir=_beside(folder)) as work:
+                if (source / "raw").is_dir():
+                    found = _from_ogb(source, folder, Path(work), **common)
+                else:
+                    given = (source, folder, features, labels, append, Path(work))
+                    found = _from_table(*given, **common)
+    held = f"{found.num_nodes:,} nodes, {found.num_edges:,} edges, {found.num_features} features"
+    print(f"{found.path}: {held} in {len(found.parts)} partitions")
 
 
 def _from_memory(graph: str, folder: str, parts: int, data: Path | None) -> Any:
-    from torch_geometric.data import Data
-
     from algnn.errors import DatasetError
     from algnn.graph.datasets import load, load_inputs
     from algnn.graph.partition import write_graph
 
     try:
-        found: Data = load(graph, data)
+        found = load(graph, data)
     except DatasetError:
         found = load_inputs(graph, data)  # without labels, perhaps
     return write_graph(found, folder, parts)
 
 
-def _from_ogb(
-    source: Path, folder: str, parts: int, undirected: bool, memory: str, work: Path
+def _from_table(
+    source: Path,
+    folder: str,
+    features: Path | None,
+    labels: Path | None,
+    append: bool,
+    work: Path,
+    **common: Any,
 ) -> Any:
+    import torch
+
+    from algnn.graph.partition import append_nodes, read_edges, read_features, write_partitions
+    from algnn.graph.store import read_manifest
+
+    if append:
+        width = read_manifest(folder)["features"]
+        x = torch.zeros(0, width) if features is None else read_features(features, work)
+        if labels is not None:
+            raise InputError("--labels goes with a new graph: learn labels with algnn learn")
+        return append_nodes(folder, x, read_edges(source), undirected=common["undirected"])
+    if features is None:
+        raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
+    x = read_features(features, work)
+    y, names = (None, None) if labels is None else _labels(labels, x.size(0))
+    return write_partitions(folder, x, read_edges(source), y=y, class_names=names, **common)
+
+
+def _from_ogb(source: Path, folder: str, work: Path, **common: Any) -> Any:
     """From the raw files of OGB (``raw/edge.csv.gz`` and so on), which have no header."""
     import numpy as np
     import pandas
@@ -121,7 +116,7 @@ def _from_ogb(
 
     from algnn.graph.partition import CHUNK, write_partitions
 
-    def chunks(name: str, kind: Any) -> Any:
+    def chunks(name: str, kind: Any) -> Iterator[Any]:
         frames = pandas.read_csv(source / name, header=None, dtype=kind, chunksize=CHUNK)
         return (frame.to_numpy() for frame in frames)
 
@@ -139,11 +134,9 @@ def _from_ogb(
         folder,
         torch.from_numpy(x),
         ((e[:, 0].copy(), e[:, 1].copy(), None) for e in chunks("raw/edge.csv.gz", np.int64)),
-        parts=parts,
-        undirected=undirected,
         y=torch.from_numpy(np.where(np.isnan(y), -1, y).astype(np.int64)),
         split=split if bool(split.any()) else None,
-        memory=memory,
+        **common,
     )
 
 
@@ -170,8 +163,3 @@ def _beside(folder: str) -> Path | None:
     parent = Path(folder).absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     return parent
-
-
-def _say(store: Any) -> None:
-    held = f"{store.num_nodes:,} nodes, {store.num_edges:,} edges, {store.num_features} features"
-    say(Console(highlight=False), f"{store.path}: {held} in {len(store.parts)} partitions")

@@ -1,25 +1,39 @@
-"""One picture of a few runs: the accuracy matrix, and average performance session by session."""
+"""Pictures of runs: the accuracy matrix beside AP by session, and a line for each method."""
 
 from __future__ import annotations
 
+import io
 import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from algnn.bench.protocol import Outcome
-from algnn.bench.runs import summarise
+from algnn.bench.runs import summarise, write_atomically
 from algnn.errors import InputError
 from algnn.plot import check_path, save
 
-COLOURS = "viridis"
+if TYPE_CHECKING:
+    import pandas as pd
+
 NUMBERED = 12  # up to so many sessions a cell has room for its number
 NAMED = 8  # up to so many a tick has room for the session's classes
 TICKS = 12  # more labels than this along an axis would touch
+FIRST = "#0b6fb8"  # the method that a chart of lines is about
+OTHERS = ("#3b3b3b", "#2a9d6f", "#d9822b", "#b0b0b0", "#8d5fb3")
+GAP = 4.5  # per cent between two names at the right
+
+
+def draw(runs: pd.DataFrame, path: Path) -> Path:
+    """Draw a picture of runs, one per seed, with the paper's figure where there is one."""
+    from algnn.cli.terminal import beside, title
+
+    paper = beside(runs)
+    return picture(list(runs["outcome"]), path, title(runs), paper.ap[0] if paper else None)
 
 
 def picture(
@@ -53,63 +67,47 @@ def _figure(outcomes: Sequence[Outcome], title: str, paper_ap: float | None) -> 
 def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None:
     matrix = np.mean([outcome.matrix for outcome in outcomes], axis=0)
     count = len(matrix)
-    image = axes.imshow(matrix, cmap=COLOURS, vmin=0, vmax=100)
+    image = axes.imshow(matrix, cmap="viridis", vmin=0, vmax=100)
     figure.colorbar(image, ax=axes, label="accuracy (%)", shrink=0.8)
     axes.set_title("accuracy matrix" + (", mean over seeds" if len(outcomes) > 1 else ""))
     axes.set_ylabel("after session")
-    names = _names(outcomes)
+    names, shown = _names(outcomes), _shown(count)
     axes.set_xlabel(f"test nodes of session{' (its classes)' if names else ''}")
-    shown = _shown(count)
     axes.set_yticks(shown, [str(i) for i in shown])
     axes.set_xticks(shown, [f"{i}\n({names[i]})" if names else str(i) for i in shown])
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     if count > NUMBERED:
         return
+    look = {"ha": "center", "va": "center", "fontsize": 10 if count <= NAMED else 9}
     for t, i in zip(*np.tril_indices(count), strict=True):
         red, green, blue, _ = image.cmap(image.norm(matrix[t, i]))
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-        axes.text(
-            i,
-            t,
-            f"{matrix[t, i]:.1f}" if count <= NAMED else f"{matrix[t, i]:.0f}",
-            ha="center",
-            va="center",
-            color="white" if dark else "black",
-            fontsize=10 if count <= NAMED else 9,
-        )
+        text = f"{matrix[t, i]:.{int(count <= NAMED)}f}"
+        axes.text(i, t, text, color="white" if dark else "black", **look)
 
 
 def _draw_stages(axes: Any, outcomes: Sequence[Outcome], paper_ap: float | None) -> None:
-    stages = np.array([outcome.stagewise for outcome in outcomes])
-    summaries = [summarise(column) for column in stages.T]
+    summaries = [summarise(each) for each in np.transpose([one.stagewise for one in outcomes])]
     mean = np.array([summary.mean for summary in summaries])
-    sessions = np.arange(len(mean))
-    label = f"mean of {len(outcomes)} seeds" if len(outcomes) > 1 else "one seed"
-    axes.plot(sessions, mean, marker="o", markersize=4, color="C0", label=label)
-    if len(outcomes) > 1:
+    last, many = len(mean) - 1, len(outcomes) > 1
+    label = f"mean of {len(outcomes)} seeds" if many else "one seed"
+    axes.plot(mean, marker="o", markersize=4, color="C0", label=label)
+    if many:
         half = np.array([summary.ci95 for summary in summaries], dtype=float)
         low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
-        axes.fill_between(sessions, low, high, color="C0", alpha=0.2, label="95% interval")
+        axes.fill_between(range(last + 1), low, high, color="C0", alpha=0.2, label="95% interval")
     if paper_ap is not None:
         text = f"paper's final AP {paper_ap:.2f}"
         axes.axhline(paper_ap, color="C3", linestyle="--", linewidth=1.2, label=text)
     axes.set_ylim(0, 102)
     # room to the right of the last point, where its value is written
-    span = max(len(mean) - 1, 1)
-    axes.set_xlim(-0.04 * span, len(mean) - 1 + 0.2 * span)
+    axes.set_xlim(-0.04 * max(last, 1), last + 0.2 * max(last, 1))
     # and off the paper's line, where the two are close
-    near = paper_ap is not None and abs(mean[-1] - paper_ap) < 5
-    shift = 0 if not near else 9 if mean[-1] >= float(paper_ap or 0) else -9
-    axes.annotate(
-        f"{mean[-1]:.2f}",
-        (sessions[-1], mean[-1]),
-        xytext=(9, shift),
-        textcoords="offset points",
-        va="center",
-        fontweight="bold",
-        color="C0",
-    )
+    ahead = 99.0 if paper_ap is None else mean[-1] - paper_ap
+    shift = 0 if abs(ahead) >= 5 else 9 if ahead >= 0 else -9
+    look = {"va": "center", "fontweight": "bold", "color": "C0"}
+    place = {"xytext": (9, shift), "textcoords": "offset points"}
+    axes.annotate(f"{mean[-1]:.2f}", (last, mean[-1]), **place, **look)
     axes.set_xticks(_shown(len(mean)))
     axes.set_xlabel("after session")
     axes.set_ylabel("AP (%)")
@@ -129,12 +127,47 @@ def _names(outcomes: Sequence[Outcome]) -> list[str]:
     sessions = outcomes[0].sessions
     if len(sessions) > NAMED or any(outcome.sessions != sessions for outcome in outcomes):
         return []
-    names = [_name(members) for members in sessions]
+    names = [
+        f"{some[0]}–{some[-1]}"
+        if len(some) > 2 and list(some) == list(range(some[0], some[-1] + 1))
+        else ",".join(map(str, some))
+        for some in sessions
+    ]
     return names if len(names) * max(map(len, names)) <= 36 else []
 
 
-def _name(members: Sequence[int]) -> str:
-    first, last = members[0], members[-1]
-    if len(members) > 2 and list(members) == list(range(first, last + 1)):
-        return f"{first}–{last}"
-    return ",".join(map(str, members))
+def draw_lines(
+    runs: pd.DataFrame, methods: Sequence[str], path: Path, title: str, names: Sequence[str] = ()
+) -> Path:
+    """Draw a PNG of AP by session, the mean of each method's runs, which must be of one stream.
+
+    The first method's line is thick; each has its name, or that in `names`, and its last value at
+    its end.
+    """
+    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+    axes: Any = figure.subplots()
+    ends = []
+    for place, (method, name) in enumerate(zip(methods, names or methods, strict=True)):
+        stages = np.mean(np.stack(list(runs[runs["method"] == method]["stages"])), axis=0)
+        colour = OTHERS[(place - 1) % len(OTHERS)] if place else FIRST
+        width = 1.6 if place else 3.0
+        axes.plot(stages, marker="o", markersize=3 + width, linewidth=width, color=colour)
+        ends.append((float(stages[-1]), name, colour, "normal" if place else "bold"))
+    last, height = len(stages) - 1, -np.inf
+    for value, name, colour, weight in sorted(ends):
+        height = max(value, height + GAP)  # moved apart where they would touch
+        look = {"color": colour, "fontweight": weight, "va": "center"}
+        beside = (last + 0.03 * max(last, 1), height)
+        axes.annotate(f"{name} {value:.1f}", (last, value), xytext=beside, **look)
+    axes.set_xlim(-0.03 * last, last * 1.34 or 1)
+    axes.set_ylim(0, 104)
+    axes.set_xticks(_shown(last + 1))
+    axes.set_xlabel("session: new classes are learned in each")
+    axes.set_ylabel("average accuracy so far (%)")
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=130, metadata={"Software": None})
+    write_atomically(path, image.getvalue())
+    return path

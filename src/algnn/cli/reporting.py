@@ -1,58 +1,139 @@
-"""What runs say: `algnn report`."""
+"""What there is and what runs say: `algnn demo | report | records pack | datasets | methods`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
+from rich.text import Text
+from typer import Argument, Exit, Option, Typer
 
+from algnn.cli.benching import carry_out, show_tables, start_workers_early
+from algnn.cli.shared import DataRoot, Seeds, parse_seeds, plural, working
 from algnn.errors import InputError
 
-commands = typer.Typer()
+if TYPE_CHECKING:
+    import pandas as pd
+
+# what takes half a minute: ours, no defence, a penalty, and two ways of replaying old nodes
+QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
+# the graphs of the whole demo, as far as they are at hand: the first needs no data
+GRAPHS = ("digits", "cora")
+SLOW = ("cat-long", "joint-appnp", "joint-sage", "joint-appnp-balanced", "joint-sage-balanced")
+NAMES = {"bare": "fine-tuning (bare)"}
+
+demo_command, commands = Typer(), Typer()
+records_commands = Typer(help="Folders of records.", no_args_is_help=True)
+commands.add_typer(records_commands, name="records")
+
+
+@demo_command.command()
+def demo(
+    out: Annotated[Path, Option(help="Folder for the page, the chart and records.")] = Path("demo"),
+    seeds: Seeds = "42",
+    methods: Annotated[
+        str | None, Option(help=f"By default {', '.join(QUICK)}; as algnn methods lists.")
+    ] = None,
+    full: Annotated[
+        bool, Option("--full", help="All methods, on Cora too if at hand: many minutes.")
+    ] = False,
+) -> None:
+    """Learn ten handwritten digits class after class, and compare with other methods."""
+    numbers = parse_seeds(seeds)
+    start_workers_early()
+    from algnn.bench.plan import cross
+    from algnn.cli.picture import draw_lines
+    from algnn.graph.datasets import available
+    from algnn.methods import METHODS
+    from algnn.report.data import read
+    from algnn.report.export import write
+
+    names = list(QUICK) if methods is None else methods.split(",")
+    if full and methods is None:
+        names = [name for name in METHODS if name not in SLOW]
+    graphs = [name for name in GRAPHS[: None if full else 1] if available(name)]
+    plans = cross(graphs, {name: {} for name in names}, [1], numbers, confidence=full)
+    # the slowest methods stand last in the registry: started first, they keep no worker waiting
+    tally = carry_out(plans[::-1] if full else plans, out / "records", None, True)
+    show_tables(tally, plans)
+    print()
+    study = read([out / "records"])
+    for graph in graphs:
+        runs = study.runs[(study.runs["dataset"] == graph) & study.runs["method"].isin(names)]
+        shown = [name for name in names if (runs["method"] == name).any()]
+        if shown:
+            print(_sentence(graph, runs, shown))
+            labels = [NAMES.get(name, name) for name in shown[:5]]
+            title = f"{graph}: new classes arrive, old ones are kept or lost"
+            print("chart:", draw_lines(runs, shown[:5], out / f"{graph}.png", title, labels))
+    with working("making the page"):
+        page = write(study, out)
+    print(f"page: {page}")
+    if tally.failed:
+        raise Exit(1)
+
+
+def _sentence(graph: str, runs: pd.DataFrame, methods: list[str]) -> str:
+    """What there is to see, in one sentence with its figures."""
+    ap = runs.groupby("method")["ap"].mean()
+    classes = sum(map(len, runs["outcome"].iloc[0].sessions))
+    lost = f"; fine-tuning kept {ap['bare']:.1f}%" if "bare" in methods[1:] else ""
+    return (
+        f"{graph}: {methods[0]} answers {ap[methods[0]]:.1f}% right over {classes} classes learned"
+        f" one after another{lost} (average over sessions)."
+    )
+
+
+@records_commands.command("pack")
+def pack_records(
+    folders: Annotated[list[Path], Argument(metavar="FOLDER...", help="With records.")],
+) -> None:
+    """Turn the files below a folder into one packed file, which every command reads as well."""
+    from algnn.bench.runs import pack
+
+    for folder in folders:
+        packed = pack(folder)
+        for path, count in packed:
+            print(f"{plural(count, 'file')} packed into {path}")
+        if not packed:
+            print(f"nothing to pack below {folder}")
 
 
 @commands.command()
 def report(
     records: Annotated[
-        list[Path] | None, typer.Option(help="Folder of records; may be repeated.")
+        list[Path] | None, Option(help="Folder of records; may be repeated.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("report"),
+    out: Annotated[Path, Option(help="Folder for the page.")] = Path("report"),
     markdown: Annotated[
-        Path | None,
-        typer.Option(help="Write this Markdown file instead, and its pictures beside it."),
+        Path | None, Option(help="Write this Markdown file instead, and its pictures beside it.")
     ] = None,
     latex: Annotated[
-        Path | None, typer.Option(help="Write the tables into this .tex file instead.")
+        Path | None, Option(help="Write the tables into this .tex file instead.")
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(help="Write runs and tables as CSV into this folder instead.")
+        Path | None, Option(help="Write runs and tables as CSV into this folder instead.")
     ] = None,
 ) -> None:
     """Make a leaderboard of all runs, one page; when asked for, Markdown, LaTeX or CSV."""
-    console = Console(highlight=False)
     for name, path, ending in (("markdown", markdown, ".md"), ("latex", latex, ".tex")):
         if path is not None and path.suffix != ending:
             raise InputError(f"--{name} {path} is no name for such a file: end it in {ending}")
-    with Console(stderr=True).status("loading") as line:
+    with working("loading") as tell:
         from algnn.bench.plan import make_folder
         from algnn.report import export
         from algnn.report.data import read
 
-        line.update("reading records")
+        tell(words="reading records")
         study = read(records or [Path("records")])
-        count = len(study.runs)
-        runs = f"{count:,} run{'s' * (count != 1)}"
-        line.update(f"{runs}: making the report")
-
-        def tell(words: str) -> None:
-            line.update(f"{runs}: {words}")
-
+        runs = plural(len(study.runs), "run")
+        tell(words=f"{runs}: making the report")
         written = []
         if markdown is not None:
             make_folder(markdown.parent)
-            written.append(export.write_markdown(study, markdown, tell))
+            show = lambda words: tell(words=f"{runs}: {words}")  # noqa: E731
+            written.append(export.write_markdown(study, markdown, show))
         if latex is not None:
             make_folder(latex.parent)
             written.append(export.write_latex(study, latex))
@@ -62,7 +143,38 @@ def report(
         if not written:
             make_folder(out)
             written.append(export.write(study, out))
-    failed = f", {len(study.failures):,} failed" if len(study.failures) else ""
-    console.print(f"{runs}{failed}", markup=False)
+    print(runs + (f", {len(study.failures):,} failed" if len(study.failures) else ""))
     for path in written:
-        console.print(f"report: {path}", markup=False, soft_wrap=True)
+        print(f"report: {path}")
+
+
+@commands.command()
+def datasets(data: DataRoot = None) -> None:
+    """List the graphs that can be named, and whether they are at hand."""
+    from algnn.graph import catalogue
+
+    # a line of figures and one of words: no terminal is wide enough for both side by side
+    console = Console(highlight=False)
+    widths = {"nodes": 8, "edges": 12, "features": 10, "classes": 9}
+    heading = "".join(f"{name:>{width}}" for name, width in widths.items())
+    console.print(f"{'name':<17}{heading}", style="bold")
+    for entry in catalogue.datasets():
+        figures = "".join(f"{getattr(entry, name):>{w},}" for name, w in widths.items())
+        ready = (status := entry.status(data)) == "ready"
+        line = Text(f"{entry.name:<17}{figures}  ")
+        line.append("at hand" if ready else status, "green" if ready else "")
+        console.print(line, soft_wrap=True)
+        console.print(f"  {entry.description}", style="dim", markup=False, soft_wrap=True)
+
+
+@commands.command("methods")
+def list_methods() -> None:
+    """List the methods."""
+    from algnn.methods import METHODS
+
+    console = Console(highlight=False)
+    console.print(f"{'name':<22}{'kind':<16}paper", style="bold")
+    for entry in METHODS.values():
+        console.print(f"{entry.name:<22}{entry.kind:<16}{entry.paper}", soft_wrap=True)
+        console.print(f"  {entry.summary}", style="dim", soft_wrap=True)
+        console.print(f"  keeps {entry.retains}", style="dim", soft_wrap=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.color import Color, blend_rgb
 from rich.console import Console
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from algnn.bench.metrics import Matrix
 from algnn.bench.paper import PaperFigures, paper_figures
 from algnn.bench.record import rows as matrix_rows
 from algnn.bench.runs import Summary, summarise
+from algnn.cli.shared import plain_table
 
 NAMES = {
     "ap": "AP, average performance (%)",
@@ -29,7 +29,8 @@ NAMES = {
 }
 SHARES = ("ece", "novelty_auroc")
 # viridis, the picture's colours, at 0, 25, 50, 75 and 100 per cent
-SCALE = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
+SCALE = [Color.parse(name).get_truecolor() for name in COLOURS]
 # widths of a cell: per cents to one decimal, whole per cents (twice), tens only (twice)
 DECIMAL, WHOLE, TENS = 6, (4, 3), (2, 1)
 
@@ -42,24 +43,20 @@ def summaries(runs: pd.DataFrame) -> dict[str, Summary]:
 def as_object(runs: pd.DataFrame) -> dict[str, Any]:
     """The JSON object of ``algnn run --json``, for runs that differ in their seed only."""
     rows = runs.to_dict("records")
-    first = rows[0]
     facts = ("dataset", "method", "settings", "base", "step", "edges")
     figures = ("ap", "af", "macro", "micro", "learn_seconds")
     return {
-        **{name: first[name] for name in facts},
+        **{name: rows[0][name] for name in facts},
         "seeds": [row["seed"] for row in rows],
-        "sessions": len(first["outcome"].sessions),
+        "sessions": len(rows[0]["outcome"].sessions),
         **{
             name: {"mean": found.mean, "std": found.std, "ci95": found.ci95}
             for name, found in summaries(runs).items()
         },
         "retained_bytes": int(runs["retained_bytes"].max()),
         "runs": [
-            {
-                "seed": row["seed"],
-                "matrix": matrix_rows(row["outcome"]),
-                **{name: row[name] for name in figures},
-            }
+            {"seed": row["seed"], "matrix": matrix_rows(row["outcome"])}
+            | {name: row[name] for name in figures}
             for row in rows
         ],
     }
@@ -91,15 +88,12 @@ def show(console: Console, runs: pd.DataFrame) -> None:
     printed = {"ap": paper.ap, "af": paper.af, "learn_seconds": paper.seconds} if paper else {}
     count = len(runs)
     seeds = f"mean of {count} seeds ± 95%" if count > 1 else f"seed {runs['seed'].iloc[0]}"
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    table.add_column(seeds, justify="right")
-    if paper:
-        table.add_column("the paper", justify="right")
+    table = plain_table("", seeds, *(["the paper"] if paper else []), right=slice(1, None))
     for name, summary in summaries(runs).items():
         theirs = " ± ".join(f"{v:.2f}" for v in printed.get(name) or () if v is not None)
-        ours = _share(summary) if name in SHARES else str(summary)
-        table.add_row(NAMES[name], ours, *([theirs] if paper else []))
+        digits = 3 if name in SHARES else 2
+        half = "" if summary.ci95 is None else f" ± {summary.ci95:.{digits}f}"
+        table.add_row(NAMES[name], f"{summary.mean:.{digits}f}{half}", *([theirs] if paper else []))
     table.add_row("retained (MB)", f"{runs['retained_bytes'].max() / 1e6:.2f}")
     console.print()
     console.print(title(runs), style="bold", markup=False, soft_wrap=True)
@@ -111,11 +105,6 @@ def show(console: Console, runs: pd.DataFrame) -> None:
     matrix = np.mean([outcome.matrix for outcome in runs["outcome"]], axis=0)
     console.print(grid(matrix, console.width), no_wrap=True, crop=False)
     console.print()
-
-
-def _share(summary: Summary) -> str:
-    half = "" if summary.ci95 is None else f" ± {summary.ci95:.3f}"
-    return f"{summary.mean:.3f}{half}"
 
 
 def grid(matrix: Matrix, width: int = 80) -> Text:
@@ -139,9 +128,13 @@ def grid(matrix: Matrix, width: int = 80) -> Text:
     # counted from the end: the last session is always shown
     shown = list(range(count - 1, -1, -stride))[::-1]
     unit = "tens of %" if cell in TENS else "%"
-    rows_and_columns = "after session (row) on the test nodes of session (column)"
-    drawing = Text(f"accuracy ({unit}) {rows_and_columns}\n")
-    drawing.append(f"{_heading(shown, margin, cell)}\n", style="dim")
+    drawing = Text(f"accuracy ({unit}) after session (row) on the test nodes of session (column)\n")
+    heading = " " * margin
+    # numbers of sessions are left out where they would touch
+    for place in range(0, len(shown), -(-(len(str(shown[-1])) + 1) // cell)):
+        label = f"{shown[place]}{' ' * (cell == DECIMAL)}"
+        heading = heading.ljust(margin + place * cell) + label.rjust(cell)
+    drawing.append(f"{heading.rstrip()}\n", style="dim")
     for t in shown:
         drawing.append(str(t).rjust(margin - 1) + " ", style="dim")
         for i in shown[: shown.index(t) + 1]:
@@ -151,17 +144,6 @@ def grid(matrix: Matrix, width: int = 80) -> Text:
     return drawing
 
 
-def _heading(shown: Sequence[int], margin: int, cell: int) -> str:
-    """The sessions' numbers above their cells; some are left out where they would touch."""
-    digits = len(str(shown[-1]))
-    every = -(-(digits + 1) // cell)
-    line = " " * margin
-    for place in range(0, len(shown), every):
-        label = f"{shown[place]} " if cell == DECIMAL else str(shown[place])
-        line = line.ljust(margin + place * cell) + label.rjust(cell)
-    return line.rstrip()
-
-
 def _text(value: float, cell: int) -> str:
     if cell == DECIMAL:
         return f"{value:.1f} ".rjust(cell)
@@ -169,10 +151,7 @@ def _text(value: float, cell: int) -> str:
 
 
 def _style(value: float) -> Style:
-    place = value / 25
-    low = min(int(place), len(SCALE) - 2)
-    red, green, blue = (
-        round(a + (b - a) * (place - low)) for a, b in zip(SCALE[low], SCALE[low + 1], strict=True)
-    )
-    ink = "#ffffff" if 0.299 * red + 0.587 * green + 0.114 * blue < 128 else "#000000"
-    return Style.parse(f"{ink} on rgb({red},{green},{blue})")
+    low = min(int(value / 25), len(SCALE) - 2)
+    paper = blend_rgb(SCALE[low], SCALE[low + 1], value / 25 - low)
+    ink = "#ffffff" if np.dot(paper, (0.299, 0.587, 0.114)) < 128 else "#000000"
+    return Style(color=ink, bgcolor=Color.from_triplet(paper))

@@ -1,0 +1,230 @@
+"""Commands that ask a model: `algnn predict | explain | evaluate | inspect`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.text import Text
+from typer import Argument, Option, Typer
+
+from algnn.cli import shared
+from algnn.cli.living import exact
+from algnn.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PREDICTED_AT_ONCE = 2**16  # nodes whose predictions are in memory at a time
+
+commands = Typer()
+
+
+class Kind(StrEnum):
+    """What a picture of a model shows."""
+
+    CONFUSION = "confusion"
+    ACCURACY = "accuracy"
+    MAP = "map"
+
+
+@commands.command()
+def predict(
+    model: shared.Model,
+    graph: shared.Graph,
+    out: Annotated[
+        Path | None, Option("-o", "--out", help="CSV or Parquet; stdout by default.")
+    ] = None,
+    nodes: Annotated[
+        Path | None, Option(help="CSV or Parquet with a column node; all by default.")
+    ] = None,
+    everything: Annotated[
+        bool, Option("--all", help="Add the probability of every class.")
+    ] = False,
+    novelty: Annotated[
+        bool, Option(help="The novelty of each node, which takes most of the time.")
+    ] = True,
+    novel_above: Annotated[
+        float | None,
+        Option(min=0, max=1, help="Add a column novel: whether novelty is above this."),
+    ] = None,
+    plot: shared.Plot = None,
+    device: shared.ModelDevice = None,
+    data: shared.DataRoot = None,
+    scheduler: shared.Scheduler = None,
+    workers: shared.Workers = 0,
+) -> None:
+    """Write each node's label, how probable it is, and how new the node looks."""
+    shared.load_torch()
+    _check_table(out)
+    picture = shared.checked_picture(plot)
+    import numpy as np
+
+    from algnn.graph.store import node_count
+    from algnn.labels import read_nodes, write_table
+
+    learner = shared.load_model(model, device)
+    now = shared.load_graph(graph, data)
+    count = node_count(now)
+    chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
+    if novel_above is not None and not novelty:
+        raise InputError("--novel-above needs the novelty of each node: leave out --no-novelty")
+
+    def columns(some: Any) -> dict[str, Any]:
+        probabilities = learner.predict_proba(now, some)
+        found = {"node": some, "label": learner.predict(now, some)}
+        found["probability"] = probabilities.max(axis=1)
+        if novelty:
+            found["novelty"] = learner.novelty(now, some)
+        if novel_above is not None:
+            found["novel"] = found["novelty"] > novel_above
+        if everything:
+            names = (f"p_{name}" for name in learner.classes_)
+            found.update(zip(names, probabilities.T, strict=True))
+        return found
+
+    shown = shared.busy(now, f"predicting {shared.plural(chosen.size, 'node')}")
+    with shown as tell, shared.spread(now, scheduler, workers) as now:
+
+        def pieces() -> Any:
+            for at in range(0, max(chosen.size, 1), PREDICTED_AT_ONCE):
+                yield columns(chosen[at : at + PREDICTED_AT_ONCE])
+                tell(min(at + PREDICTED_AT_ONCE, chosen.size), chosen.size)
+
+        write_table(out, pieces())
+    if out is not None:
+        print(f"{out}: {shared.plural(chosen.size, 'node')}")
+    if picture is not None:
+        from algnn import plot as pictures
+
+        pictures.save(pictures.novelty(learner, now, chosen, threshold=novel_above), picture)
+
+
+def _check_table(path: Path | None) -> None:
+    """Before any work: whether the predictions can be written there."""
+    if path is None:
+        return
+    from algnn.bench.plan import make_folder
+    from algnn.labels import PARQUET, parquet
+
+    if path.suffix.lower() not in (".csv", *PARQUET) or path.is_dir():
+        raise InputError(f"--out {path} is no name for a table: end it in .csv or .parquet")
+    if path.suffix.lower() in PARQUET:
+        parquet(path)
+    make_folder(path.parent)
+
+
+@commands.command()
+def explain(
+    model: shared.Model,
+    graph: shared.Graph,
+    node: Annotated[int, Argument(help="The node's id, from 0.")],
+    label: Annotated[
+        str | None, Option(help="The class; by default the one that is predicted.")
+    ] = None,
+    plot: shared.Plot = None,
+    device: shared.ModelDevice = None,
+    data: shared.DataRoot = None,
+) -> None:
+    """Say which features and which neighbours moved a node's score."""
+    shared.load_torch()
+    picture = shared.checked_picture(plot)
+    learner = exact(model, shared.load_model(model, device))
+    now = shared.load_graph(graph, data)
+    named = {str(name): name for name in learner.classes_.tolist()}
+    wanted = None if label is None else named.get(label, label)
+    with shared.busy(now, f"explaining node {node}"):
+        found = learner.explain(now, node, wanted)
+    print(found)
+    if picture is not None:
+        from algnn.plot import explanation, save
+
+        save(explanation(learner, now, node, wanted), picture)
+
+
+@commands.command()
+def inspect(
+    model: shared.Model,
+    full: Annotated[
+        bool,
+        Option(
+            "--full",
+            help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
+        ),
+    ] = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Say what a model knows and all that was ever done to it."""
+    from algnn.analytic.lifecycle.glance import Summary, glance
+
+    found: Summary | dict[str, str] = glance(model)
+    if full:
+        learner = shared.load_model(model, None)
+        if isinstance(found, Summary):
+            found = exact(model, learner).summary()
+        else:
+            found |= learner._described()
+    if isinstance(found, Summary):
+        facts, text = dataclasses.asdict(found), str(found)
+    else:
+        facts, text = found, "\n".join(f"{name:<22}  {value}" for name, value in found.items())
+    print(json.dumps(facts) if as_json else text)
+
+
+@commands.command()
+def evaluate(
+    model: shared.Model,
+    graph: shared.Graph,
+    labels: shared.Labels,
+    plot: shared.Plot = None,
+    kind: Annotated[
+        Kind, Option(help="Of the picture: what is confused, accuracy by age, or a map.")
+    ] = Kind.CONFUSION,
+    as_json: shared.AsJson = False,
+    device: shared.ModelDevice = None,
+    data: shared.DataRoot = None,
+) -> None:
+    """Compare a model's answers with true labels, class by class."""
+    shared.load_torch()
+    picture = shared.checked_picture(plot)
+    from algnn.graph.store import node_count
+    from algnn.labels import read_labels
+
+    learner = shared.load_model(model, device)
+    now = shared.load_graph(graph, data)
+    some = read_labels(labels, node_count(now), learner.classes_)
+    with shared.busy(now, f"predicting {shared.plural(some[0].size, 'node')}"):
+        table = learner.evaluate(now, *some)
+    if as_json:
+        rows = table.reset_index().to_json(orient="records", double_precision=6)
+        total = ", ".join(f'"{name}": {value:.6g}' for name, value in table.attrs.items())
+        print(f'{{{total}, "classes": {rows}}}')
+    else:
+        _show(table)
+    if picture is not None:
+        from algnn import plot as drawing
+
+        draw = {Kind.CONFUSION: drawing.confusion, Kind.ACCURACY: drawing.accuracy}
+        figure = draw.get(kind, drawing.class_map)(learner, now, *some)
+        drawing.save(figure, picture)
+
+
+def _show(table: pd.DataFrame) -> None:
+    heading = ("class", "nodes", "accuracy", "confidence", "mistaken for", "session")
+    shown = shared.plain_table(*heading, right=slice(1, 4), pad=True)
+    words = table[["mistaken_for", "session"]].astype("string").fillna("")
+    for row, wrong, session in zip(
+        table.itertuples(), words.mistaken_for, words.session, strict=True
+    ):
+        numbers = (f"{row.n:,}", f"{100 * row.accuracy:.1f}%", f"{row.confidence:.3f}")
+        shown.add_row(Text(str(row.Index)), *numbers, Text(wrong), session)
+    shared.print_table(shown)
+    total = table.attrs
+    print(
+        f"accuracy {100 * total['accuracy']:.2f}% over {total['n']:,} nodes,"
+        f" {100 * total['macro']:.2f}% over {len(table):,} classes,"
+        f" mean confidence {total['confidence']:.3f}"
+    )

@@ -1,0 +1,209 @@
+"""What several commands share: options, how they are read, and the progress of their work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.console import Console
+from rich.table import Table
+from typer import Argument, Option
+
+from algnn.errors import InputError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from algnn.models import Model as AnyModel
+
+ENDING = ".safetensors"
+SEEDS = "42,43,44"
+
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Base = Annotated[int | None, Option(help="Classes of the first session; half of them by default.")]
+DataRoot = Annotated[Path | None, Option(help="Folder with datasets; ALGNN_DATA by default.")]
+Dataset = Annotated[str, Argument(help="A dataset's name, or the path of an .npz.")]
+Device = Annotated[str, Option(help="auto, cpu or cuda.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Say what would change, and write nothing.")]
+Edges = Annotated[str, Option(help="full: the whole graph is visible; seen: that of seen classes.")]
+Force = Annotated[bool, Option("--force", help="Replace a file that exists.")]
+Graph = Annotated[str, Argument(help="An .npz, a partitioned folder, or a dataset's name.")]
+Labels = Annotated[Path, Argument(help="CSV or Parquet with the columns node (from 0) and label.")]
+Model = Annotated[Path, Argument(help=f"The model, a {ENDING} file.")]
+ModelDevice = Annotated[str | None, Option(help="auto, cpu or cuda; by default as it was.")]
+NewModel = Annotated[Path, Option("-o", "--out", help=f"The new model, a {ENDING} file.")]
+Order = Annotated[str, Option(help="label, random, or every class: 3,1,0,2.")]
+Plot = Annotated[Path | None, Option(help="Draw it into this .png, .svg or .pdf.")]
+Records = Annotated[Path, Option(help="Folder for a record of each run.")]
+Scheduler = Annotated[
+    str | None, Option(help="A Dask scheduler, tcp://…, whose workers share the folder.")
+]
+Seeds = Annotated[str, Option(help="One run for each.")]
+Settings = Annotated[
+    list[str] | None,
+    Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated."),
+]
+Step = Annotated[int, Option(help="Classes of each later session.")]
+Workers = Annotated[int, Option(help="Or a Dask cluster of so many processes here.")]
+
+
+# -- what they say --------------------------------------------------------------------------------
+
+
+def whole_numbers(option: str, text: str, example: str, words: str = "whole numbers") -> list[int]:
+    """Numbers as they are typed, with commas between them."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} {text!r} must be {words}, such as {example}") from None
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds as they are typed."""
+    seeds = whole_numbers("--seeds", text, SEEDS)
+    if len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**32 for seed in seeds):
+        raise InputError(f"--seeds {text!r} must be different numbers from 0 to 2**32 - 1")
+    return seeds
+
+
+def parse_order(text: str) -> str | list[int]:
+    """An order of classes as it is typed."""
+    words = "label, random, or every class in turn"
+    return text if text in ("label", "random") else whole_numbers("--order", text, "3,1,0,2", words)
+
+
+def checked_picture(path: Path | None) -> Path | None:
+    """Before any work: whether a picture can be written there."""
+    if path is not None:
+        from algnn.bench.plan import make_folder
+        from algnn.plot import check_path
+
+        make_folder(check_path(path).parent)
+    return path
+
+
+# -- what is shown --------------------------------------------------------------------------------
+
+
+def plain_table(*names: str, right: slice = slice(0), pad: bool = False) -> Table:
+    """A table without lines, some of whose columns hold numbers."""
+    table = Table(*names, box=None, pad_edge=pad)
+    for column in table.columns[right]:
+        column.justify = "right"
+    return table
+
+
+def print_table(table: Table, heading: str | None = None) -> None:
+    """Print a table, below a heading that may hold brackets."""
+    console = Console(highlight=False)
+    if heading is not None:
+        print()
+        console.print(heading, style="bold", markup=False, soft_wrap=True)
+        print()
+    console.print(table)
+
+
+def plural(number: float, noun: str) -> str:
+    """A number with its noun; of nodes that count in part, to one decimal."""
+    many = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+    return f"{shown} {noun if number == 1 else many}"
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[..., None]]:
+    """Say what takes a while, and for how long it has; on a terminal only, and gone at the end.
+
+    What it yields is told steps done and all steps, if there are any to count, for a bar with the
+    time left; or other words.
+    """
+    from rich import progress
+
+    console = Console(stderr=True)
+    words = progress.TextColumn("{task.description}", markup=False)
+    clocks = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
+    # predictions go to stdout meanwhile, which may be a file
+    shown: dict[str, Any] = {"redirect_stdout": False, "transient": True, "console": console}
+    columns = (words, progress.BarColumn(), *clocks)
+    with progress.Progress(*columns, disable=not console.is_terminal, **shown) as bar:
+        task = bar.add_task(what, total=None)
+
+        def tell(done: int = 0, total: int | None = None, words: str = what) -> None:
+            if total is None or done == total:  # nobody knows how long the rest takes
+                bar.tasks[0].total = None
+                bar.update(task, description=words)
+            else:
+                bar.update(task, completed=done, total=total, description=words)
+
+        yield tell
+
+
+def load_torch() -> None:
+    """Import torch and the learners, and say so meanwhile: it takes seconds."""
+    if "algnn.models" not in sys.modules:
+        with working("loading torch"):
+            import algnn.models  # noqa: F401
+
+
+# -- a model and its graph ------------------------------------------------------------------------
+
+
+def load_model(path: Path, device: str | None) -> AnyModel:
+    """The model in a file, exact or private."""
+    load_torch()
+    from algnn import models
+
+    return models.load_model(path, device)
+
+
+def load_graph(name: str, data: Path | None) -> Data:
+    """The inputs of a graph; one on disk stays there."""
+    load_torch()
+    from algnn.graph.datasets import load_inputs
+
+    with working(f"reading {name}"):
+        return load_inputs(name, data)
+
+
+@contextmanager
+def busy(graph: Any, what: str) -> Iterator[Callable[..., None]]:
+    """As `working`; a graph on disk shows how far its encoding is."""
+    with working(what) as tell:
+        if hasattr(graph, "progress"):
+            graph.progress = tell
+        yield tell
+
+
+@contextmanager
+def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
+    """A client of a Dask cluster that exists, or of one of some processes here."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
+    dask: Any = distributed  # its functions have no types
+    with ExitStack() as stack:
+        where: Any = scheduler
+        if scheduler is None:
+            where = stack.enter_context(dask.LocalCluster(workers, threads_per_worker=1))
+        try:
+            client = stack.enter_context(dask.Client(where))
+        except (OSError, ValueError) as error:
+            raise InputError(f"--scheduler {scheduler} cannot be reached: {error}") from error
+        print(f"dashboard: {client.dashboard_link}", file=sys.stderr)
+        yield client
+
+
+@contextmanager
+def spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
+    """The graph as a Dask cluster works on it, where one is asked for."""
+    if scheduler is None and not workers:
+        yield graph
+        return
+    from algnn import on_cluster
+
+    with cluster(scheduler, workers) as client:
+        yield on_cluster(graph, client)
