@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
-from algnn.bench.protocol import Outcome
+from algnn.bench.outcome import Outcome
 from algnn.errors import InputError
 
 Matrix = npt.NDArray[np.float64]
@@ -65,7 +64,8 @@ def compare(
         AP, in which sessions count the same, or accuracy, in which nodes do.
     draws : int
         Bootstrap samples: of units (a split with an order of classes), within each of seeds, and of
-        test nodes within each session, all with replacement. Both methods have the same ones.
+        test nodes within each session, all with replacement. Both methods have the same ones. Of
+        nodes, which are many, the samples have the normal limit: its mean and variance are exact.
     seed : int
         Of the samples.
 
@@ -82,72 +82,63 @@ def compare(
             "no two runs share graph, split, stream and seed and have kept their answers: run both"
             " methods with the same seeds"
         )
-    parts = [_Unit(pairs, figure) for pairs in units]
+    parts = [_moments(pairs, figure) for pairs in units]
     generator = np.random.default_rng(seed)
-    samples = np.empty(draws)
-    for draw in range(draws):
-        chosen = generator.integers(len(parts), size=len(parts))
-        samples[draw] = np.mean([parts[i].sample(generator) for i in chosen])
-    low, high = np.percentile(samples, [2.5, 97.5])
-    difference = float(np.mean([part.difference for part in parts]))
-    pairs = sum(len(part.ahead) for part in parts)
+    chosen = generator.integers(len(parts), size=(draws, len(parts)))
+    noise = generator.standard_normal(chosen.shape)
+    samples = np.empty(chosen.shape)
+    for i, (means, covariance) in enumerate(parts):
+        here = chosen == i
+        seeds = generator.integers(means.size, size=(here.sum(), means.size))
+        spread = covariance[seeds[:, :, None], seeds[:, None, :]].mean((1, 2))
+        samples[here] = means[seeds].mean(1) + np.sqrt(spread.clip(0)) * noise[here]
+    low, high = np.percentile(samples.mean(1), [2.5, 97.5])
+    difference = float(np.mean([means.mean() for means, _ in parts]))
+    pairs = sum(means.size for means, _ in parts)
     return Comparison(difference, float(low), float(high), len(parts), pairs)
 
 
-class _Unit:
-    """Runs on one split and order: for each seed and node, by how much the first is ahead."""
+def _moments(pairs: Sequence[tuple[Outcome, Outcome]], figure: str) -> tuple[Matrix, Matrix]:
+    """By how much the first of each pair is ahead on one split and order, in points [seeds].
 
-    def __init__(self, pairs: Sequence[tuple[Outcome, Outcome]], figure: str) -> None:
-        outcome = pairs[0][0]
-        truth = np.repeat(np.arange(outcome.total.size), outcome.total)
-        right = [[_answers(one) == truth for one in pair] for pair in pairs]
-        # [seeds, nodes]: 1, 0 or −1
-        self.ahead = np.array([one.astype(np.float64) - other for one, other in right])
-        session_of = np.repeat(np.arange(len(outcome.sessions)), [len(s) for s in outcome.sessions])
-        sessions = session_of[truth]
-        counts = np.bincount(sessions)
-        # a node's part of the figure, in points
-        nodes = (
-            counts.size * counts[sessions] if figure == "ap" else np.full(truth.size, truth.size)
-        )
-        self.ahead *= 100 / nodes
-        # nodes of one session stand together: their columns are in order of appearance
-        self.sizes = counts[sessions]
-        self.starts = (np.cumsum(counts) - counts)[sessions]
-
-    @property
-    def difference(self) -> float:
-        return float(self.ahead.mean(0).sum())
-
-    def sample(self, generator: np.random.Generator) -> float:
-        """The difference over seeds and nodes drawn with replacement."""
-        seeds = generator.integers(len(self.ahead), size=len(self.ahead))
-        mean = self.ahead[seeds].mean(0)
-        nodes = self.starts + (generator.random(self.sizes.size) * self.sizes).astype(np.int64)
-        return float(mean[nodes].sum())
+    And the covariance [seeds, seeds] of these under drawing test nodes anew within each session.
+    """
+    outcome = pairs[0][0]
+    truth = np.repeat(np.arange(outcome.total.size), outcome.total)
+    ahead = np.array([_right(one, truth) - _right(other, truth) for one, other in pairs])
+    # nodes of one session stand together: how many there are, and where they start
+    ends = np.cumsum([len(classes) for classes in outcome.sessions])
+    sizes = np.diff(np.cumsum(outcome.total)[ends - 1], prepend=0)
+    sizes = sizes[sizes > 0]
+    each = 100 / (sizes.size * sizes if figure == "ap" else np.full(sizes.size, truth.size))
+    ahead *= np.repeat(each, sizes)
+    sums = np.add.reduceat(ahead, np.cumsum(sizes) - sizes, axis=1)
+    return sums.sum(1), ahead @ ahead.T - (sums / sizes) @ sums.T
 
 
-def _answers(outcome: Outcome) -> npt.NDArray[np.int64]:
+def _right(outcome: Outcome, truth: npt.NDArray[np.int64]) -> Matrix:
     assert outcome.answers is not None  # as `_paired` has seen to
-    return outcome.answers
+    return (outcome.answers == truth).astype(np.float64)
 
 
 def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[list[tuple[Outcome, Outcome]]]:
     """Pairs of outcomes with the same seed, for each unit."""
-    keys = [*UNIT, "seed"]
     found = []
     for runs in (ours, theirs):
-        kept = runs[[outcome.answers is not None for outcome in runs["outcome"]]]
-        if kept.duplicated(keys).any():
+        # with the order "random", the classes of sessions depend on the seed
+        sessions = [outcome.sessions for outcome in runs["outcome"]]
+        keys = zip(*(runs[name] for name in UNIT), sessions, runs["seed"], strict=True)
+        kept = [(k, o) for k, o in zip(keys, runs["outcome"], strict=True) if o.answers is not None]
+        found.append(dict(kept))
+        if len(found[-1]) < len(kept):
             raise InputError(
                 "runs hold several of one graph, split, stream and seed: give those of one method"
                 " with one setting, such as tuning.tuned picks them"
             )
-        found.append({tuple(row[k] for k in keys): row["outcome"] for _, row in kept.iterrows()})
     pairs: dict[tuple[object, ...], list[tuple[Outcome, Outcome]]] = {}
-    for key in found[0].keys() & found[1].keys():
+    for key in sorted(found[0].keys() & found[1].keys(), key=repr):
         pairs.setdefault(key[:-1], []).append((found[0][key], found[1][key]))
-    return [pairs[key] for key in sorted(pairs, key=repr)]
+    return list(pairs.values())
 
 
 @dataclass(frozen=True)
@@ -207,6 +198,9 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
     >>> rank(runs).average.to_dict()
     {'y': 1.0, 'x': 2.0}
     """
+    # not at the top: it takes two seconds, and `compare` needs none of it
+    from scipy.stats import friedmanchisquare, studentized_range
+
     means = runs.pivot_table(index="dataset", columns="method", values=figure, sort=False)
     if methods is not None:
         means = means.reindex(columns=list(methods))
@@ -214,9 +208,7 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
     graphs, count = means.shape
     if count < 2 or not graphs:
         raise InputError("runs hold no graph on which two methods were run: there are no ranks")
-    ranks = pd.DataFrame(
-        [rankdata(-row) for row in means.to_numpy()], index=means.index, columns=means.columns
-    )
+    ranks = means.rank(axis=1, ascending=False)
     enough = count > 2 and graphs > 2
     p_value = friedmanchisquare(*means.to_numpy().T).pvalue if enough else np.nan
     quantile = studentized_range.ppf(0.95, count, np.inf) / 2**0.5
