@@ -22,7 +22,7 @@ import pandas as pd
 from algnn.bench.paper import paper_methods
 from algnn.bench.runs import read_failures, read_runs
 from algnn.errors import InputError
-from algnn.graph.datasets import datasets
+from algnn.graph.catalogue import datasets
 from algnn.methods import METHODS, settings
 
 LAST = "digits"  # a small set for trying things out: it stands behind the real graphs
