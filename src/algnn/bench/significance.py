@@ -118,7 +118,8 @@ def _moments(pairs: Sequence[tuple[Outcome, Outcome]], figure: str) -> tuple[Mat
 
 def _right(outcome: Outcome, truth: npt.NDArray[np.int64]) -> Matrix:
     assert outcome.answers is not None  # as `_paired` has seen to
-    return (outcome.answers == truth).astype(np.float64)
+    right: Matrix = (outcome.answers == truth).astype(np.float64)
+    return right
 
 
 def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[list[tuple[Outcome, Outcome]]]:

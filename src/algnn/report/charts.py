@@ -1,4 +1,4 @@
-"""The pictures of a Markdown report: lines, points and bars, drawn from runs with matplotlib.
+"""The pictures of a Markdown report, drawn from runs with matplotlib.
 
 `cells` holds the runs of each method, which differ in their seed only; `looks` each method's style.
 """
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from algnn.bench.runs import summarise
+from algnn.bench.significance import Ranking
 from algnn.report import labels
-from algnn.report.labels import round_ticks, set_ticks, short, text_width
+from algnn.report.labels import set_ticks, short, text_width
 from algnn.report.style import INK, LINE, NARROW, SERIES, SOFT, Style
 
 Cells = Mapping[str, pd.DataFrame]
@@ -85,78 +85,43 @@ def sensitivity(
     return figure
 
 
-def tradeoff(cells: Cells, looks: Looks) -> Figure:
-    """Final AP against learn seconds, of runs that had the machine to themselves."""
-    figure, axes = canvas(NARROW, 330, left=34, right=16)
-    points = {
-        name: (summarise(runs.learn_seconds.clip(lower=1e-4)).mean, summarise(runs.ap))
-        for name, runs in cells.items()
-    }
-    low, high = _bounds([x for x, _ in points.values()], 1.35)
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    set_ticks(axes.xaxis, round_ticks(low, high), _seconds)
-    axes.set_ylim(0, 118)  # names find room above the best
-    axes.set_yticks([0, 25, 50, 75, 100])
-    _frame(axes, "time to learn all sessions (s, logarithmic)", "AP (%)")
-    for name, (x, ap) in points.items():
-        marks = looks[name].marks
-        if ap.ci95 is not None:
-            ends = np.clip([ap.mean - ap.ci95, ap.mean + ap.ci95], 0, 100)
-            colour = looks[name].colour
-            axes.plot([x, x], ends, color=colour, linewidth=1.2, alpha=0.55, zorder=2)
-        larger = {**marks, "markersize": marks["markersize"] * 1.4}
-        axes.plot([x], [ap.mean], linestyle="none", zorder=4, clip_on=False, **larger)
-    labels.at_points(axes, [(short(name), x, ap.mean) for name, (x, ap) in points.items()])
+def ranks(ranking: Ranking) -> Figure:
+    """Methods by mean rank on one line; a bar joins those that are not told apart."""
+    average, groups = ranking.average, ranking.cliques()
+    names = list(average.index)
+    half, last = ceil(len(names) / 2), len(names)
+    top = 0.45 * (len(groups) + 1)  # bars below the axis, then names, half of them on each side
+    room = max(text_width(f"{short(name)} 88.8") for name in names) + 14
+    tall = LINE * (top + half + 4)
+    figure, axes = canvas(2 * NARROW, tall, left=room, right=room, top=4, bottom=4)
+    axes.set_xlim(1, last)
+    axes.set_ylim(top + half + 0.5, -3.5)
+    axes.set_axis_off()
+    line: Any = {"color": INK, "linewidth": 1.1, "clip_on": False}
+    axes.plot([1, last], [0, 0], **line)
+    for tick in range(1, last + 1, ceil(last / 20)):
+        axes.plot([tick, tick], [0, -0.2], **line)
+        axes.text(tick, -0.35, str(tick), ha="center", va="bottom", color=SOFT)
+    for place, group in enumerate(groups, start=1):
+        ends = [average[group[0]], average[group[-1]]]
+        axes.plot(ends, [0.45 * place] * 2, **{**line, "linewidth": 3.4})
+    for place, name in enumerate(names):
+        left = place < half
+        height = top + (place if left else last - 1 - place) + 0.5
+        value, edge = average[name], 1 if left else last
+        axes.plot([value, value, edge], [0, height, height], **{**line, "color": SOFT})
+        words = f"{short(name)} {value:.1f} " if left else f" {value:.1f} {short(name)}"
+        axes.text(edge, height, words, ha="right" if left else "left", va="center_baseline")
+    axes.plot([1, min(1 + ranking.critical_difference, last)], [-2.4, -2.4], **line)
+    words = f"critical difference {ranking.critical_difference:.1f}"
+    axes.text(1, -2.6, words, va="bottom", color=SOFT)
     return figure
 
 
-def steps(cells: Mapping[str, Mapping[int, pd.DataFrame]], looks: Looks) -> Figure:
-    """Final AP of each method at each step as bars, with the step and the value beside each."""
-    rows = {
-        name: {step: summarise(runs.ap) for step, runs in found.items()}
-        for name, found in cells.items()
-    }
-    pitch, space = LINE + 0.6, 7.0
-    texts = [f"{s}: {v.mean:.1f}" for bars in rows.values() for s, v in bars.items()]
-    total = pitch * len(texts) + space * len(rows)
-    left, right = (max(map(text_width, found)) + 12 for found in (map(short, rows), texts))
-    figure, axes = canvas(NARROW, total + 74, left=left, right=right, top=28, bottom=28)
-    axes.set_xlim(0, 100)
-    axes.set_ylim(total, 0)
-    top, middles = 0.0, []
-    for name, bars in rows.items():
-        middles.append(top + pitch * len(bars) / 2)
-        for i, (step, value) in enumerate(bars.items()):
-            shade = 0.5 - 0.38 * i / max(len(bars) - 1, 1)
-            middle, half, colour = top + pitch / 2, value.ci95 or 0.0, looks[name].colour
-            box = (middle, value.mean, pitch * 0.72)
-            # the shade and the hatch are two bars: a pattern takes its colour from the edge
-            axes.barh(*box, color=to_rgba(colour, shade), linewidth=0)
-            hatch = looks[name].hatch or None
-            axes.barh(*box, color="none", edgecolor=colour, hatch=hatch, linewidth=0.9)
-            if half:
-                ends = [max(value.mean - half, 0), value.mean + half]
-                axes.plot(ends, [middle] * 2, color=INK, linewidth=1.1, solid_capstyle="butt")
-            end = min(value.mean + half, 100)
-            axes.annotate(f"{step}: {value.mean:.1f}", (end, middle), (5, 0), va="center_baseline",
-                          textcoords="offset points", annotation_clip=False)  # fmt: skip
-            top += pitch
-        top += space
-    _frame(axes, "", "AP (%) at the end; before each value, the step", grid="x")
-    axes.spines["bottom"].set_visible(False)
-    axes.set_yticks(middles, [short(name) for name in rows])
-    axes.tick_params(axis="y", colors=INK, pad=5)
-    axes.tick_params(axis="x", length=0)
-    axes.locator_params(axis="x", nbins=4)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    return figure
-
-
-def _frame(axes: Any, x: str, y: str, grid: str = "y") -> None:
+def _frame(axes: Any, x: str, y: str) -> None:
     """A grid, and the names of the axes in level text: y above the axes, x below them."""
-    axes.grid(axis=grid)
-    axes.spines["left"].set_visible(grid == "x")
+    axes.grid(axis="y")
+    axes.spines["left"].set_visible(False)
     axes.set_xlabel(x, labelpad=3)
     width, height = axes.figure.get_size_inches() * 72
     axes.figure.text(4 / width, 1 - 4 / height, y, va="top", ha="left", color=SOFT)
@@ -188,7 +153,3 @@ def _bounds(values: Sequence[float], room: float = 1.12) -> tuple[float, float]:
     """Limits of a logarithmic axis."""
     low, high = min(values), max(values)
     return (low / room, high * room) if high / low > room else (low / 1.6, high * 1.6)
-
-
-def _seconds(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:.4f}".rstrip("0")

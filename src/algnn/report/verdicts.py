@@ -1,0 +1,154 @@
+"""What the paired test says of `algnn` against other methods: marks, counts and sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from algnn.bench.significance import Comparison
+from algnn.report.data import ALL_LABELS, DEFAULT, OURS, Study
+from algnn.report.table import WORDS, count, listed
+
+FEW = 5  # pairs of runs below which a verdict has a hollow mark
+MARKS = {"leads": "▲△", "trails": "▼▽", "undecided": "··"}
+# `joint-ridge` is the paper's method solved at once, no network
+NETWORKS = tuple(name for name in ALL_LABELS if name != "joint-ridge")
+TEXT = WORDS["opening"]
+
+
+def mark(found: Comparison | None) -> str:
+    """▲ where `algnn` leads, ▼ where it trails, hollow with few pairs; nothing without any."""
+    return "" if found is None else MARKS[found.verdict][found.pairs < FEW]
+
+
+def rivals(study: Study, graph: str) -> list[str]:
+    """The class-incremental methods on a graph that are no variant of `algnn`."""
+    names = study.methods(dataset=graph, step=1)
+    return [name for name in names if name not in (*ALL_LABELS, *OURS)]
+
+
+def standing(study: Study, graph: str, names: Sequence[str], figure: str = "ap") -> str:
+    """``"leads"`` if `algnn` leads each of these, ``"trails"`` if it trails one of them."""
+    found = {_verdict(study.against(graph, name, figure)) for name in names}
+    return "trails" if "trails" in found else "leads" if found == {"leads"} else "undecided"
+
+
+def leads(study: Study, figure: str = "ap") -> dict[str, bool]:
+    """For each graph on which `algnn` has rivals, whether it leads every one of them."""
+    graphs = _graphs(study)
+    found = {graph: rivals(study, graph) for graph in graphs}
+    return {g: standing(study, g, names, figure) == "leads" for g, names in found.items() if names}
+
+
+def tally(study: Study, method: str) -> str:
+    """On how many graphs `algnn` leads a method, is not told apart from it, and trails it."""
+    found = Counter(_verdict(study.against(g, method, "ap")) for g in study.datasets(step=1))
+    each = [f"{found[verdict]}{MARKS[verdict][0]}" for verdict in ("leads", "undecided", "trails")]
+    return " ".join(each) if found.total() > found[""] else ""
+
+
+def opening(study: Study) -> Iterator[str]:
+    """What was compared, where `algnn` leads and trails, and what the verdicts rest on."""
+    graphs = _graphs(study)
+    if not graphs or len(study.methods(step=1)) < 2:
+        return
+    yield _compared(study)
+    with_rivals = [graph for graph in graphs if rivals(study, graph)]
+    if with_rivals:
+        of = {graph: standing(study, graph, rivals(study, graph)) for graph in with_rivals}
+        behind = [f"{g} ({_trailing(study, g)})" for g in of if of[g] == "trails"]
+        yield TEXT["rivals"].format(
+            leads=_graphs_of(g for g in of if of[g] == "leads"),
+            trails=_named(behind, "no graph"),
+            open=_graphs_of(g for g in of if of[g] == "undecided"),
+        )
+    yield from _networks(study, graphs)
+    yield " ".join(_limits(study, graphs))
+    yield TEXT["settings"]
+
+
+def _graphs(study: Study) -> list[str]:
+    return [g for g in study.datasets(step=1) if len(study.anywhere(g, DEFAULT))]
+
+
+def _verdict(found: Comparison | None) -> str:
+    return "" if found is None else found.verdict
+
+
+def _trailing(study: Study, graph: str) -> str:
+    names = [n for n in rivals(study, graph) if standing(study, graph, [n]) == "trails"]
+    return listed(f"`{name}`" for name in names)
+
+
+def _compared(study: Study) -> str:
+    names, graphs = study.methods(step=1), study.datasets(step=1)
+    cells = [runs for g in graphs for n in names if len(runs := study.anywhere(g, n))]
+    apart = [name for name in names if name in ALL_LABELS]
+    units = [len(set(zip(runs.sha256, runs.order, strict=True))) for runs in cells]
+    words: str = TEXT["compared"].format(
+        methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
+        runs=_span([len(runs) for runs in cells], "run"), units=_span(units, "split"),
+        apart=TEXT["apart"].format(names=count(len(apart), "method")) if apart else "",
+    )  # fmt: skip
+    return words
+
+
+def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
+    """`algnn` against the network with the highest AP of those that see every label again."""
+    ap = study.means["ap"]
+    below: list[tuple[float, str]] = []
+    above: list[tuple[float, str]] = []
+    for graph in graphs:
+        found = ap[graph].reindex(list(NETWORKS)).dropna()
+        if len(found):
+            best = found.idxmax()
+            ahead = ap[graph][DEFAULT] - found[best]
+            verdict = _verdict(study.against(graph, best, "ap")) or "unpaired"
+            words = f"{graph} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
+            (below if ahead < 0 else above).append((-abs(ahead), words))
+    if below or above:
+        parts = [
+            _named([words for _, words in sorted(some)], "no graph") for some in (below, above)
+        ]
+        yield TEXT["networks"].format(below=parts[0], above=parts[1])
+
+
+def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
+    names = [name for name in study.methods(step=1) if name != DEFAULT]
+    pairs = {(g, n): study.against(g, n, "ap") for g in graphs for n in names
+             if len(study.anywhere(g, n))}  # fmt: skip
+    found: dict[Any, Comparison] = {key: one for key, one in pairs.items() if one is not None}
+    few = {key: one.pairs for key, one in found.items() if one.pairs < FEW}
+    lone = [g for g in graphs if all(one.units == 1 for (h, _), one in found.items() if h == g)]
+    yield TEXT["limits"].format(comparisons=count(len(found), "comparison"))
+    if few:
+        who = list(dict.fromkeys(name for _, name in few))
+        yield TEXT["few"].format(
+            few=len(few), few_of=len(found), least=_span(few.values(), "pair"), names=_codes(who)
+        )
+    if lone and found:
+        where = "every graph" if len(lone) == len(graphs) else _graphs_of(lone)
+        yield TEXT["lone"].format(graphs=where)
+    if len(found) < len(pairs):
+        none = [n for n in names if any(one is None for (_, m), one in pairs.items() if m == n)]
+        missing = len(pairs) - len(found)
+        yield TEXT["unpaired"].format(count=missing, of=len(pairs), names=_codes(none))
+
+
+def _span(values: Iterable[int], noun: str) -> str:
+    low, high = min(given := list(values)), max(given)
+    return count(low, noun) if low == high else f"{low} to {count(high, noun)}"
+
+
+def _codes(names: Iterable[str]) -> str:
+    return listed(f"`{name}`" for name in names)
+
+
+def _graphs_of(graphs: Iterable[str]) -> str:
+    found = list(graphs)
+    return f"{count(len(found), 'graph')} ({listed(found)})" if found else "no graph"
+
+
+def _named(words: Sequence[str], nothing: str) -> str:
+    return listed(words) if words else nothing
