@@ -126,9 +126,9 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[list[tuple[Outcome
     """Pairs of outcomes with the same seed, for each unit."""
     found = []
     for runs in (ours, theirs):
-        # with the order "random", the classes of sessions depend on the seed
-        sessions = [outcome.sessions for outcome in runs["outcome"]]
-        keys = zip(*(runs[name] for name in UNIT), sessions, runs["seed"], strict=True)
+        # with the order "random", sessions depend on the seed
+        nodes = [(outcome.sessions, outcome.total.tobytes()) for outcome in runs["outcome"]]
+        keys = zip(*(runs[name] for name in UNIT), nodes, runs["seed"], strict=True)
         kept = [(k, o) for k, o in zip(keys, runs["outcome"], strict=True) if o.answers is not None]
         found.append(dict(kept))
         if len(found[-1]) < len(kept):

@@ -50,20 +50,9 @@ def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
     cells = {g: {n: study.anywhere(g, n) for n in table.index} for g in graphs}
     ahead = {of: verdicts.leads(study, of) for of in ("ap", "micro")}
     return {
-        "graphs": [
-            {**_graph(study, graph), "leads": [of for of in ahead if ahead[of].get(graph)]}
-            for graph in graphs
-        ],
-        "methods": [
-            {
-                **_method(row, looks[row.Index], len(compared)),
-                "against": verdicts.tally(study, row.Index),
-            }
-            for row in table.itertuples()
-        ],
-        "ours": DEFAULT,
-        "marks": verdicts.MARKS,
-        "few": verdicts.FEW,
+        "graphs": [_graph(study, g, [of for of in ahead if ahead[of].get(g)]) for g in graphs],
+        "methods": [_method(study, r, looks[r.Index], len(compared)) for r in table.itertuples()],
+        **{"ours": DEFAULT, "marks": verdicts.MARKS, "few": verdicts.FEW},
         "cells": {
             graph: {n: _cell(study, graph, n, runs) for n, runs in found.items() if len(runs)}
             for graph, found in cells.items()
@@ -82,13 +71,14 @@ def family(method: str) -> str:
     return METHODS[method].kind if method in METHODS else OWN
 
 
-def _graph(study: Study, graph: str) -> dict[str, Any]:
+def _graph(study: Study, graph: str, leads: list[str]) -> dict[str, Any]:
     sessions = study.select(dataset=graph, step=1).outcome.iloc[0].sessions
     about = f"{sum(map(len, sessions))} classes in {count(len(sessions), 'session')}"
-    return {"name": graph, "about": about, "machine": study.main_hardware(graph)}
+    machine = study.main_hardware(graph)
+    return {"name": graph, "about": about, "machine": machine, "leads": leads}
 
 
-def _method(row: Any, style: Style, graphs: int) -> dict[str, Any]:
+def _method(study: Study, row: Any, style: Style, graphs: int) -> dict[str, Any]:
     known = METHODS.get(row.Index)
     shape = {"hue": style.hue, "marker": style.marker, "filled": style.filled,
              "dashes": style.dashes, "width": style.width}  # fmt: skip
@@ -96,6 +86,7 @@ def _method(row: Any, style: Style, graphs: int) -> dict[str, Any]:
         "name": row.Index,
         "family": family(row.Index),
         "apart": row.Index in ALL_LABELS,
+        "against": verdicts.tally(study, row.Index),
         "about": f"{known.summary}. Keeps {known.retains}." if known else "a learner of your own",
         **{of: _short(getattr(row, of)) for of in ("rank", "ap", "micro")},
         "on": int(row.on), "of": graphs,

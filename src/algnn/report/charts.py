@@ -12,16 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from algnn.bench.runs import summarise
 from algnn.bench.significance import Ranking
-from algnn.report import labels
-from algnn.report.labels import set_ticks, short, text_width
-from algnn.report.style import INK, LINE, NARROW, SERIES, SOFT, Style
+from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style
 
 Cells = Mapping[str, pd.DataFrame]
 Looks = Mapping[str, Style]
+LINE2D: Any = Line2D
 MARKED = 15  # up to so many points every one has a marker
+LETTER = 8.3  # width of a letter in pixels, with some to spare
 
 
 class Line(NamedTuple):
@@ -73,9 +75,11 @@ def sensitivity(
     axes.set_xscale("log")
     axes.set_xlim(*_bounds(values))
     # the values themselves are the ticks; some are left out where they would touch
-    widest = max(text_width(f"{value:g}") for value in values) + 8
+    widest = LETTER * max(len(f"{value:g}") for value in values) + 8
     every = ceil(len(values) * widest / (axes.get_position().width * NARROW))
-    set_ticks(axes.xaxis, values[::every], "{:g}".format)
+    axes.xaxis.set_major_locator(FixedLocator(values[::every]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ring: Any = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "zorder": 6}
     ring |= {"markeredgecolor": INK, "markeredgewidth": 1.1, "clip_on": False}
     for graph, line in lines.items():
@@ -91,7 +95,7 @@ def ranks(ranking: Ranking) -> Figure:
     names = list(average.index)
     half, last = ceil(len(names) / 2), len(names)
     top = 0.45 * (len(groups) + 1)  # bars below the axis, then names, half of them on each side
-    room = max(text_width(f"{short(name)} 88.8") for name in names) + 14
+    room = LETTER * max(len(f"{short(name)} 88.8") for name in names) + 14
     tall = LINE * (top + half + 4)
     figure, axes = canvas(2 * NARROW, tall, left=room, right=room, top=4, bottom=4)
     axes.set_xlim(1, last)
@@ -132,7 +136,7 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
     names = [short(name) for name in lines]
     # high enough for all names below each other
     tall = max(330.0, 24 + LINE * len(names))
-    figure, axes = canvas(NARROW, tall, right=labels.margin_for(names))
+    figure, axes = canvas(NARROW, tall, right=40 + LETTER * max(map(len, names)))
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylim(0, 100)
     _frame(axes, x_name, y_name)
@@ -145,7 +149,7 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
         marked = (i % every, every) if len(x) > MARKED else None
         axes.plot(x, mean, markevery=marked, **style.strokes)
     ends = [(short(name), line.style, float(line.mean[-1])) for name, line in lines.items()]
-    labels.at_ends(axes, ends)
+    _at_ends(axes, ends)
     return figure, axes
 
 
@@ -153,3 +157,46 @@ def _bounds(values: Sequence[float], room: float = 1.12) -> tuple[float, float]:
     """Limits of a logarithmic axis."""
     low, high = min(values), max(values)
     return (low / room, high * room) if high / low > room else (low / 1.6, high * 1.6)
+
+
+def short(name: str, most: int = 13) -> str:
+    """A name that a figure has room for; a user's learner ``module:Class`` goes by its class."""
+    text = "".join(c if c.isprintable() else " " for c in name.rpartition(":")[2] or name).strip()
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _at_ends(axes: Any, ends: Sequence[tuple[str, Style, float]]) -> None:
+    """Write names at the right ends of lines; each end is a name, a style and the last value."""
+    figure = axes.figure
+    width, height = figure.get_size_inches() * 72
+    right = axes.get_position().x1 * width
+    heights = [axes.transData.transform((1.0, value))[1] for _, _, value in ends]
+    order = sorted(range(len(ends)), key=lambda i: (heights[i], -i))
+    spots = spread([heights[i] for i in order], LINE, LINE / 2 + 1, height - LINE / 2 - 1)
+    for i, spot in zip(order, spots, strict=True):
+        name, style, _ = ends[i]
+        start = min(max(heights[i], 0), height)
+        x = [(right + dx) / width for dx in (7, 17, 23, 29, 34)]
+        leader = {"color": RULE, "linewidth": 0.9, "solid_capstyle": "butt"}
+        figure.add_artist(LINE2D(x[:2], [start / height, spot / height], **leader))
+        sample = {"color": style.colour, "linewidth": style.width, "markevery": [1]}
+        figure.add_artist(LINE2D(x[1:4], [spot / height] * 3, **sample, **style.marks))
+        figure.text(x[4], spot / height, name, va="center_baseline", ha="left")
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions nearest to those wanted (ascending), a gap apart; `high` yields before `low`."""
+    # clusters (mean of what the members want, count) of labels that would touch
+    clusters: list[tuple[float, int]] = []
+    for value in wanted:
+        mean, count = value, 1
+        while clusters and mean - clusters[-1][0] < gap * (count + clusters[-1][1]) / 2 - 1e-9:
+            other, more = clusters.pop()
+            mean, count = (mean * count + other * more) / (count + more), count + more
+        clusters.append((mean, count))
+    spots = [mean + gap * (i - (count - 1) / 2) for mean, count in clusters for i in range(count)]
+    for i in reversed(range(len(spots))):
+        spots[i] = min(spots[i], high - gap * (len(spots) - 1 - i))
+    for i in range(len(spots)):
+        spots[i] = max(spots[i], low + gap * i, *(s + gap for s in spots[i - 1 : i] if i))
+    return [float(spot) for spot in spots]

@@ -94,7 +94,7 @@ class Study:
         for name, series in found.items():
             groups = self.swept(name).groupby(["dataset", "method", "hardware"])
             for (graph, method, hardware), runs in groups:
-                points = dict(iter(runs.groupby([changes[name] for changes in runs.changes])))
+                points = dict(iter(runs.groupby(runs.changes.str.get(name))))
                 usual = self.cell(hardware, graph, 1, method)
                 if len(usual) and usual.settings.iloc[0][name] > 0:
                     points[usual.settings.iloc[0][name]] = usual
@@ -122,20 +122,21 @@ class Study:
         return self._machines[dataset][0]
 
     @cached_property
-    def _drawn(self) -> dict[tuple[str, str, str], pd.DataFrame]:
+    def compared(self) -> pd.DataFrame:
+        """Runs at step 1 that methods are compared by: of all splits and orders that most have."""
         runs = self.runs[self.runs.drawn & (self.runs.step == 1)]
         # a split or an order that few methods have would compare the others with something else
         methods = runs.groupby("dataset").method.transform("nunique")
         common = runs.groupby(["dataset", "sha256", "order"]).method.transform("nunique")
-        runs = runs[runs.main | (2 * common >= methods)]
-        return dict(iter(runs.groupby(["hardware", "dataset", "method"])))
+        return runs[runs.main | (2 * common >= methods)]
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, str, str], pd.DataFrame]:
+        return dict(iter(self.compared.groupby(["hardware", "dataset", "method"])))
 
     def anywhere(self, dataset: str, method: str) -> pd.DataFrame:
-        """Runs to compare a method by, at step 1, of all splits and orders that most methods have.
-
-        Those on the main hardware or, where it has none, on the next that has some.
-        """
-        found = (self._drawn.get((h, dataset, method)) for h in self._machines.get(dataset, ()))
+        """Runs to compare a method by, on the main hardware or the next that has some."""
+        found = (self._compared.get((h, dataset, method)) for h in self._machines.get(dataset, ()))
         return next((cell for cell in found if cell is not None), self._none)
 
     @cached_property

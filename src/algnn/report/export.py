@@ -17,12 +17,11 @@ from algnn.bench.runs import Summary, write_atomically
 from algnn.report.build import Report, Section, build
 from algnn.report.data import Study
 from algnn.report.page import page, printable
-from algnn.report.table import NOTHING, NUMBERS, Both, Chart, Row, Table
+from algnn.report.table import NOTHING, NUMBERS, PLAIN, Both, Chart, Row, Table
 
 # at the head of a Markdown document that stands for itself
 REMARK = "made from records by `algnn report --markdown`: change those, not this"
 Tell = Callable[[str], object]
-PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
 TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
     "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",

@@ -115,7 +115,8 @@ STYLES: dict[str, Style] = {
 }
 # of methods without a row above
 FAMILIES = {"analytic": "blue", "reference": "grey", "regularisation": "green", "replay": "purple",
-            "condensation": "ochre", "isolation": "brown"}  # fmt: skip
+            "condensation": "ochre", "isolation": "brown", "prompting": "brown",
+            "closed form": "sky"}  # fmt: skip
 # for a user's own methods and those without a row above: outlines that no row above has
 _OUTLINES = (("P", "ochre"), ("v", "brown"), ("p", "sky"), ("D", "blue"), ("H", "vermilion"),
              ("8", "purple"))  # fmt: skip

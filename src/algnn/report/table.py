@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from algnn.bench.runs import Summary
 # every title, caption and hint
 WORDS: dict[str, Any] = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
 NOTHING = "–"
+PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")  # a name that is safe as code
 NUMBERS = ("count", "points", "point", "share", "seconds", "bytes", "ratio", "setting", "both")
 
 

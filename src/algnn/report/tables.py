@@ -207,6 +207,7 @@ def others(study: Study) -> Table | None:
     """Runs with other settings or streams than those of the main tables."""
     runs = study.runs
     runs = runs[~runs.main & ~((runs.swept != "") & (runs.step == 1))]
+    runs = runs[~runs.index.isin(study.compared.index)]
     groups = dict(iter(runs.groupby(["dataset", "differs", "method", "step", "hardware"])))
     order = {name: i for i, name in enumerate(METHODS)}
     rows = []

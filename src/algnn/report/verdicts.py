@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from algnn.bench.significance import Comparison
 from algnn.report.data import ALL_LABELS, DEFAULT, OURS, Study
-from algnn.report.table import WORDS, count, listed
+from algnn.report.table import PLAIN, WORDS, count, listed
 
 FEW = 5  # pairs of runs below which a verdict has a hollow mark
 MARKS = {"leads": "▲△", "trails": "▼▽", "undecided": "··"}
@@ -54,13 +54,12 @@ def opening(study: Study) -> Iterator[str]:
     if not graphs or len(study.methods(step=1)) < 2:
         return
     yield _compared(study)
-    with_rivals = [graph for graph in graphs if rivals(study, graph)]
-    if with_rivals:
-        of = {graph: standing(study, graph, rivals(study, graph)) for graph in with_rivals}
-        behind = [f"{g} ({_trailing(study, g)})" for g in of if of[g] == "trails"]
+    of = {g: standing(study, g, found) for g in graphs if (found := rivals(study, g))}
+    if of:
+        behind = [f"{_code(g)} ({_trailing(study, g)})" for g in of if of[g] == "trails"]
         yield TEXT["rivals"].format(
             leads=_graphs_of(g for g in of if of[g] == "leads"),
-            trails=_named(behind, "no graph"),
+            trails=listed(behind) if behind else "no graph",
             open=_graphs_of(g for g in of if of[g] == "undecided"),
         )
     yield from _networks(study, graphs)
@@ -77,8 +76,7 @@ def _verdict(found: Comparison | None) -> str:
 
 
 def _trailing(study: Study, graph: str) -> str:
-    names = [n for n in rivals(study, graph) if standing(study, graph, [n]) == "trails"]
-    return listed(f"`{name}`" for name in names)
+    return _codes(n for n in rivals(study, graph) if standing(study, graph, [n]) == "trails")
 
 
 def _compared(study: Study) -> str:
@@ -88,7 +86,7 @@ def _compared(study: Study) -> str:
     units = [len(set(zip(runs.sha256, runs.order, strict=True))) for runs in cells]
     words: str = TEXT["compared"].format(
         methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
-        runs=_span([len(runs) for runs in cells], "run"), units=_span(units, "split"),
+        runs=_span(map(len, cells), "run"), units=_span(units, "split"),
         apart=TEXT["apart"].format(names=count(len(apart), "method")) if apart else "",
     )  # fmt: skip
     return words
@@ -97,43 +95,36 @@ def _compared(study: Study) -> str:
 def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     """`algnn` against the network with the highest AP of those that see every label again."""
     ap = study.means["ap"]
-    below: list[tuple[float, str]] = []
-    above: list[tuple[float, str]] = []
+    sides: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
     for graph in graphs:
         found = ap[graph].reindex(list(NETWORKS)).dropna()
         if len(found):
             best = found.idxmax()
             ahead = ap[graph][DEFAULT] - found[best]
             verdict = _verdict(study.against(graph, best, "ap")) or "unpaired"
-            words = f"{graph} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
-            (below if ahead < 0 else above).append((-abs(ahead), words))
-    if below or above:
-        parts = [
-            _named([words for _, words in sorted(some)], "no graph") for some in (below, above)
-        ]
-        yield TEXT["networks"].format(below=parts[0], above=parts[1])
+            words = f"{_code(graph)} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
+            sides[bool(ahead < 0)].append((-abs(ahead), words))
+    below, above = ([words for _, words in sorted(some)] or ["no graph"] for some in sides.values())
+    if any(sides.values()):
+        yield TEXT["networks"].format(below=listed(below), above=listed(above))
 
 
 def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     names = [name for name in study.methods(step=1) if name != DEFAULT]
-    pairs = {(g, n): study.against(g, n, "ap") for g in graphs for n in names
-             if len(study.anywhere(g, n))}  # fmt: skip
-    found: dict[Any, Comparison] = {key: one for key, one in pairs.items() if one is not None}
-    few = {key: one.pairs for key, one in found.items() if one.pairs < FEW}
-    lone = [g for g in graphs if all(one.units == 1 for (h, _), one in found.items() if h == g)]
+    every = [(g, n) for g in graphs for n in names if len(study.anywhere(g, n))]
+    found = {pair: one for pair in every if (one := study.against(*pair, "ap"))}
+    few = {pair: one.pairs for pair, one in found.items() if one.pairs < FEW}
+    lone = [g for g in graphs if {one.units for (h, _), one in found.items() if h == g} == {1}]
     yield TEXT["limits"].format(comparisons=count(len(found), "comparison"))
     if few:
-        who = list(dict.fromkeys(name for _, name in few))
-        yield TEXT["few"].format(
-            few=len(few), few_of=len(found), least=_span(few.values(), "pair"), names=_codes(who)
-        )
-    if lone and found:
+        least = _span(few.values(), "pair")
+        yield TEXT["few"].format(few=len(few), least=least, names=_codes(n for _, n in few))
+    if lone:
         where = "every graph" if len(lone) == len(graphs) else _graphs_of(lone)
         yield TEXT["lone"].format(graphs=where)
-    if len(found) < len(pairs):
-        none = [n for n in names if any(one is None for (_, m), one in pairs.items() if m == n)]
-        missing = len(pairs) - len(found)
-        yield TEXT["unpaired"].format(count=missing, of=len(pairs), names=_codes(none))
+    if missing := [name for graph, name in every if (graph, name) not in found]:
+        names_of = _codes(missing)
+        yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=names_of)
 
 
 def _span(values: Iterable[int], noun: str) -> str:
@@ -142,13 +133,14 @@ def _span(values: Iterable[int], noun: str) -> str:
 
 
 def _codes(names: Iterable[str]) -> str:
-    return listed(f"`{name}`" for name in names)
+    return listed(map(_code, dict.fromkeys(names)))
+
+
+def _code(name: str) -> str:
+    """A name in a sentence, without marks of its own."""
+    return f"`{name}`" if PLAIN.fullmatch(name) else re.sub("[`*]", "'", name)
 
 
 def _graphs_of(graphs: Iterable[str]) -> str:
     found = list(graphs)
-    return f"{count(len(found), 'graph')} ({listed(found)})" if found else "no graph"
-
-
-def _named(words: Sequence[str], nothing: str) -> str:
-    return listed(words) if words else nothing
+    return f"{count(len(found), 'graph')} ({_codes(found)})" if found else "no graph"
