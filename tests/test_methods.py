@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import inspect
 import importlib
+import inspect
 import sys
 import tomllib
 from collections.abc import Iterator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import count as counter
 from statistics import mean
 from typing import Any, TypeVar
@@ -53,14 +54,19 @@ class Report:
 def build(study: Study, pictures: bool = False) -> Report:
     """The report of some runs: its tables and, for a document that draws nothing, pictures."""
     looks = styles(study.runs.method)
+    # matplotlib takes a second, and the page needs none
+    figures: Any = import_module("algnn.report.figures") if pictures else None
     made = {
-        "board": tuple(_board(study, pictures)),
-        "figures": tuple(_pictures(study, looks)) if pictures else (),
+        "board": tuple(_board(study, figures)),
+        "figures": tuple(
+            (graph, (figures.of_graph(study, graph, looks),))
+            for graph in study.datasets(step=1) * pictures
+        ),
         "results": _by_hardware(study, _results),
         "steps": tuple(_steps(study)),
         "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
         "speed": _by_hardware(study, lambda s, h: [tables.speeds(s, h)]),
-        "sensitivity": tuple(_sensitivity(study, pictures)),
+        "sensitivity": tuple(_sensitivity(study, figures)),
         "others": _alone(tables.others(study)),
         "failed": _alone(tables.failed(study)),
     }
@@ -183,26 +189,15 @@ def _by_hardware(study: Study, make: Callable[..., Any]) -> tuple[Part, ...]:
     return tuple((hardware * several, made) for hardware, made in found.items() if made)
 
 
-def _board(study: Study, pictures: bool) -> Iterator[Part]:
+def _board(study: Study, figures: Any) -> Iterator[Part]:
     if len(study.methods(step=1)) > 1 and (table := tables.leaderboard(study)):
-        yield "", (table,)
-        if pictures:
-            from algnn.report import figures  # matplotlib takes a second, the page needs none
-
-            yield "", figures.of_ranks(study)
+        yield "", (table, *(figures.of_ranks(study) if figures else ()))
 
 
 def _results(study: Study, hardware: str) -> Iterator[Table | None]:
     for graph in study.datasets(hardware, 1):
         yield tables.main(study, hardware, graph)
     yield tables.trust(study, hardware)
-
-
-def _pictures(study: Study, looks: Mapping[str, Style]) -> Iterator[Part]:
-    from algnn.report import figures
-
-    for graph in study.datasets(step=1):
-        yield graph, (figures.of_graph(study, graph, looks),)
 
 
 def _steps(study: Study) -> Iterator[Part]:
@@ -213,14 +208,12 @@ def _steps(study: Study) -> Iterator[Part]:
                 yield from [(graph, (table,))] if table else []
 
 
-def _sensitivity(study: Study, pictures: bool) -> Iterator[Part]:
+def _sensitivity(study: Study, figures: Any) -> Iterator[Part]:
     for name, title in (("width", "Expansion width"), ("gamma", "γ")):
         series = study.sweep(name)
         items: list[Any] = []
-        for method, hardware in dict.fromkeys((m, h) for _, m, h in series if pictures):
+        for method, hardware in dict.fromkeys((m, h) for _, m, h in series if figures):
             found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}
-            from algnn.report import figures
-
             items.append(figures.of_sweep(study, name, method, hardware, found))
         if series:
             items.append(tables.sensitivity(study, name))

@@ -28,6 +28,12 @@ def rivals(study: Study, graph: str) -> list[str]:
     return [name for name in names if name not in (*ALL_LABELS, *OURS)]
 
 
+def best_of(study: Study, graph: str, names: Sequence[str]) -> str | None:
+    """Which of some methods has the highest mean AP on a graph."""
+    found = study.means["ap"][graph].reindex(list(names)).dropna()
+    return str(found.idxmax()) if len(found) else None
+
+
 def standing(study: Study, graph: str, names: Sequence[str], figure: str = "ap") -> str:
     """``"leads"`` if `algnn` leads each of these, ``"trails"`` if it trails one of them."""
     found = {_verdict(study.against(graph, name, figure)) for name in names}
@@ -93,14 +99,10 @@ def _compared(study: Study) -> str:
 
 
 def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
-    """`algnn` against the network with the highest AP of those that see every label again."""
-    ap = study.means["ap"]
     sides: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
     for graph in graphs:
-        found = ap[graph].reindex(list(NETWORKS)).dropna()
-        if len(found):
-            best = found.idxmax()
-            ahead = ap[graph][DEFAULT] - found[best]
+        if best := best_of(study, graph, NETWORKS):
+            ahead = study.means["ap"][graph][DEFAULT] - study.means["ap"][graph][best]
             verdict = _verdict(study.against(graph, best, "ap")) or "unpaired"
             words = f"{_code(graph)} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
             sides[bool(ahead < 0)].append((-abs(ahead), words))
