@@ -52,7 +52,7 @@ def of_ranks(study: Study) -> tuple[Chart, ...]:
     ranking = rank(means.reset_index().melt("dataset", var_name="method", value_name="ap"))
     of = {"graphs": count(len(graphs), "graph"), "methods": len(names), "p": ranking.p_value,
           "critical": ranking.critical_difference}  # fmt: skip
-    words = _words("ranks", -ranking.average, lambda value: f"{-value:.1f}", "", **of)
+    words = _words("ranks", (-ranking.average).to_dict(), lambda value: f"{-value:.1f}", "", **of)
     return (Chart("ranks", *words, partial(charts.ranks, ranking)),)
 
 
