@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from algnn.bench.outcome import Outcome
 from algnn.errors import InputError
 
 Matrix = npt.NDArray[np.float64]
+Pairs = tuple[tuple[Outcome, Outcome], ...]
 FIGURES = ("ap", "micro")
 DRAWS = 2000
 # what two runs share that are compared: the graph with its split, and the stream
@@ -98,31 +100,39 @@ def compare(
     return Comparison(difference, float(low), float(high), len(parts), pairs)
 
 
-def _moments(pairs: Sequence[tuple[Outcome, Outcome]], figure: str) -> tuple[Matrix, Matrix]:
+def _moments(pairs: Pairs, figure: str) -> tuple[Matrix, Matrix]:
     """By how much the first of each pair is ahead on one split and order, in points [seeds].
 
     And the covariance [seeds, seeds] of these under drawing test nodes anew within each session.
     """
+    sizes, ahead, products = _counted(pairs)
+    # what a node counts, by its session
+    each = 100 / (sizes.size * sizes if figure == "ap" else np.full(sizes.size, sizes.sum()))
+    scatter = products - ahead[:, None] * ahead / sizes
+    return ahead @ each, scatter @ each**2
+
+
+@lru_cache(maxsize=32)  # one figure is asked for after the other
+def _counted(pairs: Pairs) -> tuple[Matrix, Matrix, Matrix]:
+    """Test nodes of each session; [seeds, sessions] by how many the first of each pair is ahead.
+
+    And [seeds, seeds, sessions] sums over nodes of the products of two seeds' differences.
+    """
     outcome = pairs[0][0]
     truth = np.repeat(np.arange(outcome.total.size), outcome.total)
-    ahead = np.array([_right(one, truth) - _right(other, truth) for one, other in pairs])
-    # nodes of one session stand together: how many there are, and where they start
+    right = np.array([[one.answers == truth for one in pair] for pair in pairs], dtype=np.int8)
+    differ = (right[:, 0] - right[:, 1]).astype(np.float32)
+    # nodes of one session stand together
     ends = np.cumsum([len(classes) for classes in outcome.sessions])
     sizes = np.diff(np.cumsum(outcome.total)[ends - 1], prepend=0)
     sizes = sizes[sizes > 0]
-    each = 100 / (sizes.size * sizes if figure == "ap" else np.full(sizes.size, truth.size))
-    ahead *= np.repeat(each, sizes)
-    sums = np.add.reduceat(ahead, np.cumsum(sizes) - sizes, axis=1)
-    return sums.sum(1), ahead @ ahead.T - (sums / sizes) @ sums.T
+    starts = np.cumsum(sizes) - sizes
+    ahead = np.add.reduceat(differ, starts, axis=1).astype(np.float64)
+    products = np.array([np.add.reduceat(differ * one, starts, axis=1) for one in differ])
+    return sizes.astype(np.float64), ahead, products.astype(np.float64)
 
 
-def _right(outcome: Outcome, truth: npt.NDArray[np.int64]) -> Matrix:
-    assert outcome.answers is not None  # as `_paired` has seen to
-    right: Matrix = (outcome.answers == truth).astype(np.float64)
-    return right
-
-
-def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[list[tuple[Outcome, Outcome]]]:
+def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[Pairs]:
     """Pairs of outcomes with the same seed, for each unit."""
     found = []
     for runs in (ours, theirs):
@@ -139,7 +149,7 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[list[tuple[Outcome
     pairs: dict[tuple[object, ...], list[tuple[Outcome, Outcome]]] = {}
     for key in sorted(found[0].keys() & found[1].keys(), key=repr):
         pairs.setdefault(key[:-1], []).append((found[0][key], found[1][key]))
-    return list(pairs.values())
+    return [tuple(found) for found in pairs.values()]
 
 
 @dataclass(frozen=True)

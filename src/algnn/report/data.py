@@ -22,7 +22,7 @@ import pandas as pd
 
 from algnn.bench.paper import paper_methods
 from algnn.bench.runs import read_failures, read_runs
-from algnn.bench.significance import Comparison, compare
+from algnn.bench.significance import FIGURES, Comparison, compare
 from algnn.errors import InputError
 from algnn.graph.catalogue import datasets
 from algnn.methods import METHODS, settings
@@ -159,14 +159,16 @@ class Study:
         """
 
         @cache
-        def found(graph: str, method: str, figure: str) -> Comparison | None:
+        def both(graph: str, method: str) -> dict[str, Comparison]:
             ours, theirs = (self.anywhere(graph, name) for name in (DEFAULT, method))
             try:
-                return None if method == DEFAULT else compare(ours, theirs, figure)
+                return {figure: compare(ours, theirs, figure) for figure in FIGURES}
             except InputError:
-                return None
+                return {}
 
-        return found
+        return lambda graph, method, figure: (
+            None if method == DEFAULT else both(graph, method).get(figure)
+        )
 
     def datasets(
         self, hardware: str | None = None, step: int | None = None, *, scored: bool = True
