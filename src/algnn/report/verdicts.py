@@ -42,8 +42,7 @@ def standing(study: Study, graph: str, names: Sequence[str], figure: str = "ap")
 
 def leads(study: Study, figure: str = "ap") -> dict[str, bool]:
     """For each graph on which `algnn` has rivals, whether it leads every one of them."""
-    graphs = _graphs(study)
-    found = {graph: rivals(study, graph) for graph in graphs}
+    found = {graph: rivals(study, graph) for graph in _graphs(study)}
     return {g: standing(study, g, names, figure) == "leads" for g, names in found.items() if names}
 
 
@@ -62,7 +61,8 @@ def opening(study: Study) -> Iterator[str]:
     yield _compared(study)
     of = {g: standing(study, g, found) for g in graphs if (found := rivals(study, g))}
     if of:
-        behind = [f"{_code(g)} ({_trailing(study, g)})" for g in of if of[g] == "trails"]
+        who = {g: [n for n in rivals(study, g) if standing(study, g, [n]) == "trails"] for g in of}
+        behind = [f"{_code(g)} ({_codes(names)})" for g, names in who.items() if names]
         yield TEXT["rivals"].format(
             leads=_graphs_of(g for g in of if of[g] == "leads"),
             trails=listed(behind) if behind else "no graph",
@@ -79,10 +79,6 @@ def _graphs(study: Study) -> list[str]:
 
 def _verdict(found: Comparison | None) -> str:
     return "" if found is None else found.verdict
-
-
-def _trailing(study: Study, graph: str) -> str:
-    return _codes(n for n in rivals(study, graph) if standing(study, graph, [n]) == "trails")
 
 
 def _compared(study: Study) -> str:
@@ -125,8 +121,8 @@ def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
         where = "every graph" if len(lone) == len(graphs) else _graphs_of(lone)
         yield TEXT["lone"].format(graphs=where)
     if missing := [name for graph, name in every if (graph, name) not in found]:
-        names_of = _codes(missing)
-        yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=names_of)
+        many = {"count": len(missing), "of": len(every)}
+        yield TEXT["unpaired"].format(names=_codes(missing), **many)
 
 
 def _span(values: Iterable[int], noun: str) -> str:
