@@ -5,7 +5,6 @@ A learner of the user's own is named by its place: ``mypackage.mymodule:MyLearne
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import inspect
@@ -15,8 +14,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -90,9 +87,6 @@ class Method:
 
         A parameter of a user's learner that has no default is `REQUIRED`.
         """
-        if isinstance(self.place, str) and self.place.startswith("algnn."):
-            declared = _declared(*self.place.split(":")).items()
-            return {name: value for name, value in declared if name not in APART}
         catch_all = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         parameters = inspect.signature(self.learner).parameters.values()
         named = [p for p in parameters if p.kind not in catch_all]
@@ -174,35 +168,6 @@ METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
      _ALL, "Hamilton et al., NeurIPS 2017", Joint),
 )}
 # fmt: on
-
-
-@cache
-def _declared(module: str, name: str) -> dict[str, Any]:
-    """Parameters of a learner of ours and their defaults from its source, without torch.
-
-    They are literals, in the class's own ``__init__`` or as fields of a dataclass and its bases.
-    """
-    path = Path(__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    body = ast.parse(path.read_text("utf-8")).body
-    classes = {part.name: part for part in body if isinstance(part, ast.ClassDef)}
-    imports = [part for part in body if isinstance(part, ast.ImportFrom)]
-    places = {alias.name: str(part.module) for part in imports for alias in part.names}
-    found: dict[str, Any] = {}
-    for base in map(ast.unparse, reversed(classes[name].bases)):
-        home = module if base in classes else places.get(base, "")
-        found |= _declared(home, base) if home.startswith("algnn.") else {}
-    fields = any("dataclass" in ast.unparse(one) for one in classes[name].decorator_list)
-    for part in classes[name].body:
-        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
-            given = zip(part.args.kwonlyargs, part.args.kw_defaults, strict=True)
-            return {one.arg: ast.literal_eval(default) for one, default in given if default}
-        if fields and isinstance(part, ast.AnnAssign) and part.value:
-            key = ast.unparse(part.target)
-            if "ClassVar" in ast.unparse(part.annotation):
-                found.pop(key, None)  # no longer for the user to choose
-            else:
-                found[key] = ast.literal_eval(part.value)
-    return found
 
 
 def find(method: str | type[Learner]) -> Method:

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from algnn import settings
 from algnn.bench.paper import paper_methods
 from algnn.bench.runs import read_failures, read_runs
 from algnn.bench.significance import FIGURES, Comparison, compare
 from algnn.errors import InputError
 from algnn.graph.catalogue import datasets
-from algnn.methods import METHODS, settings
+from algnn.methods import APART, METHODS
 
 LAST = "digits"  # a small set for trying things out: it stands behind the real graphs
 # these see all earlier labels again in each session: upper references, not rivals
@@ -96,8 +97,8 @@ class Study:
             for (graph, method, hardware), runs in groups:
                 points = dict(iter(runs.groupby(runs.changes.str.get(name))))
                 usual = self.cell(hardware, graph, 1, method)
-                if len(usual) and usual.settings.iloc[0][name] > 0:
-                    points[usual.settings.iloc[0][name]] = usual
+                if len(usual) and (own := usual.settings.iloc[0][name]) > 0:
+                    points[own] = usual
                 series[graph, method, hardware] = dict(sorted(points.items()))
         return found
 
@@ -162,13 +163,11 @@ class Study:
         def both(graph: str, method: str) -> dict[str, Comparison]:
             ours, theirs = (self.anywhere(graph, name) for name in (DEFAULT, method))
             try:
-                return {figure: compare(ours, theirs, figure) for figure in FIGURES}
+                return {of: compare(ours, theirs, of) for of in FIGURES if method != DEFAULT}
             except InputError:
                 return {}
 
-        return lambda graph, method, figure: (
-            None if method == DEFAULT else both(graph, method).get(figure)
-        )
+        return lambda graph, method, figure: both(graph, method).get(figure)
 
     def datasets(
         self, hardware: str | None = None, step: int | None = None, *, scored: bool = True
@@ -303,7 +302,10 @@ def _drawn(changes: Mapping[str, Any], here: Mapping[str, Any], usual: Mapping[s
 
 @cache
 def _usual(method: str, dataset: str) -> str:
-    return json.dumps(settings(method, dataset))
+    """What `methods.settings` gives, which would have to import torch."""
+    module, _, name = str(METHODS[method].place).removeprefix("algnn.").partition(":")
+    given = {**settings.declared(f"algnn.{module}", name), **settings.read(method, dataset)}
+    return json.dumps({name: value for name, value in given.items() if name not in APART})
 
 
 def _in_words(changes: Mapping[str, Any]) -> str:

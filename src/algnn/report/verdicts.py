@@ -121,8 +121,7 @@ def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
         where = "every graph" if len(lone) == len(graphs) else _graphs_of(lone)
         yield TEXT["lone"].format(graphs=where)
     if missing := [name for graph, name in every if (graph, name) not in found]:
-        many = {"count": len(missing), "of": len(every)}
-        yield TEXT["unpaired"].format(names=_codes(missing), **many)
+        yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=_codes(missing))
 
 
 def _span(values: Iterable[int], noun: str) -> str:
