@@ -61,8 +61,8 @@ def declared(module: str, name: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> declared("algnn.baselines.gem", "GEM")["margin"]
-    0.5
+    >>> declared("algnn.analytic.model", "ALGNN")["width"]
+    3072
     """
     path = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
     body = ast.parse(path.read_text("utf-8")).body
