@@ -3,23 +3,25 @@
     python benchmarks/readme.py
 
 A document marks the place of figures by two comments, ``<!-- figures short -->`` and
-``<!-- end -->``; `refresh` writes between them what the records below docs/records say. Of a method
-on a graph it takes the runs of the paper's stream (half of the classes first, then one at a time,
-whole graph visible) with the method's present settings; of several machines a GPU, then the one
-with the latest runs.
+``<!-- end -->``; `refresh` writes between them what the records below docs/records say. The runs
+are those that `algnn report` compares methods by; marks are those of its paired test.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
 
 from algnn.bench.paper import paper_figures
-from algnn.bench.runs import read_runs, summarise, write_atomically
+from algnn.bench.runs import summarise, write_atomically
 from algnn.cli.picture import draw_lines
-from algnn.methods import METHODS, settings
+from algnn.methods import METHODS
+from algnn.report.data import Study, read
+from algnn.report.table import listed
+from algnn.report.verdicts import NETWORKS, best_of, leads, mark, rivals, standing
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "docs/performance.md")
@@ -30,101 +32,64 @@ GRAPHS = (
     *("photo", "actor", "facebook", "flickr", "uai", "digits"),
 )
 ROWS = 7
-JOINT = tuple(name for name in METHODS if name.startswith("joint") and name != "joint-ridge")
-RIVALS = tuple(
-    name for name, method in METHODS.items() if method.kind not in ("analytic", "reference")
-)
 REPLAY = tuple(name for name, method in METHODS.items() if method.kind == "replay")
 CHART = "cora"
 
 
-class Figures:
-    """The runs that count, by graph and method."""
+def graphs(study: Study) -> list[str]:
+    """The graphs that the default learner has been run on."""
+    return [graph for graph in GRAPHS if len(study.anywhere(graph, "algnn"))]
 
-    def __init__(self, runs: pd.DataFrame) -> None:
-        chosen = runs.query("edges == 'full' and order == 'label' and step == 1")
-        half = [row.base == -(-len(row.outcome.total) // 2) for row in chosen.itertuples()]
-        # a graph from a user's file and the same graph by name are one
-        names = chosen["dataset"].str.removesuffix(".npz")
-        self.runs = chosen.assign(dataset=names)[half]
 
-    def of(self, graph: str, method: str, hardware: str | None = None) -> pd.DataFrame:
-        """The runs of a method on a graph, of one machine; empty where there are none."""
-        found = self.runs.query("dataset == @graph and method == @method")
-        if hardware is not None:
-            found = found[found["hardware"] == hardware]
-        if found.empty:
-            return found
-        usual = settings(method, graph)
-        off = {name: value for name, value in usual.items() if not value}
-        own = found[[off | given == usual for given in found["settings"]]]
-        if own.empty:
-            return own
-        found = own
-        found = found.assign(gpu=["cores" not in name for name in found["hardware"]])
-        last = found.sort_values(["gpu", "started"]).iloc[-1]
-        same = (found[["hardware", "configuration"]] == last[["hardware", "configuration"]]).all(
-            axis=1
+def short(study: Study) -> str:
+    """The README's table: AP ± 95%, micro in brackets, and the verdict of the paired test."""
+    names = ["graph", "`algnn`", "best other, class by class", "fine-tuning", "joint, all labels"]
+    lines = [_line(names), _line(["---"] * 5)]
+    for graph in graphs(study)[:ROWS]:
+        other, joint = (best_of(study, graph, of) for of in (rivals(study, graph), NETWORKS))
+        shown = [_named(study, graph, other), _cell(study, graph, "bare")]
+        lines.append(
+            _line([graph, _cell(study, graph, "algnn"), *shown, _named(study, graph, joint)])
         )
-        return found[same].drop_duplicates("seed", keep="last")
-
-    def best(self, graph: str, methods: tuple[str, ...]) -> str | None:
-        """Which of some methods has the highest AP on a graph."""
-        means = {name: self.of(graph, name)["ap"].mean() for name in methods}
-        means = {name: mean for name, mean in means.items() if not pd.isna(mean)}
-        return max(means, key=lambda name: means[name], default=None)
-
-    def graphs(self) -> list[str]:
-        """The graphs that the default learner has been run on."""
-        return [graph for graph in GRAPHS if len(self.of(graph, "algnn"))]
-
-
-def short(figures: Figures) -> str:
-    """The README's table: AP ± 95%, micro in brackets."""
-    lines = [
-        _line(
-            ["graph", "`algnn`", "best other, class by class", "fine-tuning", "joint, all labels"]
-        )
-    ]
-    lines += [_line(["---"] * 5)]
-    for graph in figures.graphs()[:ROWS]:
-        other, joint = figures.best(graph, RIVALS), figures.best(graph, JOINT)
-        cells = [_cell(figures, graph, name) for name in ("algnn", other, "bare", joint)]
-        cells[1] += f" `{other}`" if other else ""
-        cells[3] += f" `{joint}`" if joint else ""
-        lines.append(_line([graph, *cells]))
     return "".join(lines).rstrip("\n")
 
 
-def long(figures: Figures) -> str:
+def long(study: Study) -> str:
     """The table of docs/performance.md: both defaults, the paper's method and joint training."""
-    names = [
-        "graph",
-        "`algnn`",
-        "`algnn-nodes`",
-        "`algnn-paper`",
-        "the paper's AP",
-        "joint",
-        "s",
-        "MB",
-    ]
-    lines = [_line(names), _line(["---"] * len(names))]
-    for graph in figures.graphs():
-        paper = paper_figures(graph, "algnn-paper")
-        joint, ours = figures.best(graph, JOINT), figures.of(graph, "algnn")
-        cells = [_cell(figures, graph, name) for name in ("algnn", "algnn-nodes", "algnn-paper")]
-        cells += ["–" if paper is None else f"{paper.ap[0]:.2f}", _cell(figures, graph, joint)]
-        cells += [
-            f"{ours['learn_seconds'].mean():.1f}",
-            f"{ours['retained_bytes'].mean() / 1e6:.1f}",
-        ]
+    names = ["graph", "`algnn`", "`algnn-nodes`", "`algnn-paper`", "the paper's AP", "joint"]
+    lines = [_line([*names, "s", "MB"]), _line(["---"] * 8)]
+    for graph in graphs(study):
+        paper, ours = paper_figures(graph, "algnn-paper"), study.anywhere(graph, "algnn")
+        cells = [_cell(study, graph, name) for name in ("algnn", "algnn-nodes", "algnn-paper")]
+        cells.append("–" if paper is None else f"{paper.ap[0]:.2f}")
+        cells.append(_named(study, graph, best_of(study, graph, NETWORKS)))
+        cells.append(f"{ours['learn_seconds'].mean():.1f}")
+        cells.append(f"{ours['retained_bytes'].mean() / 1e6:.1f}")
         lines.append(_line([graph, *cells]))
     return "".join(lines).rstrip("\n")
 
 
-def costs(figures: Figures) -> str:
+def verdicts(study: Study) -> str:
+    """Where `algnn` leads and trails by the paired test, in two sentences."""
+    ahead = leads(study)
+    best = {g: best_of(study, g, NETWORKS) for g in graphs(study)}
+    against = {g: standing(study, g, [name]) for g, name in best.items() if name}
+    of = {
+        verdict: _graphs(g for g, found in against.items() if found == verdict)
+        for verdict in ("leads", "trails", "undecided")
+    }
+    won = [graph for graph, found in ahead.items() if found]
+    return (
+        f"By a paired test at 95%, `algnn` leads every rival that learns class by class on"
+        f" {len(won)} of {len(ahead)} graphs{f': {listed(won)}' if won else ''}. Against the best"
+        f" network that is trained anew on all labels it leads on {of['leads']}, trails on"
+        f" {of['trails']}, and is undecided or not tested on {of['undecided']}."
+    )
+
+
+def costs(study: Study) -> str:
     """What Cora costs, in two sentences."""
-    runs = figures.of("cora", "algnn")
+    runs = study.anywhere("cora", "algnn")
     clocks = [outcome.learn_seconds for outcome in runs["outcome"]]
     first = summarise(one[0] for one in clocks).mean
     later = summarise(second for one in clocks for second in one[1:]).mean
@@ -137,9 +102,9 @@ def costs(figures: Figures) -> str:
     )
 
 
-def confidence(figures: Figures) -> str:
+def confidence(study: Study) -> str:
     """Calibration and novelty over all graphs, in two sentences."""
-    runs = {graph: figures.of(graph, "algnn") for graph in figures.graphs()}
+    runs = {graph: study.anywhere(graph, "algnn") for graph in graphs(study)}
     parts = []
     for name, words, worst in (
         ("ece", "Expected calibration error: mean", max),
@@ -152,35 +117,38 @@ def confidence(figures: Figures) -> str:
     return f"{'. '.join(parts)}, each the worst of them."
 
 
-KINDS = {"short": short, "long": long, "costs": costs, "confidence": confidence}
+KINDS = {
+    "short": short, "long": long, "verdicts": verdicts, "costs": costs, "confidence": confidence,
+}  # fmt: skip
 
 
-def refresh(text: str, figures: Figures) -> str:
+def refresh(text: str, study: Study) -> str:
     """A document with every figure in it written anew."""
-    return PLACE.sub(lambda place: f"{place[1]}{KINDS[place[2]](figures)}\n<!-- end -->", text)
+    return PLACE.sub(lambda place: f"{place[1]}{KINDS[place[2]](study)}\n<!-- end -->", text)
 
 
-def chart(figures: Figures, path: Path) -> None:
+def chart(study: Study, path: Path) -> None:
     """Five lines: ours, joint training, the best replay, EWC, and no defence."""
     named = {
         "algnn": "algnn",
-        figures.best(CHART, JOINT): "joint, all labels",
-        figures.best(CHART, REPLAY): "best replay",
+        best_of(study, CHART, NETWORKS): "joint, all labels",
+        best_of(study, CHART, REPLAY): "best replay",
         "ewc": "EWC",
         "bare": "fine-tuning",
     }
-    wanted = {name: text for name, text in named.items() if name and len(figures.of(CHART, name))}
-    runs = pd.concat([figures.of(CHART, name) for name in wanted])
+    wanted = {name: text for name, text in named.items() if name}
+    runs = {name: study.anywhere(CHART, name) for name in wanted}
+    wanted = {name: text for name, text in wanted.items() if len(runs[name])}
     names = [
         text if name in ("algnn", "ewc", "bare") else f"{text} ({name})"
         for name, text in wanted.items()
     ]
     title = f"{CHART.capitalize()}: four classes first, then one at a time"
-    draw_lines(runs, list(wanted), path, title, names)
+    draw_lines(pd.concat([runs[name] for name in wanted]), list(wanted), path, title, names)
 
 
-def _cell(figures: Figures, graph: str, method: str | None) -> str:
-    runs = figures.runs[:0] if method is None else figures.of(graph, method)
+def _cell(study: Study, graph: str, method: str) -> str:
+    runs = study.anywhere(graph, method)
     if runs.empty:
         return "–"
     mean, half, _ = summarise(runs["ap"])
@@ -188,12 +156,25 @@ def _cell(figures: Figures, graph: str, method: str | None) -> str:
     return f"{mean:.1f}{interval} ({summarise(runs['micro']).mean:.1f})"
 
 
+def _named(study: Study, graph: str, method: str | None) -> str:
+    """The figures, the name and the verdict of a method that was picked for a graph."""
+    if method is None:
+        return "–"
+    sign = mark(study.against(graph, method, "ap"))
+    return f"{_cell(study, graph, method)} `{method}` {sign}".rstrip()
+
+
+def _graphs(names: Iterable[str]) -> str:
+    found = list(names)
+    return listed(found) if found else "no graph"
+
+
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
 if __name__ == "__main__":
-    found = Figures(read_runs(ROOT / "docs" / "records"))
+    found = read([ROOT / "docs" / "records"])
     for name in DOCUMENTS:
         path = ROOT / name
         write_atomically(path, refresh(path.read_text("utf-8"), found).encode())

@@ -116,21 +116,3 @@ def test_grids_are_those_of_the_settings():
         "bandwidth 0.1, shrinkage 0.01",
         "bandwidth 0.02, 0.1, 0.5; shrinkage 0.01, 0.0001",
     ]
-
-
-def test_the_figure_of_critical_differences_names_every_method(tmp_path: Path):
-    critical = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks/critical.py"))
-    found = [
-        record(name, 1, 1.0, correct=correct, dataset=graph, settings=settings(name, graph))
-        for graph in ("cora", "citeseer", "pubmed")
-        for name, correct in (("bare", 2), ("ewc", 5), ("gem", 9))
-    ]
-    other = record("bare", 1, 1.0, correct=10, settings={**settings("bare", "cora"), "lr": 0.5})
-    ranking = critical["rank"](critical["own"](frame([*found, other])))
-    assert ranking.average.to_dict() == {"gem": 1.0, "ewc": 2.0, "bare": 3.0}
-    written = tmp_path / "ranks.svg"
-    critical["draw"](ranking).savefig(written)
-    assert written.stat().st_size > 1000
-    words = {text.get_text() for text in critical["draw"](ranking).axes[0].texts}
-    assert {" gem  1.00 ", " ewc  2.00 ", " 3.00  bare "} <= words
-    assert critical["table"](ranking).splitlines()[2].startswith("| `gem` | 1.00 | ")

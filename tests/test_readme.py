@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from algnn.bench.runs import read_runs, summarise
+from algnn.bench.runs import summarise
 from algnn.graph.download import locate
+from algnn.report.data import read
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -21,7 +22,7 @@ script = runpy.run_path(str(ROOT / "benchmarks/readme.py"))
 
 @cache
 def figures():
-    return script["Figures"](read_runs(ROOT / "docs" / "records"))
+    return read([ROOT / "docs" / "records"])
 
 
 def test_tables_of_the_documents_are_those_of_the_records():
@@ -40,7 +41,7 @@ def test_the_table_has_at_most_seven_rows_and_our_method_in_each():
     rows = re.findall(r"^\| ([a-z][a-z-]*) \| (\d\S*)", README, flags=re.MULTILINE)
     assert 5 <= len(rows) <= 7
     for graph, ap in rows:
-        assert ap == f"{summarise(figures().of(graph, 'algnn')['ap']).mean:.1f}"
+        assert ap == f"{summarise(figures().anywhere(graph, 'algnn')['ap']).mean:.1f}"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_the_table_has_at_most_seven_rows_and_our_method_in_each():
     [("cora", 75.0, 12.0), ("citeseer", 66.0, 20.5), ("computers", 84.0, 10.0)],
 )
 def test_the_paper_is_reproduced(name, least, most):
-    found = figures().of(name, "algnn-paper")
+    found = figures().anywhere(name, "algnn-paper")
     assert summarise(found["ap"]).mean >= least
     assert summarise(found["af"]).mean <= most
 

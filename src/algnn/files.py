@@ -25,6 +25,16 @@ LEFTOVER = 24 * 3600.0  # age in seconds at which a temporary file belongs to a 
 _held = threading.local()
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder that can be written to, before hours of work whose result could not be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be a folder: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder} cannot be written to: choose another folder")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The path of a temporary file beside `path`, which replaces it once all is on disk.

@@ -65,6 +65,26 @@ def test_splits_that_disagree_leave_it_undecided():
     assert (both.units, both.pairs) == (1, 2)
 
 
+def test_the_normal_limit_is_that_of_drawing_nodes_one_by_one():
+    random = np.random.default_rng(3)
+    shares = ((0.80, 0.72), (0.83, 0.74), (0.78, 0.75))
+    pairs = [
+        [outcome(np.where(random.random(TRUTH.size) < share, TRUTH, 3)) for share in both]
+        for both in shares
+    ]
+    ahead = np.array([[(o.answers == TRUTH) * 1.0 for o in pair] for pair in pairs])
+    ahead = ahead[:, 0] - ahead[:, 1]
+    first, second = np.arange(60), np.arange(60, 80)
+    samples = []
+    for _ in range(4000):
+        mean = ahead[random.integers(3, size=3)].mean(0)
+        drawn = [mean[random.choice(nodes, nodes.size)].mean() for nodes in (first, second)]
+        samples.append(100 * np.mean(drawn))
+    ours, theirs = (table(*(pair[i] for pair in pairs)) for i in (0, 1))
+    found = compare(ours, theirs, draws=4000)
+    assert [found.low, found.high] == pytest.approx(np.percentile(samples, [2.5, 97.5]), abs=0.6)
+
+
 def test_what_cannot_be_compared_is_refused():
     one = wrong_at(0)
     with pytest.raises(InputError, match="no two runs share"):

@@ -29,7 +29,7 @@ def long_outcome(classes: int, step: int, level: float, seconds: float, seed: in
     ends = [*range(base, classes, step), classes]
     members = [range(base), *(range(a, b) for a, b in pairwise(ends))]
     count = len(ends)
-    total = random.integers(20, 200, classes)
+    total = np.random.default_rng(0).integers(20, 200, classes)  # those of the graph
     shares = np.linspace(0.95, 0.95 * level, count)[:, None] + random.normal(0, 0.02, (1, classes))
     correct = (total * shares.clip(0, 1)).astype(np.int64)
     for t, end in enumerate(ends):
@@ -41,21 +41,40 @@ def long_outcome(classes: int, step: int, level: float, seconds: float, seed: in
     bins = reliability(sure, np.where(random.random(2000) < level, sure.argmax(1), 3))
     errors = tuple(random.uniform(0, 1 - level, count))
     told = tuple(random.uniform(level / 2, level, count - 1))
-    return replace(outcome, calibration_errors=errors, novelty_aurocs=told, reliability=bins)
+    told_apart = {"calibration_errors": errors, "novelty_aurocs": told, "reliability": bins}
+    return answered(replace(outcome, **told_apart))
+
+
+def answered(outcome: Outcome) -> Outcome:
+    """With answers that fit its counts: of each class the first nodes are right."""
+    truth = np.repeat(np.arange(outcome.total.size), outcome.total)
+    place = np.concatenate([np.arange(count) for count in outcome.total])
+    right = place < outcome.correct[-1][truth]
+    return replace(outcome, answers=np.where(right, truth, outcome.total.size))
 
 
 @pytest.fixture
 def make(make_record: Callable[..., Record]) -> Callable[..., Record]:
-    """A record of three classes: AP is the mean of 10·last and 50, AF is 90 − 10·last."""
+    """A record of three classes: AP is the mean of 10·last and 50, AF is 90 − 10·last.
 
-    def record(last: int = 8, seconds: float = 1.0, kept: int = 4000, **changes: Any) -> Record:
+    With `answers`, what each test node was answered is on record.
+    """
+
+    def record(
+        last: int = 8,
+        seconds: float = 1.0,
+        kept: int = 4000,
+        answers: bool = False,
+        **changes: Any,
+    ) -> Record:
         outcome = replace(
             make_record().outcome,
             correct=np.array([[9, 9, 0], [last, last, 5]]),
             learn_seconds=(seconds / 2, seconds / 2),
             retained_bytes=(800, kept),
         )
-        return make_record(**{"outcome": outcome, **changes})
+        given = answered(outcome) if answers else outcome
+        return make_record(**{"outcome": given, **changes})
 
     return record
 

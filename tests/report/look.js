@@ -5,7 +5,11 @@ const shown = (element) => element.getClientRects().length > 0;
 const all = (selector) => [...document.querySelectorAll(selector)];
 const one = (selector) => document.querySelector(selector);
 const rows = () => all("#leaders tbody tr[data-method]").map((row) => row.dataset.method);
+const marks = () => Object.fromEntries(all("#leaders tbody tr[data-method]").map((row) =>
+  [row.dataset.method, [...row.querySelectorAll(".verdict")].map((mark) => mark.textContent).join("")]));
 const snapshot = () => ({
+  marks: marks(),
+  bold: all("#leaders td.best").map((cell) => cell.closest("tr").dataset.method),
   rows: rows(),
   heads: all("#leaders thead th").map((head) => head.textContent),
   sorted: all("#leaders th[aria-sort]").map((head) => [head.dataset.key, head.getAttribute("aria-sort")]),
@@ -74,11 +78,14 @@ if (!location.hash) {
   seen.clicked = snapshot();
   press('#leaders [data-key="on cora"] button');
   seen.turned = snapshot();
+  press('#metrics [data-metric="ap"]');
+  press('#choices [data-key="marks"]');
+  seen.bare = snapshot();
   press('#legend [data-method="gem"]');
   press('#reset');
   // every chart of every graph
   seen.charts = [];
-  for (const graph of seen.start.heads.slice(4)) {
+  for (const graph of all("#graphs button").map((button) => button.dataset.graph)) {
     press(`#graphs [data-graph="${graph}"]`);
     for (const option of all("#kinds option").map((option) => option.value)) {
       one("#kinds").value = option;
@@ -133,7 +140,8 @@ for (let i = 0; i < 2; i++) {
   seen.sorts.push(head.getAttribute("aria-sort"));
 }
 // a column with empty cells: they come last, whichever way
-seen.gaps = [0, 1].map(() => { numbers[0].querySelector("button").click(); return keys(numbers[0])[0]; });
+const gappy = numbers.find((one) => keys(one)[0].includes("") && keys(one)[0].some(Boolean));
+seen.gaps = [0, 1].map(() => { gappy.querySelector("button").click(); return keys(gappy)[0]; });
 table.tHead.rows[0].cells[0].querySelector("button").click();
 seen.names = [...table.tBodies[0].rows].map((row) => row.cells[0].textContent.trim());
 seen.sorts.push(head.getAttribute("aria-sort"));
@@ -141,7 +149,7 @@ seen.sorts.push(head.getAttribute("aria-sort"));
 // what a method looks like, its colour left aside
 seen.marks = all("#legend .mark").map((mark) => mark.innerHTML.replace(/var\(--hue-\w+\)/g, "hue"));
 seen.copies = all(".command button").length;
-const verdict = parent.document.createElement("pre");
-verdict.id = "verdict";
-verdict.textContent = JSON.stringify(seen);
-parent.document.body.append(verdict);
+const note = parent.document.createElement("pre");
+note.id = "verdict";
+note.textContent = JSON.stringify(seen);
+parent.document.body.append(note);

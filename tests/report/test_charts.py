@@ -1,19 +1,20 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations, pairwise
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from algnn.bench.runs import frame
+from algnn.bench.significance import rank
 from algnn.methods import METHODS
 from algnn.report import charts
+from algnn.report.charts import short, spread
 from algnn.report.data import gather
 from algnn.report.figures import render
-from algnn.report.labels import round_ticks, short, spread
 from algnn.report.style import drawing, styles
 from algnn.report.table import Chart
 
@@ -80,14 +81,21 @@ def test_no_text_is_cut_or_overlaps(runs_of, classes, alike):
     with drawing():
         cells, looks = runs_of(NAMES, classes, alike=alike), styles(NAMES)
         check_texts(charts.stages(cells, looks), len(NAMES) + 5)
-        check_texts(charts.tradeoff(cells, looks), 7 if alike else len(NAMES))
 
 
-def test_no_text_overlaps_in_bars_by_step(runs_of):
+@pytest.mark.parametrize("names", [NAMES, NAMES[:3]])
+def test_no_text_overlaps_in_ranks(names):
+    random = np.random.default_rng(0)
+    rows = [
+        {"dataset": str(graph), "method": name, "ap": 9 * i + random.normal()}
+        for i, name in enumerate(names)
+        for graph in range(13)
+    ]
     with drawing():
-        cells = {step: runs_of(NAMES, 70, step=step) for step in (1, 5, 10)}
-        by_method = {name: {step: cells[step][name] for step in cells} for name in NAMES}
-        check_texts(charts.steps(by_method, styles(NAMES)), 4 * len(NAMES))
+        figure = charts.ranks(rank(pd.DataFrame(rows)))
+        check_texts(figure, len(names) + 3)
+    texts = [text.get_text().strip() for text in figure.axes[0].texts]
+    assert f"{short(names[-1])} 1.0" in texts
 
 
 @pytest.mark.parametrize("values", [(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0), (1.0,),
@@ -115,24 +123,10 @@ def test_what_the_lines_show(runs_of):
     )
 
 
-def test_what_bars_and_points_show(runs_of):
-    cells = runs_of(["gem", "ewc"], 6)
-    figure = charts.steps({name: {1: runs} for name, runs in cells.items()}, styles(NAMES))
-    aps = [runs.ap.mean() for runs in cells.values()]
-    assert [bar.get_width() for bar in figure.axes[0].patches[::2]] == pytest.approx(aps)
-    seconds = [runs.learn_seconds.mean() for runs in cells.values()]
-    axes = charts.tradeoff(cells, styles(NAMES)).axes[0]
-    points = [line for line in axes.lines if line.get_marker() != "None"]
-    assert [line.get_xdata()[0] for line in points] == pytest.approx(seconds)
-    assert [line.get_ydata()[0] for line in points] == pytest.approx(aps)
-
-
-def test_one_session_and_no_time_at_all(make_record, long_run):
-    outcome = replace(long_run(1, 1, 0.5, 1.0, 1), learn_seconds=(0.0,), retained_bytes=(0,))
-    cells = {"gem": frame([make_record(method="gem", outcome=outcome)])}
+def test_one_session(make_record, long_run):
+    cells = {"gem": frame([make_record(method="gem", outcome=long_run(1, 1, 0.5, 1.0, 1))])}
     with drawing():
-        for draw in (charts.stages, charts.tradeoff):
-            check_texts(draw(cells, styles(NAMES)), 2)
+        check_texts(charts.stages(cells, styles(NAMES)), 2)
 
 
 def test_drawing_leaves_matplotlib_as_it_was(runs_of):
@@ -157,11 +151,3 @@ def test_labels_are_moved_apart(wanted):
     assert min(places) >= 0
     assert max(places) <= 100
     assert all(b - a >= 10 - 1e-9 for a, b in pairwise(places))
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [(0.3, 9, [0.5, 1, 2, 5]), (0.2, 300, [1, 10, 100]), (1, 1e9, [1, 1e2, 1e4, 1e6, 1e8])],
-)
-def test_ticks_are_few_and_round(low, high, ticks):
-    assert round_ticks(low, high) == ticks

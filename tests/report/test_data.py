@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from algnn import methods
 from algnn.bench.record import Failure
 from algnn.bench.runs import frame, write, write_failure
 from algnn.errors import AlgnnError, InputError
-from algnn.report.data import ALL_LABELS, baselines, gather, read
+from algnn.report.data import ALL_LABELS, _usual, baselines, gather, read
 
 GPU = {"architecture": "x86_64", "processor": "Xeon", "cores": 16, "gpu": "A GPU", "jobs": 1}
 HERE = "A CPU, 4 cores"
@@ -63,6 +64,12 @@ def test_what_keeps_a_run_out_of_the_main_tables(study_of, given, changes):
     # a1 is the commoner graph
     runs = study_of({**same, **given}, {**same, "seed": 7}, {**same, "seed": 8}).runs
     assert runs.changes[runs.seed == 42].tolist() == [changes]
+
+
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_a_methods_own_settings_are_known_without_its_learner(name):
+    for graph in ("cora", "computers", "unknown.npz"):
+        assert json.loads(_usual(name, graph)) == methods.settings(name, graph)
 
 
 def test_of_a_users_learner_the_commonest_settings_are_its_own(study_of):

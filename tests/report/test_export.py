@@ -24,7 +24,7 @@ from algnn.report.export import (
     write_latex,
     write_markdown,
 )
-from algnn.report.tables import overview
+from algnn.report.tables import leaderboard, main
 
 HERE = "A CPU, 4 cores"
 
@@ -76,8 +76,8 @@ def test_markdown_alone_shows_the_main_figures(study_of, tmp_path):
     text = path.read_text("utf-8")
     assert text.startswith("<!-- made from records")
     linked = re.findall(r"\]\((results/[^)]*\.png)\)", text)
-    assert linked == ["results/stages-digits.png", "results/tradeoff-digits.png"]
-    assert [line for line in told if line.startswith("picture 2 of 2")]
+    assert linked == ["results/stages-digits.png"]
+    assert [line for line in told if line.startswith("picture 1 of 1")]
     assert {f"results/{p.name}" for p in (path.parent / "results").iterdir()} == set(linked)
 
 
@@ -121,11 +121,13 @@ def test_latex_compiles(nasty_report, rich_study, tmp_path):
 
 def test_names_come_back_from_csv(study_of, nasty):
     study = study_of(*({"method": nasty, "last": a, "seed": a} for a in (7, 9)))
-    head, row = csv.reader(io.StringIO(table_csv(overview(study, HERE))))
-    assert head == ["method", "digits", "digits ±95%", "digits micro"]
-    assert row[0] == nasty
-    assert float(row[1]) == 65.0
-    assert float(row[2]) == pytest.approx(12.706205 * 5)
+    head, row = csv.reader(io.StringIO(table_csv(main(study, HERE, "digits"))))
+    assert head[:4] == ["method", "seeds", "AP", "AP ±95%"]
+    assert row[:3] == [nasty, "2", "65.0"]
+    assert float(row[3]) == pytest.approx(12.706205 * 5)
+    head, row = csv.reader(io.StringIO(table_csv(leaderboard(study))))
+    assert head[-3:] == ["digits", "digits micro", "digits verdict"]
+    assert [float(row[-3]), float(row[-2]), row[-1]] == [65.0, 70.0, ""]
     rows = list(csv.DictReader(io.StringIO(runs_csv(study))))
     assert [found["method"] for found in rows] == [nasty] * 2
 

@@ -99,11 +99,11 @@ def test_what_the_page_holds(reader, rich_study):
     for words in (
         "Class-incremental node classification on 2 graphs",
         f"{len(rich_study.methods())} methods, 2 graphs, 2 seeds",
-        "Table 1. Leaderboard.",
-        "Final AP on all graphs (A GPU)",
+        "Table 1. All methods on all graphs.",
+        "What was compared, and what the test says",
         "Table 3. Final AP by step: corafull-graph (A GPU).",
         "Table 4. What is kept between sessions.",
-        "Time to learn: the fastest baseline over algnn-paper (A GPU)",
+        "Time to learn: every method over algnn-paper (A GPU)",
         "Sensitivity to the expansion width.",
         "algnn sweep expansion cora --method algnn-paper --values 128,512,4096 --seeds 42,43",
         "budget=12",
@@ -170,7 +170,7 @@ def test_headlines_worked_out_by_hand(study_of):
         )
     )
     # AP 70 and 60 beside the paper's 75.86 and 64.15
-    assert [value for value, _ in report.headlines] == ["5", "1 of 2", "−5.0", "2.00–3.00×"]
+    assert [value for value, _ in report.headlines] == ["5", "−5.0", "2.00–3.00×"]
     assert report.headlines[0][1] == "runs: 3 methods, 2 graphs, 1 seed"
 
 
@@ -178,4 +178,4 @@ def test_graphs_whose_names_look_alike_as_files_keep_their_own(study_of):
     report = build(study_of({"dataset": "a b"}, {"dataset": "a?b"}), pictures=True)
     for kind in (Chart, Table):
         keys = [item.key for item in report.all(kind)]
-        assert len(keys) == len(set(keys)) > 2
+        assert len(keys) == len(set(keys)) > 1

@@ -22,7 +22,6 @@ def test_methods_differ_by_more_than_colour():
     found = styles([*METHODS, *(f"mine:Own{i}" for i in range(20))]).values()
     assert len({(style.marker, style.filled, style.dashes) for style in found}) == len(found)
     assert len({(style.marker, style.filled) for style in STYLES.values()}) == len(STYLES)
-    assert len({(style.hue, style.hatch) for style in STYLES.values()}) == len(STYLES)
 
 
 def test_a_users_method_never_looks_like_a_known_one():

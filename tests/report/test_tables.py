@@ -119,34 +119,16 @@ def test_other_settings_streams_and_machines_do_not_enter(study_of):
     assert (row["seeds"], row["AP"]) == ("1", "70.00")
 
 
-def test_overview(study_of):
-    study = study_of(
-        {"method": "gem", "dataset": "cora"},
-        {"method": "ewc", "dataset": "cora", "last": 9},
-        {"method": "gem", "dataset": "digits"},
-    )
-    assert cells(tables.overview(study, HERE)) == [
-        {
-            "method": "ewc", "cora": "70.00*", "cora micro": "76.7*",
-            "digits": "–", "digits micro": "–",
-        },
-        {
-            "method": "gem", "cora": "65.00", "cora micro": "70.0",
-            "digits": "65.00", "digits micro": "70.0",
-        },
-    ]  # fmt: skip
-
-
-def test_the_leaderboard_compares_means_over_all_graphs_only(study_of):
+def test_the_leaderboard_has_means_and_every_graph(study_of):
     given = [("gem", "cora", 8), ("gem", "digits", 8), ("ewc", "cora", 7), ("ewc", "digits", 9),
              ("lwf", "cora", 9), ("joint", "cora", 9), ("joint", "digits", 9)]  # fmt: skip
     study = study_of(*({"method": m, "dataset": graph, "last": x} for m, graph, x in given))
     rows = cells(tables.leaderboard(study))
     assert [tuple(row.values()) for row in rows] == [
-        ("lwf", "1.0", "70.0", "76.7", "1 of 2"),
-        ("ewc", "2.0*", "65.0*", "70.0*", "2 of 2"),
-        ("gem", "2.0*", "65.0*", "70.0*", "2 of 2"),
-        ("joint", "–", "70.0", "76.7", "2 of 2"),
+        ("lwf", "1.0", "70.0", "76.7", "1 of 2", "–", "70.0 / 76.7", "–"),
+        ("ewc", "2.0", "65.0", "70.0", "2 of 2", "–", "60.0 / 63.3", "70.0 / 76.7"),
+        ("gem", "2.0", "65.0", "70.0", "2 of 2", "–", "65.0 / 70.0", "65.0 / 70.0"),
+        ("joint", "–", "70.0", "76.7", "2 of 2", "–", "70.0 / 76.7", "70.0 / 76.7"),
     ]
 
 
@@ -225,11 +207,7 @@ def test_ratios_are_of_the_same_seed_and_their_median(study_of):
     assert tables.ratios(study, HERE, "cora", "bare") == [3.0, 4.0, 2.0]
     assert tables.ratios(study, HERE, "cora", "ewc") == []
     assert tables.ratios(study, HERE, "cora", "mas") == []
-    # two sessions; the paper's fastest baseline is cgnn: 5.82 s over 1.08 s
-    assert cells(tables.fastest(study, HERE)) == [
-        {"graph": "cora", "fastest baseline": "bare", "its time": "3.00×", "ceiling": "2.00×",
-         "seeds": "3", "fastest, paper": "cgnn", "its time, paper": "5.39×"},
-    ]  # fmt: skip
+    assert tables.fastest(study, HERE) == [3.0]
     found = {row["method"]: row for row in cells(tables.speeds(study, HERE))}
     assert found["gem"]["cora"] == f"{median([9.0, 4.5, 2.25]):.2f}×"
     assert found["gem"]["cora, paper"] == "18.2×"
@@ -239,15 +217,8 @@ def test_ratios_are_of_the_same_seed_and_their_median(study_of):
     assert found["mas"]["cora"] == "–"
 
 
-def test_the_ceiling_counts_epochs(study_of):
-    study = study_of(*({"dataset": "arxiv", "method": name} for name in ("algnn-paper", "bare")))
-    epochs = methods.settings("bare", "arxiv")["epochs"]
-    assert methods.settings("algnn-paper", "arxiv")["epochs"] == 1
-    assert cells(tables.fastest(study, HERE))[0]["ceiling"] == f"{2 * epochs:.0f}×"
-
-
 def test_no_table_without_a_run_for_it(study_of):
-    assert tables.fastest(study_of({"method": "bare"}), HERE) is None
+    assert tables.fastest(study_of({"method": "bare"}), HERE) == []
     assert tables.speeds(study_of({"method": "algnn-paper"}), HERE) is None
     study = study_of({})
     assert tables.sensitivity(study, "width") is None

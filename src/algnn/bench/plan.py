@@ -19,6 +19,7 @@ from algnn.bench.environment import code_version, machine, now, versions
 from algnn.bench.record import RUN_FACTS, Record, Run
 from algnn.checks import check_number, resolve_device
 from algnn.errors import InputError
+from algnn.files import make_folder as make_folder  # for callers
 from algnn.graph.datasets import available, datasets, load
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
@@ -209,16 +210,6 @@ def rehearse(plan: Plan, seed: int, graph: Data, sessions: int = 3) -> None:
         extra = (stream.nodes("val", index),) if learner.uses_validation else ()
         learner.partial_fit(session.graph, session.nodes, session.labels, *extra)
         learner.predict(session.graph, session.nodes)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder that can be written to, before hours of work whose result could not be."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be a folder: {error.strerror}") from error
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{folder} cannot be written to: choose another folder")
 
 
 def _learner(plan: Plan, seed: int) -> Learner:

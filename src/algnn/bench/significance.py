@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from scipy.stats import friedmanchisquare, studentized_range
 
-from algnn.bench.protocol import Outcome
+from algnn.bench.metrics import Outcome
 from algnn.errors import InputError
 
+Matrix = npt.NDArray[np.float64]
+Pairs = tuple[tuple[Outcome, Outcome], ...]
 FIGURES = ("ap", "micro")
 DRAWS = 2000
 # what two runs share that are compared: the graph with its split, and the stream
@@ -36,7 +39,13 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """``"leads"`` or ``"trails"`` if the interval says so, else ``"undecided"``."""
+        """``"leads"``, ``"trails"`` or ``"undecided"``: the first two only if the interval says so.
+
+        Examples
+        --------
+        >>> Comparison(2.0, 0.5, 3.5, 5, 5).verdict, Comparison(2.0, -0.5, 4.5, 5, 5).verdict
+        ('leads', 'undecided')
+        """
         if self.low > 0:
             return "leads"
         return "trails" if self.high < 0 else "undecided"
@@ -57,7 +66,8 @@ def compare(
         AP, in which sessions count the same, or accuracy, in which nodes do.
     draws : int
         Bootstrap samples: of units (a split with an order of classes), within each of seeds, and of
-        test nodes within each session, all with replacement. Both methods have the same ones.
+        test nodes within each session, all with replacement. Both methods have the same ones. Of
+        nodes, which are many, the samples have the normal limit: its mean and variance are exact.
     seed : int
         Of the samples.
 
@@ -68,75 +78,96 @@ def compare(
     """
     if figure not in FIGURES:
         raise InputError(f"figure={figure!r} cannot be compared: use one of {', '.join(FIGURES)}")
-    parts = [_Unit(pairs, figure) for pairs in _paired(ours, theirs)]
-    if not parts:
+    units = _paired(ours, theirs)
+    if not units:
         raise InputError(
             "no two runs share graph, split, stream and seed and have kept their answers: run both"
             " methods with the same seeds"
         )
+    parts = [_moments(pairs, figure) for pairs in units]
     generator = np.random.default_rng(seed)
-    samples = []
-    for _ in range(draws):
-        chosen = generator.integers(len(parts), size=len(parts))
-        samples.append(np.mean([parts[i].sample(generator) for i in chosen]))
-    low, high = np.percentile(samples, [2.5, 97.5])
-    difference = float(np.mean([part.difference for part in parts]))
-    pairs = sum(len(part.ahead) for part in parts)
+    chosen = generator.integers(len(parts), size=(draws, len(parts)))
+    noise = generator.standard_normal(chosen.shape)
+    samples = np.empty(chosen.shape)
+    for i, (means, covariance) in enumerate(parts):
+        here = chosen == i
+        seeds = generator.integers(means.size, size=(here.sum(), means.size))
+        spread = covariance[seeds[:, :, None], seeds[:, None, :]].mean((1, 2))
+        samples[here] = means[seeds].mean(1) + np.sqrt(spread.clip(0)) * noise[here]
+    low, high = np.percentile(samples.mean(1), [2.5, 97.5])
+    difference = float(np.mean([means.mean() for means, _ in parts]))
+    pairs = sum(means.size for means, _ in parts)
     return Comparison(difference, float(low), float(high), len(parts), pairs)
 
 
-class _Unit:
-    """Runs on one split and order: for each seed and node, by how much the first is ahead."""
+def _moments(pairs: Pairs, figure: str) -> tuple[Matrix, Matrix]:
+    """By how much the first of each pair is ahead on one split and order, in points [seeds].
 
-    def __init__(self, pairs: Sequence[tuple[Outcome, Outcome]], figure: str) -> None:
-        outcome = pairs[0][0]
-        truth = np.repeat(np.arange(outcome.total.size), outcome.total)
-        session_of = np.repeat(np.arange(len(outcome.sessions)), list(map(len, outcome.sessions)))
-        counts = np.bincount(session_of[truth])
-        # nodes of one session stand together: their columns are in order of appearance
-        self.sizes = np.repeat(counts, counts)
-        self.starts = np.repeat(np.cumsum(counts) - counts, counts)
-        right = np.array([[one.answers == truth for one in pair] for pair in pairs], dtype=float)
-        # [seeds, nodes]: a node's part of the figure in points, positive, zero or negative
-        part = 100 / (counts.size * self.sizes if figure == "ap" else truth.size)
-        self.ahead = (right[:, 0] - right[:, 1]) * part
-
-    @property
-    def difference(self) -> float:
-        return float(self.ahead.mean(0).sum())
-
-    def sample(self, generator: np.random.Generator) -> float:
-        """The difference over seeds and nodes drawn with replacement."""
-        seeds = generator.integers(len(self.ahead), size=len(self.ahead))
-        mean = self.ahead[seeds].mean(0)
-        nodes = self.starts + (generator.random(self.sizes.size) * self.sizes).astype(np.int64)
-        return float(mean[nodes].sum())
+    And the covariance [seeds, seeds] of these under drawing test nodes anew within each session.
+    """
+    sizes, ahead, products = _counted(pairs)
+    # what a node counts, by its session
+    each = 100 / (sizes.size * sizes if figure == "ap" else np.full(sizes.size, sizes.sum()))
+    scatter = products - ahead[:, None] * ahead / sizes
+    return ahead @ each, scatter @ each**2
 
 
-def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[list[tuple[Outcome, Outcome]]]:
+@lru_cache(maxsize=32)  # one figure is asked for after the other
+def _counted(pairs: Pairs) -> tuple[Matrix, Matrix, Matrix]:
+    """Test nodes of each session; [seeds, sessions] by how many the first of each pair is ahead.
+
+    And [seeds, seeds, sessions] sums over nodes of the products of two seeds' differences.
+    """
+    outcome = pairs[0][0]
+    truth = np.repeat(np.arange(outcome.total.size), outcome.total)
+    right = np.array([[one.answers == truth for one in pair] for pair in pairs], dtype=np.int8)
+    differ = (right[:, 0] - right[:, 1]).astype(np.float32)
+    # nodes of one session stand together
+    ends = np.cumsum([len(classes) for classes in outcome.sessions])
+    sizes = np.diff(np.cumsum(outcome.total)[ends - 1], prepend=0)
+    sizes = sizes[sizes > 0]
+    starts = np.cumsum(sizes) - sizes
+    ahead = np.add.reduceat(differ, starts, axis=1).astype(np.float64)
+    products = np.array([np.add.reduceat(differ * one, starts, axis=1) for one in differ])
+    return sizes.astype(np.float64), ahead, products.astype(np.float64)
+
+
+def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[Pairs]:
     """Pairs of outcomes with the same seed, for each unit."""
     found = []
     for runs in (ours, theirs):
-        kept = runs[[outcome.answers is not None for outcome in runs["outcome"]]]
-        if kept.duplicated([*UNIT, "seed"]).any():
+        # with the order "random", sessions depend on the seed
+        nodes = [(outcome.sessions, outcome.total.tobytes()) for outcome in runs["outcome"]]
+        keys = zip(*(runs[name] for name in UNIT), nodes, runs["seed"], strict=True)
+        kept = [(k, o) for k, o in zip(keys, runs["outcome"], strict=True) if o.answers is not None]
+        found.append(dict(kept))
+        if len(found[-1]) < len(kept):
             raise InputError(
                 "runs hold several of one graph, split, stream and seed: give those of one method"
                 " with one setting, such as tuning.tuned picks them"
             )
-        found.append(kept[[*UNIT, "seed", "outcome"]])
-    units = found[0].merge(found[1], on=[*UNIT, "seed"]).groupby(list(UNIT))
-    return [list(zip(unit["outcome_x"], unit["outcome_y"], strict=True)) for _, unit in units]
+    pairs: dict[tuple[object, ...], list[tuple[Outcome, Outcome]]] = {}
+    for key in sorted(found[0].keys() & found[1].keys(), key=repr):
+        pairs.setdefault(key[:-1], []).append((found[0][key], found[1][key]))
+    return [tuple(found) for found in pairs.values()]
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Methods ranked over graphs.
 
-    `means` has the mean figure, a row per graph and a column per method, and `ranks` the ranks of
-    each row, 1 for the best; `average` is the average rank of each method, the best first. The
-    `p_value` is that of Friedman's test that all methods rank alike, NaN for fewer than three
-    methods or graphs; average ranks closer than `critical_difference`, Nemenyi's at 5%, are not
-    told apart.
+    Attributes
+    ----------
+    means : DataFrame
+        Mean figure, a row per graph and a column per method.
+    ranks : DataFrame
+        Ranks of each row, 1 for the best; equal ones share the mean of theirs.
+    average : Series
+        Average rank of each method, the best first.
+    p_value : float
+        Of Friedman's test that all methods rank alike; NaN for fewer than three methods or graphs.
+    critical_difference : float
+        Nemenyi's, at 5%: average ranks closer than this are not told apart.
     """
 
     means: pd.DataFrame
@@ -178,6 +209,9 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
     >>> rank(runs).average.to_dict()
     {'y': 1.0, 'x': 2.0}
     """
+    # not at the top: it takes two seconds, and `compare` needs none of it
+    from scipy.stats import friedmanchisquare, studentized_range
+
     means = runs.pivot_table(index="dataset", columns="method", values=figure, sort=False)
     if methods is not None:
         means = means.reindex(columns=list(methods))

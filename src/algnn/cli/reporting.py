@@ -121,7 +121,7 @@ def report(
         if path is not None and path.suffix != ending:
             raise InputError(f"--{name} {path} is no name for such a file: end it in {ending}")
     with working("loading") as tell:
-        from algnn.bench.plan import make_folder
+        from algnn.files import make_folder
         from algnn.report import export
         from algnn.report.data import read
 

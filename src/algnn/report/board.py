@@ -10,7 +10,8 @@ import pandas as pd
 
 from algnn.bench.runs import summarise
 from algnn.methods import METHODS
-from algnn.report.data import ALL_LABELS, Study, in_order
+from algnn.report import verdicts
+from algnn.report.data import ALL_LABELS, DEFAULT, SWEEPS, Study, in_order
 from algnn.report.style import FAMILIES, Style
 from algnn.report.table import WORDS, count
 
@@ -26,17 +27,10 @@ def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
     see all labels again have no rank. Accuracy hardly depends on the machine, so where a graph's
     main hardware has no run of a method, one of another counts.
     """
-    names, graphs = study.methods(step=1), study.datasets(step=1)
-    cells = {g: {n: study.anywhere(g, n) for n in names} for g in graphs}
-    ap, micro = (
-        pd.DataFrame(
-            {g: {n: c[of].mean() for n, c in found.items()} for g, found in cells.items()},
-            index=names, columns=graphs, dtype="float64",
-        )
-        for of in ("ap", "micro")
-    )  # fmt: skip
+    ap, micro = study.means["ap"], study.means["micro"]
+    names = list(ap.index)
     rivals = [name for name in names if name not in ALL_LABELS]
-    compared = [g for g in graphs if 2 * ap.loc[rivals, g].notna().sum() >= max(len(rivals), 2)]
+    compared = [g for g in ap.columns if 2 * ap.loc[rivals, g].notna().sum() >= max(len(rivals), 2)]
     on = ap[compared].notna().sum(axis=1)
     enough = (on > 0) & (2 * on >= len(compared))
     rank = ap.loc[rivals, compared].rank(ascending=False).mean(axis=1)
@@ -54,9 +48,11 @@ def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
     table, compared = standings(study)
     graphs = study.datasets(step=1)
     cells = {g: {n: study.anywhere(g, n) for n in table.index} for g in graphs}
+    ahead = {of: verdicts.leads(study, of) for of in ("ap", "micro")}
     return {
-        "graphs": [_graph(study, graph, graph in compared) for graph in graphs],
-        "methods": [_method(row, looks[row.Index], len(compared)) for row in table.itertuples()],
+        "graphs": [_graph(study, g, [of for of in ahead if ahead[of].get(g)]) for g in graphs],
+        "methods": [_method(study, r, looks[r.Index], len(compared)) for r in table.itertuples()],
+        **{"ours": DEFAULT, "marks": verdicts.MARKS, "few": verdicts.FEW},
         "cells": {
             graph: {n: _cell(study, graph, n, runs) for n, runs in found.items() if len(runs)}
             for graph, found in cells.items()
@@ -75,14 +71,14 @@ def family(method: str) -> str:
     return METHODS[method].kind if method in METHODS else OWN
 
 
-def _graph(study: Study, graph: str, compared: bool) -> dict[str, Any]:
+def _graph(study: Study, graph: str, leads: list[str]) -> dict[str, Any]:
     sessions = study.select(dataset=graph, step=1).outcome.iloc[0].sessions
     about = f"{sum(map(len, sessions))} classes in {count(len(sessions), 'session')}"
-    return {"name": graph, "about": about, "compared": compared,
-            "machine": study.main_hardware(graph)}  # fmt: skip
+    machine = study.main_hardware(graph)
+    return {"name": graph, "about": about, "machine": machine, "leads": leads}
 
 
-def _method(row: Any, style: Style, graphs: int) -> dict[str, Any]:
+def _method(study: Study, row: Any, style: Style, graphs: int) -> dict[str, Any]:
     known = METHODS.get(row.Index)
     shape = {"hue": style.hue, "marker": style.marker, "filled": style.filled,
              "dashes": style.dashes, "width": style.width}  # fmt: skip
@@ -90,6 +86,7 @@ def _method(row: Any, style: Style, graphs: int) -> dict[str, Any]:
         "name": row.Index,
         "family": family(row.Index),
         "apart": row.Index in ALL_LABELS,
+        "against": verdicts.tally(study, row.Index),
         "about": f"{known.summary}. Keeps {known.retains}." if known else "a learner of your own",
         **{of: _short(getattr(row, of)) for of in ("rank", "ap", "micro")},
         "on": int(row.on), "of": graphs,
@@ -109,6 +106,10 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
     for key, values in columns.items():
         if values.notna().any():
             found[key] = [_short(v) for v in summarise(values)[:2]]
+    for of in ("ap", "micro"):
+        if test := study.against(graph, method, of):
+            interval = [_short(value, 3) for value in (test.difference, test.low, test.high)]
+            found[f"{of} against"] = [test.verdict, *interval, test.pairs, test.units]
     outcomes, clocks = list(runs.outcome), list(timed.outcome)
     found["stages"] = _line(o.stagewise for o in outcomes)
     found["kept"] = _line(o.retained_bytes for o in outcomes)[:1]
@@ -120,10 +121,14 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
         found["novelty"] = _line(told)
     if bins := [o.reliability for o in outcomes if o.reliability is not None]:
         found["curve"] = _curve(np.sum(bins, axis=0))
-    steps = {s: study.cell(hardware, graph, s, method).ap for s in study.steps(graph, hardware)}
-    if len(steps := {s: summarise(values) for s, values in steps.items() if len(values)}) > 1:
-        ap = [[_short(v.mean) for v in steps.values()], [_short(v.ci95) for v in steps.values()]]
-        found["steps"] = [*ap, list(steps)]
+    steps = {s: study.cell(hardware, graph, s, method) for s in study.steps(graph, hardware)}
+    lines = {"steps": steps} | {
+        n: study.sweep(n).get((graph, method, hardware), {}) for n in SWEEPS
+    }
+    for kind, points in lines.items():
+        if len(ap := {x: summarise(some.ap) for x, some in points.items() if len(some)}) > 1:
+            means, halves = ([_short(v[i]) for v in ap.values()] for i in (0, 1))
+            found[kind] = [means, halves, list(ap)]
     return found
 
 

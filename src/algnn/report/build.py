@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import count as counter
 from statistics import mean
 from typing import Any, TypeVar
 
 from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
-from algnn.bench.runs import summarise
-from algnn.report import tables
-from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, UNKNOWN, Study, in_order
+from algnn.report import tables, verdicts
+from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
 from algnn.report.style import STYLES, Style, styles
-from algnn.report.table import WORDS, Chart, Table, count, listed, number, three
+from algnn.report.table import WORDS, Chart, Table, count, listed, three
 
 Item = Table | Chart
 Kind = TypeVar("Kind", Table, Chart)
@@ -54,14 +54,19 @@ class Report:
 def build(study: Study, pictures: bool = False) -> Report:
     """The report of some runs: its tables and, for a document that draws nothing, pictures."""
     looks = styles(study.runs.method)
+    # matplotlib takes a second, and the page needs none
+    figures: Any = import_module("algnn.report.figures") if pictures else None
     made = {
-        "board": _alone(tables.leaderboard(study) if len(study.methods(step=1)) > 1 else None),
-        "figures": tuple(_pictures(study, looks)) if pictures else (),
+        "board": tuple(_board(study, figures)),
+        "figures": tuple(
+            (graph, (figures.of_graph(study, graph, looks),))
+            for graph in study.datasets(step=1) * pictures
+        ),
         "results": _by_hardware(study, _results),
-        "steps": tuple(_steps(study, looks, pictures)),
+        "steps": tuple(_steps(study)),
         "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
-        "speed": _by_hardware(study, lambda s, h: [tables.fastest(s, h), tables.speeds(s, h)]),
-        "sensitivity": tuple(_sensitivity(study, pictures)),
+        "speed": _by_hardware(study, lambda s, h: [tables.speeds(s, h)]),
+        "sensitivity": tuple(_sensitivity(study, figures)),
         "others": _alone(tables.others(study)),
         "failed": _alone(tables.failed(study)),
     }
@@ -79,7 +84,7 @@ def build(study: Study, pictures: bool = False) -> Report:
         ),
         tuple(_headlines(study)),
         tuple(_notes(study)),
-        (*_numbered(made, apart), *_missing(study), _section("reading")),
+        (*_numbered(made, apart, verdicts.opening(study)), *_missing(study), _section("reading")),
         tuple(_facts(study)),
         looks,
     )
@@ -90,7 +95,9 @@ def _section(key: str, parts: tuple[Part, ...] = (), **values: str) -> Section:
     return Section(key, words["title"], tuple(t.format(**values) for t in words["text"]), parts)
 
 
-def _numbered(made: Mapping[str, tuple[Part, ...]], apart: str) -> Iterator[Section]:
+def _numbered(
+    made: Mapping[str, tuple[Part, ...]], apart: str, opening: Iterable[str]
+) -> Iterator[Section]:
     """Sections with numbers for their tables and figures, and no two files of one name."""
     seen: set[tuple[type, str]] = set()
     kept = {section: parts for section, parts in made.items() if parts}
@@ -108,7 +115,8 @@ def _numbered(made: Mapping[str, tuple[Part, ...]], apart: str) -> Iterator[Sect
                 label = f"{i}.{next(numbers[kind])}" if several or kind is Chart else str(i)
                 fresh.append(replace(item, key=key, number=label))
             shown.append((title, tuple(fresh)))
-        yield _section(section, tuple(shown), apart=apart)
+        numbered = _section(section, tuple(shown), apart=apart)
+        yield replace(numbered, text=tuple(opening)) if section == "board" else numbered
 
 
 def _graphs(study: Study) -> list[str]:
@@ -120,27 +128,19 @@ def _headlines(study: Study) -> Iterator[tuple[str, str]]:
     nouns = {"method": runs.method.nunique(), "graph": len(_graphs(study))}
     counts = [count(n, noun) for noun, n in {**nouns, "seed": runs.seed.nunique()}.items()]
     yield f"{len(runs):,}", f"{'run' if len(runs) == 1 else 'runs'}: {', '.join(counts)}"
-    names = study.methods(step=1)
-    ours = DEFAULT if DEFAULT in names else FOCUS
-    wins, gaps = [], []
+    if wins := verdicts.leads(study):
+        yield f"{sum(wins.values())} of {len(wins)}", words["first"]
+    gaps = []
     for graph in study.datasets(step=1):
-        cells = {name: study.anywhere(graph, name).ap for name in names}
-        ap = {name: summarise(cell).mean for name, cell in cells.items() if len(cell)}
-        rivals = [value for name, value in ap.items() if name not in ALL_LABELS]
-        if ours in ap and len(rivals) > 1:
-            wins.append(ap[ours] >= max(rivals))
         paper = paper_figures(graph, FOCUS)
-        if paper and FOCUS in ap:
-            gaps.append(ap[FOCUS] - paper.ap[0])
-    if wins:
-        yield f"{sum(wins)} of {len(wins)}", words["first"].format(ours=ours)
+        here = study.cell(study.main_hardware(graph), graph, 1, FOCUS)
+        if paper and len(here):
+            gaps.append(here.ap.mean() - paper.ap[0])
     if gaps:
         gap = f"{mean(gaps):+.1f}".replace("-", "−")
         yield gap, words["paper"].format(graphs=count(len(gaps), "graph"))
     hardware = study.hardware[0] if study.hardware else ""
-    table = tables.fastest(study, hardware)
-    if table is not None:
-        ratios = sorted(number(row.values[2]) for row in table.rows)
+    if ratios := tables.fastest(study, hardware):
         ends = dict.fromkeys([three(ratios[0]), three(ratios[-1])])
         yield f"{'–'.join(ends)}×", words["speed"].format(hardware=hardware)
 
@@ -189,45 +189,31 @@ def _by_hardware(study: Study, make: Callable[..., Any]) -> tuple[Part, ...]:
     return tuple((hardware * several, made) for hardware, made in found.items() if made)
 
 
+def _board(study: Study, figures: Any) -> Iterator[Part]:
+    if len(study.methods(step=1)) > 1 and (table := tables.leaderboard(study)):
+        yield "", (table, *(figures.of_ranks(study) if figures else ()))
+
+
 def _results(study: Study, hardware: str) -> Iterator[Table | None]:
-    graphs = study.datasets(hardware, 1)
-    if len(graphs) > 1:
-        yield tables.overview(study, hardware)
-    for graph in graphs:
+    for graph in study.datasets(hardware, 1):
         yield tables.main(study, hardware, graph)
     yield tables.trust(study, hardware)
 
 
-def _pictures(study: Study, looks: Mapping[str, Style]) -> Iterator[Part]:
-    from algnn.report import figures  # matplotlib takes a second, and the page does not need it
-
-    for graph in study.datasets(step=1):
-        yield graph, figures.of_graph(study, graph, looks)
-
-
-def _steps(study: Study, looks: Mapping[str, Style], pictures: bool) -> Iterator[Part]:
-    drawn: set[str] = set()
+def _steps(study: Study) -> Iterator[Part]:
     for hardware in study.hardware:
         for graph in study.datasets(hardware):
             if len(study.steps(graph, hardware)) > 1:
-                items: list[Any] = [tables.by_step(study, hardware, graph)]
-                # hardware with many runs comes first: one figure for a graph is enough
-                if pictures and graph not in drawn:
-                    from algnn.report import figures
-
-                    items.append(figures.by_step(study, hardware, graph, looks))
-                drawn.add(graph)
-                yield graph, tuple(items)
+                table = tables.by_step(study, hardware, graph)
+                yield from [(graph, (table,))] if table else []
 
 
-def _sensitivity(study: Study, pictures: bool) -> Iterator[Part]:
+def _sensitivity(study: Study, figures: Any) -> Iterator[Part]:
     for name, title in (("width", "Expansion width"), ("gamma", "γ")):
-        series = tables.sweep(study, name)
+        series = study.sweep(name)
         items: list[Any] = []
-        for method, hardware in dict.fromkeys((m, h) for _, m, h in series if pictures):
+        for method, hardware in dict.fromkeys((m, h) for _, m, h in series if figures):
             found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}
-            from algnn.report import figures
-
             items.append(figures.of_sweep(study, name, method, hardware, found))
         if series:
             items.append(tables.sensitivity(study, name))

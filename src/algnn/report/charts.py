@@ -1,4 +1,4 @@
-"""The pictures of a Markdown report: lines, points and bars, drawn from runs with matplotlib.
+"""The pictures of a Markdown report, drawn from runs with matplotlib.
 
 `cells` holds the runs of each method, which differ in their seed only; `looks` each method's style.
 """
@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from algnn.bench.runs import summarise
-from algnn.report import labels
-from algnn.report.labels import round_ticks, set_ticks, short, text_width
-from algnn.report.style import INK, LINE, NARROW, SERIES, SOFT, Style
+from algnn.bench.significance import Ranking
+from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style
 
 Cells = Mapping[str, pd.DataFrame]
 Looks = Mapping[str, Style]
+LINE2D: Any = Line2D
 MARKED = 15  # up to so many points every one has a marker
+LETTER = 8.3  # width of a letter in pixels, with some to spare
 
 
 class Line(NamedTuple):
@@ -73,9 +75,11 @@ def sensitivity(
     axes.set_xscale("log")
     axes.set_xlim(*_bounds(values))
     # the values themselves are the ticks; some are left out where they would touch
-    widest = max(text_width(f"{value:g}") for value in values) + 8
+    widest = LETTER * max(len(f"{value:g}") for value in values) + 8
     every = ceil(len(values) * widest / (axes.get_position().width * NARROW))
-    set_ticks(axes.xaxis, values[::every], "{:g}".format)
+    axes.xaxis.set_major_locator(FixedLocator(values[::every]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ring: Any = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "zorder": 6}
     ring |= {"markeredgecolor": INK, "markeredgewidth": 1.1, "clip_on": False}
     for graph, line in lines.items():
@@ -85,78 +89,43 @@ def sensitivity(
     return figure
 
 
-def tradeoff(cells: Cells, looks: Looks) -> Figure:
-    """Final AP against learn seconds, of runs that had the machine to themselves."""
-    figure, axes = canvas(NARROW, 330, left=34, right=16)
-    points = {
-        name: (summarise(runs.learn_seconds.clip(lower=1e-4)).mean, summarise(runs.ap))
-        for name, runs in cells.items()
-    }
-    low, high = _bounds([x for x, _ in points.values()], 1.35)
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    set_ticks(axes.xaxis, round_ticks(low, high), _seconds)
-    axes.set_ylim(0, 118)  # names find room above the best
-    axes.set_yticks([0, 25, 50, 75, 100])
-    _frame(axes, "time to learn all sessions (s, logarithmic)", "AP (%)")
-    for name, (x, ap) in points.items():
-        marks = looks[name].marks
-        if ap.ci95 is not None:
-            ends = np.clip([ap.mean - ap.ci95, ap.mean + ap.ci95], 0, 100)
-            colour = looks[name].colour
-            axes.plot([x, x], ends, color=colour, linewidth=1.2, alpha=0.55, zorder=2)
-        larger = {**marks, "markersize": marks["markersize"] * 1.4}
-        axes.plot([x], [ap.mean], linestyle="none", zorder=4, clip_on=False, **larger)
-    labels.at_points(axes, [(short(name), x, ap.mean) for name, (x, ap) in points.items()])
+def ranks(ranking: Ranking) -> Figure:
+    """Methods by mean rank on one line; a bar joins those that are not told apart."""
+    average, groups = ranking.average, ranking.cliques()
+    names = list(average.index)
+    half, last = ceil(len(names) / 2), len(names)
+    top = 0.45 * (len(groups) + 1)  # bars below the axis, then names, half of them on each side
+    room = LETTER * max(len(f"{short(name)} 88.8") for name in names) + 14
+    tall = LINE * (top + half + 4)
+    figure, axes = canvas(2 * NARROW, tall, left=room, right=room, top=4, bottom=4)
+    axes.set_xlim(1, last)
+    axes.set_ylim(top + half + 0.5, -3.5)
+    axes.set_axis_off()
+    line: Any = {"color": INK, "linewidth": 1.1, "clip_on": False}
+    axes.plot([1, last], [0, 0], **line)
+    for tick in range(1, last + 1, ceil(last / 20)):
+        axes.plot([tick, tick], [0, -0.2], **line)
+        axes.text(tick, -0.35, str(tick), ha="center", va="bottom", color=SOFT)
+    for place, group in enumerate(groups, start=1):
+        ends = [average[group[0]], average[group[-1]]]
+        axes.plot(ends, [0.45 * place] * 2, **{**line, "linewidth": 3.4})
+    for place, name in enumerate(names):
+        left = place < half
+        height = top + (place if left else last - 1 - place) + 0.5
+        value, edge = average[name], 1 if left else last
+        axes.plot([value, value, edge], [0, height, height], **{**line, "color": SOFT})
+        words = f"{short(name)} {value:.1f} " if left else f" {value:.1f} {short(name)}"
+        axes.text(edge, height, words, ha="right" if left else "left", va="center_baseline")
+    axes.plot([1, min(1 + ranking.critical_difference, last)], [-2.4, -2.4], **line)
+    words = f"critical difference {ranking.critical_difference:.1f}"
+    axes.text(1, -2.6, words, va="bottom", color=SOFT)
     return figure
 
 
-def steps(cells: Mapping[str, Mapping[int, pd.DataFrame]], looks: Looks) -> Figure:
-    """Final AP of each method at each step as bars, with the step and the value beside each."""
-    rows = {
-        name: {step: summarise(runs.ap) for step, runs in found.items()}
-        for name, found in cells.items()
-    }
-    pitch, space = LINE + 0.6, 7.0
-    texts = [f"{s}: {v.mean:.1f}" for bars in rows.values() for s, v in bars.items()]
-    total = pitch * len(texts) + space * len(rows)
-    left, right = (max(map(text_width, found)) + 12 for found in (map(short, rows), texts))
-    figure, axes = canvas(NARROW, total + 74, left=left, right=right, top=28, bottom=28)
-    axes.set_xlim(0, 100)
-    axes.set_ylim(total, 0)
-    top, middles = 0.0, []
-    for name, bars in rows.items():
-        middles.append(top + pitch * len(bars) / 2)
-        for i, (step, value) in enumerate(bars.items()):
-            shade = 0.5 - 0.38 * i / max(len(bars) - 1, 1)
-            middle, half, colour = top + pitch / 2, value.ci95 or 0.0, looks[name].colour
-            box = (middle, value.mean, pitch * 0.72)
-            # the shade and the hatch are two bars: a pattern takes its colour from the edge
-            axes.barh(*box, color=to_rgba(colour, shade), linewidth=0)
-            hatch = looks[name].hatch or None
-            axes.barh(*box, color="none", edgecolor=colour, hatch=hatch, linewidth=0.9)
-            if half:
-                ends = [max(value.mean - half, 0), value.mean + half]
-                axes.plot(ends, [middle] * 2, color=INK, linewidth=1.1, solid_capstyle="butt")
-            end = min(value.mean + half, 100)
-            axes.annotate(f"{step}: {value.mean:.1f}", (end, middle), (5, 0), va="center_baseline",
-                          textcoords="offset points", annotation_clip=False)  # fmt: skip
-            top += pitch
-        top += space
-    _frame(axes, "", "AP (%) at the end; before each value, the step", grid="x")
-    axes.spines["bottom"].set_visible(False)
-    axes.set_yticks(middles, [short(name) for name in rows])
-    axes.tick_params(axis="y", colors=INK, pad=5)
-    axes.tick_params(axis="x", length=0)
-    axes.locator_params(axis="x", nbins=4)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    return figure
-
-
-def _frame(axes: Any, x: str, y: str, grid: str = "y") -> None:
+def _frame(axes: Any, x: str, y: str) -> None:
     """A grid, and the names of the axes in level text: y above the axes, x below them."""
-    axes.grid(axis=grid)
-    axes.spines["left"].set_visible(grid == "x")
+    axes.grid(axis="y")
+    axes.spines["left"].set_visible(False)
     axes.set_xlabel(x, labelpad=3)
     width, height = axes.figure.get_size_inches() * 72
     axes.figure.text(4 / width, 1 - 4 / height, y, va="top", ha="left", color=SOFT)
@@ -167,7 +136,7 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
     names = [short(name) for name in lines]
     # high enough for all names below each other
     tall = max(330.0, 24 + LINE * len(names))
-    figure, axes = canvas(NARROW, tall, right=labels.margin_for(names))
+    figure, axes = canvas(NARROW, tall, right=40 + LETTER * max(map(len, names)))
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylim(0, 100)
     _frame(axes, x_name, y_name)
@@ -180,7 +149,7 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
         marked = (i % every, every) if len(x) > MARKED else None
         axes.plot(x, mean, markevery=marked, **style.strokes)
     ends = [(short(name), line.style, float(line.mean[-1])) for name, line in lines.items()]
-    labels.at_ends(axes, ends)
+    _at_ends(axes, ends)
     return figure, axes
 
 
@@ -190,5 +159,44 @@ def _bounds(values: Sequence[float], room: float = 1.12) -> tuple[float, float]:
     return (low / room, high * room) if high / low > room else (low / 1.6, high * 1.6)
 
 
-def _seconds(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:.4f}".rstrip("0")
+def short(name: str, most: int = 13) -> str:
+    """A name that a figure has room for; a user's learner ``module:Class`` goes by its class."""
+    text = "".join(c if c.isprintable() else " " for c in name.rpartition(":")[2] or name).strip()
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _at_ends(axes: Any, ends: Sequence[tuple[str, Style, float]]) -> None:
+    """Write names at the right ends of lines; each end is a name, a style and the last value."""
+    figure = axes.figure
+    width, height = figure.get_size_inches() * 72
+    right = axes.get_position().x1 * width
+    heights = [axes.transData.transform((1.0, value))[1] for _, _, value in ends]
+    order = sorted(range(len(ends)), key=lambda i: (heights[i], -i))
+    spots = spread([heights[i] for i in order], LINE, LINE / 2 + 1, height - LINE / 2 - 1)
+    for i, spot in zip(order, spots, strict=True):
+        name, style, _ = ends[i]
+        start = min(max(heights[i], 0), height)
+        x = [(right + dx) / width for dx in (7, 17, 23, 29, 34)]
+        leader = {"color": RULE, "linewidth": 0.9, "solid_capstyle": "butt"}
+        figure.add_artist(LINE2D(x[:2], [start / height, spot / height], **leader))
+        sample = {"color": style.colour, "linewidth": style.width, "markevery": [1]}
+        figure.add_artist(LINE2D(x[1:4], [spot / height] * 3, **sample, **style.marks))
+        figure.text(x[4], spot / height, name, va="center_baseline", ha="left")
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions nearest to those wanted (ascending), a gap apart; `high` yields before `low`."""
+    # clusters (mean of what the members want, count) of labels that would touch
+    clusters: list[tuple[float, int]] = []
+    for value in wanted:
+        mean, count = value, 1
+        while clusters and mean - clusters[-1][0] < gap * (count + clusters[-1][1]) / 2 - 1e-9:
+            other, more = clusters.pop()
+            mean, count = (mean * count + other * more) / (count + more), count + more
+        clusters.append((mean, count))
+    spots = [mean + gap * (i - (count - 1) / 2) for mean, count in clusters for i in range(count)]
+    for i in reversed(range(len(spots))):
+        spots[i] = min(spots[i], high - gap * (len(spots) - 1 - i))
+    for i in range(len(spots)):
+        spots[i] = max(spots[i], low + gap * i, *(s + gap for s in spots[i - 1 : i] if i))
+    return [float(spot) for spot in spots]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from algnn.graph.datasets import datasets
+from algnn.graph.catalogue import datasets
 from algnn.methods import METHODS
 from algnn.report.data import STREAM, SWEEPS, UNKNOWN, in_order
 

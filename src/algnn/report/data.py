@@ -2,7 +2,8 @@
 
 Runs on different hardware are never averaged or compared in time. A run belongs to the main tables
 if its settings are the method's own for the dataset and its stream is the paper's; for every other
-run, the report says what differs.
+run, the report says what differs. The comparison of methods also takes other random splits and
+orders of classes, where most methods have them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,17 +20,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from algnn import settings
 from algnn.bench.paper import paper_methods
 from algnn.bench.runs import read_failures, read_runs
+from algnn.bench.significance import FIGURES, Comparison, compare
 from algnn.errors import InputError
-from algnn.graph.datasets import datasets
-from algnn.methods import METHODS, settings
+from algnn.graph.catalogue import datasets
+from algnn.methods import APART, METHODS
 
 LAST = "digits"  # a small set for trying things out: it stands behind the real graphs
 # these see all earlier labels again in each session: upper references, not rivals
 ALL_LABELS = tuple(name for name, m in METHODS.items() if "every node and label" in m.retains)
 FOCUS = "algnn-paper"
 DEFAULT = "algnn"
+# variants of one learner are no rivals of each other
+OURS = tuple(name for name, m in METHODS.items() if m.paper.startswith("this library"))
 UNKNOWN = "not recorded"
 # keys of a run's `changes` that are no setting of its learner
 STREAM = ("edges", "order", "base", "graph")
@@ -44,7 +49,8 @@ class Study:
 
     A run also has ``changes`` (what differs from the main tables), the same in words as
     ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
-    it. Older records of a run that was repeated are passed over.
+    it; ``drawn`` are those of the main tables and others of random splits and orders. Older records
+    of a run that was repeated are passed over.
     """
 
     runs: pd.DataFrame
@@ -79,6 +85,23 @@ class Study:
         """Runs at step 1 in which this setting alone differs."""
         return self.runs[(self.runs.swept == name) & (self.runs.step == 1)]
 
+    def sweep(self, name: str) -> dict[tuple[str, str, str], dict[Any, pd.DataFrame]]:
+        """By dataset, method and hardware, a sweep's runs by value, the method's own included."""
+        return self._sweeps[name]
+
+    @cached_property
+    def _sweeps(self) -> dict[str, dict[tuple[str, str, str], dict[Any, pd.DataFrame]]]:
+        found: dict[str, dict[Any, dict[Any, pd.DataFrame]]] = {name: {} for name in SWEEPS}
+        for name, series in found.items():
+            groups = self.swept(name).groupby(["dataset", "method", "hardware"])
+            for (graph, method, hardware), runs in groups:
+                points = dict(iter(runs.groupby(runs.changes.str.get(name))))
+                usual = self.cell(hardware, graph, 1, method)
+                if len(usual) and (own := usual.settings.iloc[0][name]) > 0:
+                    points[own] = usual
+                series[graph, method, hardware] = dict(sorted(points.items()))
+        return found
+
     @cached_property
     def hardware(self) -> list[str]:
         """Hardware of the main tables, that with the most runs first."""
@@ -99,10 +122,52 @@ class Study:
         """The hardware with the most runs on a dataset at step 1: its times are shown."""
         return self._machines[dataset][0]
 
+    @cached_property
+    def compared(self) -> pd.DataFrame:
+        """Runs at step 1 that methods are compared by: of all splits and orders that most have."""
+        runs = self.runs[self.runs.drawn & (self.runs.step == 1)]
+        # a split or an order that few methods have would compare the others with something else
+        methods = runs.groupby("dataset").method.transform("nunique")
+        common = runs.groupby(["dataset", "sha256", "order"]).method.transform("nunique")
+        return runs[runs.main | (2 * common >= methods)]
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, str, str], pd.DataFrame]:
+        return dict(iter(self.compared.groupby(["hardware", "dataset", "method"])))
+
     def anywhere(self, dataset: str, method: str) -> pd.DataFrame:
-        """Runs at step 1 on the main hardware or, where it has none, on the next that has some."""
-        found = (self.cell(h, dataset, 1, method) for h in self._machines.get(dataset, ()))
-        return next((cell for cell in found if len(cell)), self._none)
+        """Runs to compare a method by, on the main hardware or the next that has some."""
+        found = (self._compared.get((h, dataset, method)) for h in self._machines.get(dataset, ()))
+        return next((cell for cell in found if cell is not None), self._none)
+
+    @cached_property
+    def means(self) -> dict[str, pd.DataFrame]:
+        """Mean AP and micro, a row for each method and a column for each graph."""
+        names, graphs = self.methods(step=1), self.datasets(step=1)
+        cells = {graph: {name: self.anywhere(graph, name) for name in names} for graph in graphs}
+        found = {
+            of: {g: {n: c[of].mean() for n, c in row.items()} for g, row in cells.items()}
+            for of in ("ap", "micro")
+        }
+        kind: Any = {"index": names, "columns": graphs, "dtype": "float64"}
+        return {of: pd.DataFrame(values, **kind) for of, values in found.items()}
+
+    @cached_property
+    def against(self) -> Callable[[str, str, str], Comparison | None]:
+        """How far `algnn` is ahead of a method on a graph; None without answers to the same nodes.
+
+        Called with graph, method, and ``"ap"`` or ``"micro"``.
+        """
+
+        @cache
+        def both(graph: str, method: str) -> dict[str, Comparison]:
+            ours, theirs = (self.anywhere(graph, name) for name in (DEFAULT, method))
+            try:
+                return {of: compare(ours, theirs, of) for of in FIGURES if method != DEFAULT}
+            except InputError:
+                return {}
+
+        return lambda graph, method, figure: both(graph, method).get(figure)
 
     def datasets(
         self, hardware: str | None = None, step: int | None = None, *, scored: bool = True
@@ -152,7 +217,10 @@ def gather(runs: pd.DataFrame, failures: pd.DataFrame | None = None) -> Study:
     """The study of a table of runs; of one configuration, seed and hardware the newest counts."""
     if runs.empty:
         raise InputError("runs is empty: a report needs at least one run")
-    given = runs.assign(
+    # as Python's own: a report looks at single values far more often than at whole columns
+    plain = runs.astype(dict.fromkeys(runs.select_dtypes("string"), object))
+    plain.columns = plain.columns.astype(object)
+    given = plain.assign(
         code=runs.code.replace("", UNKNOWN),
         sha256=runs.sha256.fillna(""),
         synthetic=[str(p.get("source", "")).startswith("synthetic") for p in runs.provenance],
@@ -160,7 +228,10 @@ def gather(runs: pd.DataFrame, failures: pd.DataFrame | None = None) -> Study:
     )
     same = ["key", "seed", "hardware"]
     found = given.sort_values("started", kind="stable").drop_duplicates(same, keep="last")
+    usual = found[found.order == "label"]
     graphs = _commonest(zip(found.dataset, found.sha256, strict=True))
+    graphs |= _commonest(zip(usual.dataset, usual.sha256, strict=True))
+    files = dict(zip(found.sha256, found.provenance, strict=True))
     # a user's learner has no settings of its own here but those that most of its runs have
     texts = [json.dumps(one, sort_keys=True) for one in found.settings]
     own = _commonest(zip(zip(found.method, found.dataset, strict=True), texts, strict=True))
@@ -170,10 +241,15 @@ def gather(runs: pd.DataFrame, failures: pd.DataFrame | None = None) -> Study:
         differs=[_in_words(one) for one in changes],
         swept=[_swept(one) for one in changes],
         main=[not one for one in changes],
+        drawn=[
+            _drawn(one, provenance, files[graphs[name]])
+            for one, provenance, name in zip(changes, found.provenance, found.dataset, strict=True)
+        ],
     )
     found = found.sort_values(["dataset", "method", "step", "hardware", "seed", "differs"])
     missing = pd.DataFrame() if failures is None else failures
-    return Study(found.reset_index(drop=True), missing, len(given) - len(found))
+    # a copy has columns of one type side by side, and is cut into pieces far more quickly
+    return Study(found.reset_index(drop=True).copy(), missing, len(given) - len(found))
 
 
 def baselines() -> list[str]:
@@ -214,9 +290,22 @@ def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dic
     return changes
 
 
+def _drawn(changes: Mapping[str, Any], here: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
+    """Whether a run differs from the main tables in a random split and a random order alone."""
+    if changes.keys() - {"order", "graph"} or changes.get("order", "random-")[:7] != "random-":
+        return False
+    splits = [str(one.get("split")) for one in (here, usual)]
+    kinds = [{**one, "split": split.partition(", seed ")[0], "sha256": ""}
+             for one, split in zip((here, usual), splits, strict=True)]  # fmt: skip
+    return "graph" not in changes or (kinds[0] == kinds[1] and splits[0] != splits[1])
+
+
 @cache
 def _usual(method: str, dataset: str) -> str:
-    return json.dumps(settings(method, dataset))
+    """What `methods.settings` gives, which would have to import torch."""
+    module, _, name = str(METHODS[method].place).removeprefix("algnn.").partition(":")
+    given = {**settings.declared(f"algnn.{module}", name), **settings.read(method, dataset)}
+    return json.dumps({name: value for name, value in given.items() if name not in APART})
 
 
 def _in_words(changes: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -16,17 +17,17 @@ from algnn.bench.runs import Summary, write_atomically
 from algnn.report.build import Report, Section, build
 from algnn.report.data import Study
 from algnn.report.page import page, printable
-from algnn.report.table import NOTHING, NUMBERS, Chart, Row, Table
+from algnn.report.table import NOTHING, NUMBERS, PLAIN, Both, Chart, Row, Table
 
 # at the head of a Markdown document that stands for itself
 REMARK = "made from records by `algnn report --markdown`: change those, not this"
 Tell = Callable[[str], object]
-PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
 TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
     "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}", "`": r"\`{}",
     "±": r"$\pm$", "×": r"$\times$", "–": "--", "−": "$-$", "γ": r"$\gamma$", "²": "$^2$",
+    "▲": r"$\uparrow$", "△": r"$\nearrow$", "▼": r"$\downarrow$", "▽": r"$\searrow$",
     "“": "``", "”": "''", "…": r"\ldots{}", "·": r"$\cdot$", "\u0304": "",
 }  # fmt: skip
 RUN_COLUMNS = (
@@ -78,11 +79,13 @@ def write_csv(study: Study, folder: str | os.PathLike[str]) -> Path:
 def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:
     """A report as Markdown; `pictures` is the folder of its figures, as the document sees it."""
     lines = [f"<!-- {remark} -->\n"] if remark else []
-    lines += [f"# {_md(report.title)}", "", _md(report.lead), ""]
-    lines += [f"- **{_md(value)}** {_md(label)}" for value, label in report.headlines]
-    lines += ["", "\n>\n".join(f"> {_md(note)}" for note in report.notes)] * bool(report.notes)
-    for section in report.sections:
-        lines += ["", *_md_section(section, pictures)]
+    lines += [f"# {_md(report.title)}", "", _md(report.lead)]
+    parts = [["", *_md_section(section, pictures)] for section in report.sections]
+    first = [f"- **{_md(value)}** {_md(label)}" for value, label in report.headlines]
+    notes = ["", "\n>\n".join(f"> {_md(note)}" for note in report.notes)] * bool(report.notes)
+    # the comparison of all methods opens the document
+    parts.insert(report.sections[0].key == "board", ["", *first, *notes])
+    lines += chain.from_iterable(parts)
     lines += ["", "## What it was made with", ""]
     lines += [f"- {_md(name)}: {_md(value)}" for name, value in report.facts]
     return "\n".join(lines) + "\n"
@@ -189,15 +192,20 @@ def _tex(text: str) -> str:
 
 
 def table_csv(table: Table) -> str:
-    """A table as CSV, its values as numbers; a mean is followed by half its 95% interval."""
+    """A table as CSV, its values as numbers.
+
+    A mean is followed by half its 95% interval, AP by micro and the verdict's mark.
+    """
     columns: list[list[object]] = []
+    more = {"ci95": "±95%", "micro": "micro", "mark": "verdict"}
     for i, column in enumerate(table.columns):
         values = [row.values[i] for row in table.rows]
-        means = [v.mean if isinstance(v, Summary) else v for v in values]
+        means = [v.mean if isinstance(v, Summary | Both) else v for v in values]
         columns.append([column.name, *means])
-        if any(isinstance(value, Summary) for value in values):
-            halves = [v.ci95 if isinstance(v, Summary) else None for v in values]
-            columns.append([f"{column.name} ±95%", *halves])
+        for part, name in more.items():
+            if any(hasattr(value, part) for value in values):
+                found = [getattr(value, part, None) for value in values]
+                columns.append([f"{column.name} {name}", *found])
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
     return file.getvalue()

@@ -13,13 +13,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from algnn.bench.runs import summarise
+from algnn.bench.significance import rank
 from algnn.report import charts
+from algnn.report.board import standings
 from algnn.report.commands import commands
-from algnn.report.data import Study
+from algnn.report.data import DEFAULT, FOCUS, Study
 from algnn.report.style import Style, drawing
-from algnn.report.table import WORDS, Chart, slug, three
+from algnn.report.table import WORDS, Chart, count, slug, three
 
 Looks = Mapping[str, Style]
+SHOWN = 10  # lines of the best methods in a figure
 WORDING = ("title", "caption", "alt")
 
 
@@ -39,41 +42,34 @@ def render(chart: Chart) -> bytes:
     return file.getvalue()
 
 
-def of_graph(study: Study, graph: str, looks: Looks) -> tuple[Chart, ...]:
-    """AP session by session and against time, at step 1, on the graph's main hardware."""
+def of_ranks(study: Study) -> tuple[Chart, ...]:
+    """Mean ranks with the critical difference, of methods that ran on every graph compared."""
+    found, graphs = standings(study)
+    names = [name for name, row in found.iterrows() if row["on"] == len(graphs) and row["rank"] > 0]
+    if len(names) < 3 or len(graphs) < 3:
+        return ()
+    means = study.means["ap"].loc[names, graphs].T.rename_axis("dataset")
+    ranking = rank(means.reset_index().melt("dataset", var_name="method", value_name="ap"))
+    of = {"graphs": count(len(graphs), "graph"), "methods": len(names), "p": ranking.p_value,
+          "critical": ranking.critical_difference}  # fmt: skip
+    words = _words("ranks", (-ranking.average).to_dict(), lambda value: f"{-value:.1f}", "", **of)
+    return (Chart("ranks", *words, partial(charts.ranks, ranking)),)
+
+
+def of_graph(study: Study, graph: str, looks: Looks) -> Chart:
+    """AP session by session at step 1, on the graph's main hardware: a dozen of the methods."""
     hardware = study.main_hardware(graph)
     every = {
         name: study.cell(hardware, graph, 1, name) for name in study.methods(hardware, graph, 1)
     }
-    alone = {name: runs[runs.alone] for name, runs in every.items() if runs.alone.any()}
-    made = commands(pd.concat(every.values()))
-    found = []
-    for key, cells, draw in (
-        ("stages", every, charts.stages),
-        ("tradeoff", alone, charts.tradeoff),
-    ):
-        if cells:
-            values = {name: summarise(runs.ap).mean for name, runs in cells.items()}
-            words = _words(key, values, three, hardware, graph=graph)
-            found.append(Chart(f"{key}-{slug(graph)}", *words, partial(draw, cells, looks), made))
-    return tuple(found)
-
-
-def by_step(study: Study, hardware: str, graph: str, looks: Looks) -> Chart:
-    """Final AP at each number of classes per session."""
-    cells = {
-        name: {step: runs for step in study.steps(graph, hardware)
-               if len(runs := study.cell(hardware, graph, step, name))}
-        for name in study.methods(hardware, graph)
-    }  # fmt: skip
-    ap = {
-        f"{name}, step {step}": summarise(runs.ap).mean
-        for name, found in cells.items()
-        for step, runs in found.items()
-    }
-    words = _words("steps", ap, three, hardware, graph=graph)
-    made = commands(study.select(hardware=hardware, dataset=graph))
-    return Chart(f"steps-{slug(graph)}", *words, partial(charts.steps, cells, looks), made)
+    values = {name: summarise(runs.ap).mean for name, runs in every.items()}
+    best = sorted(values, key=lambda name: -values[name])[:SHOWN]
+    shown = {name: runs for name, runs in every.items() if name in {*best, DEFAULT, FOCUS, "bare"}}
+    some = WORDS["figures"]["stages"]["some"].format(count=len(every), shown=len(best))
+    words = _words("stages", values, three, hardware, graph=graph,
+                   some=some if len(shown) < len(every) else "")  # fmt: skip
+    made = commands(pd.concat(shown.values()))
+    return Chart(f"stages-{slug(graph)}", *words, partial(charts.stages, shown, looks), made)
 
 
 def of_sweep(
@@ -97,7 +93,7 @@ def of_sweep(
 
 
 def _words(
-    kind: str, values: Mapping[str, float], write: Callable[[float], str], hardware: str, **of: str
+    kind: str, values: Mapping[str, float], write: Callable[[float], str], hardware: str, **of: Any
 ) -> tuple[str, str, str]:
     """Title, caption, and in words for those who cannot see it the highest and lowest values."""
     title, caption, alt = (WORDS["figures"][kind][part].format(**of) for part in WORDING)
@@ -106,4 +102,4 @@ def _words(
     each = [f"{name} {write(values[name])}" for name in shown]
     if len(shown) < len(names):
         each.insert(3, f"{len(names) - 5} others between")
-    return title, f"{caption} {hardware}.", f"{alt}: {'; '.join(each)}."
+    return title, f"{caption} {hardware}." if hardware else caption, f"{alt}: {'; '.join(each)}."

@@ -117,7 +117,22 @@ function columns() {
   const graphs = data.graphs.map((graph) => ({
     key: `on ${graph.name}`, title: plain(graph.name), kind, best, graph: graph.name, hint: `${name} on ${graph.name}, ${graph.about}`,
     of: (m) => cellOf(graph.name, m.name)?.[state.metric]?.[0] ?? null }));
-  return [...means, ...graphs];
+  // on how many graphs ours leads a method, and trails it; sorted by the difference
+  const [ahead, behind] = [data.marks.leads[0], data.marks.trails[0]].map((sign) => new RegExp(`(\\d+)${sign}`));
+  const against = { key: "against", title: `against ${data.ours}`, kind: "text", best: "low",
+    hint: `On how many graphs ${data.ours} leads the method in a paired test on AP, is not told apart from it, and trails it`,
+    of: (m) => (m.against ? m.against.match(ahead)[1] - m.against.match(behind)[1] : null) };
+  return [...means, ...(data.methods.some((m) => m.against) ? [against] : []), ...graphs];
+}
+
+function verdict(graph, name) {
+  // the mark of the paired test against ours, and the test in words; null without one
+  const found = cellOf(graph, name)?.[`${state.metric} against`];
+  if (!found || state.hide.includes("marks")) return null;
+  const [word, difference, low, high, pairs, units] = found;
+  const signed = (v) => `${v > 0 ? "+" : ""}${v.toFixed(1)}`.replace("-", "−");
+  return { mark: data.marks[word][pairs < data.few ? 1 : 0],
+           words: `${data.ours} is ${word === "undecided" ? "not told apart" : word === "leads" ? "ahead" : "behind"}: ${signed(difference)} [${signed(low)}, ${signed(high)}], ${pairs} pair${pairs === 1 ? "" : "s"} of runs, ${units} split${units === 1 ? "" : "s"}` };
 }
 
 function ordered(methods, all) {
@@ -148,11 +163,13 @@ function drawTable(methods) {
   const all = columns();
   const shown = all.filter((column) => !state.hide.includes(column.key));
   for (const column of shown) {
-    const rivals = methods.filter((method) => !method.apart);
     column.values = methods.map(column.of).filter((v) => v !== null);
-    // a mean over some of the graphs is not compared with one over all of them
-    const own = rivals.filter((m) => column.graph || m.on === m.of).map(column.of).filter((v) => v !== null);
-    column.top = own.length > 1 ? Math[column.best === "low" ? "min" : "max"](...own) : null;
+    // bold is a claim: accuracy only where a paired test says so, means over graphs never
+    const own = methods.filter((method) => !method.apart).map(column.of).filter((v) => v !== null);
+    const tested = ["ap", "micro"].includes(state.metric);
+    column.top = column.graph && !tested && own.length > 1 ? Math[column.best === "low" ? "min" : "max"](...own) : null;
+    column.marked = column.graph && methods.some((method) => verdict(column.graph, method.name));
+    column.lead = tested && GRAPHS.get(column.graph)?.leads.includes(state.metric) ? data.ours : null;
   }
   const head = make("thead", {}, make("tr", {}, heading("name", "low", "method", "By name", {}),
     ...shown.map((c) => heading(c.key, c.best, c.title, c.hint, { class: c.graph ? "number graph" : "number" }))));
@@ -164,9 +181,12 @@ function drawTable(methods) {
   at("hint").textContent = `Columns of graphs: ${data.metrics[state.metric][3]}.`;
   const partial = data.methods.some((method) => method.on < method.of);
   const apart = rows.filter((method) => method.apart).length;
+  const marked = rows.some((method) => data.graphs.some((graph) => verdict(graph.name, method.name)));
+  const { leads, trails, undecided } = data.marks;
   at("under").textContent = [
     apart ? "Below the line, in italics: trained on every label again in each session, an upper reference without a rank." : "",
     partial ? "A small figure after the rank: on how many of the ranked graphs the method ran." : "",
+    marked ? `${leads[0]} ${data.ours} leads the method in a paired test at 95%, ${trails[0]} it trails, ${undecided[0]} undecided; ${leads[1]} ${trails[1]} from fewer than ${data.few} pairs of runs. Bold: ${data.ours} leads every class-incremental rival.` : "",
   ].join(" ").trim();
 }
 
@@ -182,21 +202,24 @@ function cell(method, column) {
   if (value === null || value === undefined) {
     return make("td", { class: column.graph ? "number graph empty" : "number empty", title: column.graph ? `not run on ${column.graph}, or not measured` : "ran on too few graphs" }, "–");
   }
+  if (column.kind === "text") return make("td", { class: "number", "data-key": value }, method.against);
   const text = WRITE[column.kind](value);
   const part = !column.graph && method.on < method.of;
-  const best = column.top !== null && text === WRITE[column.kind](column.top) && !method.apart && !part;
+  const best = method.name === column.lead || (column.top !== null && text === WRITE[column.kind](column.top) && !method.apart);
   if (!column.graph) {
     const on = method.on < method.of ? make("span", { class: "on", title: `ran on ${method.on} of ${method.of} graphs` }, `${method.on}/${method.of}`) : null;
     const meter = make("span", { class: "meter", style: `--hue:var(--hue-${method.style.hue})`, "aria-hidden": "true" }, make("i", { style: `width:${value}%` }));
     const parts = column.key === "rank" ? [make("span", { class: "rank" }, text), on] : [meter, text];
-    return make("td", { class: `number${best ? " best" : ""}${part ? " part" : ""}`, "data-key": value }, ...parts);
+    return make("td", { class: `number${part ? " part" : ""}`, "data-key": value }, ...parts);
   }
   const found = cellOf(column.graph, method.name);
   const half = found[state.metric][1];
   const seeds = `${found.seeds} seed${found.seeds === 1 ? "" : "s"}`;
   const where = found.machine ?? GRAPHS.get(column.graph).machine;
   const title = `${method.name} on ${column.graph}: ${text}${half === null ? "" : ` ± ${WRITE[column.kind](half)}`}, ${seeds}, ${where}`;
-  return make("td", { class: `number graph${best ? " best" : ""}`, title, "data-key": value, style: heat(value, column) }, text);
+  const test = verdict(column.graph, method.name);
+  return make("td", { class: `number graph${best ? " best" : ""}`, title: test ? `${title}. ${test.words}` : title, "data-key": value, style: heat(value, column) },
+    text, column.marked ? make("span", { class: "verdict" }, test?.mark ?? "") : null);
 }
 
 function heat(value, column) {
@@ -267,7 +290,8 @@ function scales(kind, lines, width, height) {
   const every = lines.flatMap((line) => line.points);
   const xs = every.map((point) => point.x);
   let [low, high] = [Math.min(...xs), Math.max(...xs)];
-  const logX = kind === "tradeoff" || kind === "steps";
+  const valued = ["steps", "gamma", "width"].includes(kind);
+  const logX = kind === "tradeoff" || valued;
   if (kind === "curve") [low, high] = [0, 1];
   if (logX) [low, high] = [low / 1.25, high * 1.25];
   if (low === high) [low, high] = [low - 0.5, high + 0.5];
@@ -284,7 +308,7 @@ function scales(kind, lines, width, height) {
   return {
     x: (value) => width * place(value, low, high, logX),
     y: (value) => height * (1 - place(top ? value : Math.max(value, under), under, over, !top)),
-    xTicks: kind === "tradeoff" ? ticks(low, high, width / 62) : kind === "steps" ? [...new Set(xs)] : kind === "curve" ? [0, 0.25, 0.5, 0.75, 1] : whole.filter((t) => t <= high),
+    xTicks: kind === "tradeoff" ? ticks(low, high, width / 62) : valued ? [...new Set(xs)] : kind === "curve" ? [0, 0.25, 0.5, 0.75, 1] : whole.filter((t) => t <= high),
     yTicks: top === 100 ? Array.from({ length: Math.floor((over - under) / gap) + 1 }, (_, i) => under + i * gap)
       : top ? [0, 0.25, 0.5, 0.75, 1] : ticks(under, over, 7),
   };
@@ -464,7 +488,8 @@ function drawControls() {
       onclick: () => change({ metric: key, sort: state.sort.includes("on ") ? "" : state.sort }) }, name)));
   at("graphs").replaceChildren(...data.graphs.map(({ name, about }) => make("button", { type: "button", role: "tab", title: about, "data-graph": name,
     "aria-selected": String(name === state.graph), onclick: () => change({ graph: name }) }, plain(name))));
-  at("choices").replaceChildren(...columns().map(({ key, title }) => {
+  const marks = { key: "marks", title: `marks ${Object.values(data.marks).map(([sign]) => sign).join("")}` };
+  at("choices").replaceChildren(...[...columns(), marks].map(({ key, title }) => {
     const box = make("input", { type: "checkbox", "data-key": key, onchange: () => change({ hide: toggled(state.hide, key) }) });
     box.checked = !state.hide.includes(key);
     return make("label", {}, box, " ", title);

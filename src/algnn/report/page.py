@@ -12,11 +12,10 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from algnn.bench.runs import Summary
 from algnn.report.board import board
 from algnn.report.build import Report
 from algnn.report.style import HUES, INKS
-from algnn.report.table import NOTHING, NUMBERS, Row, Table, Value
+from algnn.report.table import NOTHING, NUMBERS, Row, Table, Value, number
 
 
 def page(report: Report) -> str:
@@ -67,7 +66,7 @@ def _key(value: Value) -> str:
     """What a cell is sorted by; empty cells go last."""
     if isinstance(value, str) or value is None:
         return value or ""
-    return f"{value.mean if isinstance(value, Summary) else value:.10g}"
+    return f"{number(value):.10g}"
 
 
 @cache

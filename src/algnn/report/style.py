@@ -1,4 +1,4 @@
-"""The look of figures: each method's colour, marker, dashes and hatch; matplotlib's settings.
+"""The look of figures: each method's colour, marker and dashes; matplotlib's settings.
 
 A colour stands for a family of methods; the pair of marker and dashes belongs to one method. Every
 colour has a name, and a value for the light and for the dark page.
@@ -54,19 +54,18 @@ SETTINGS: Any = {
     "figure.facecolor": "none", "savefig.facecolor": "none", "grid.color": RULE,
     "grid.linewidth": 0.8, "xtick.color": SOFT, "ytick.color": SOFT, "xtick.labelsize": FONT,
     "ytick.labelsize": FONT, "xtick.major.size": 4.0, "ytick.major.size": 0.0,
-    "xtick.major.pad": 6.5, "ytick.major.pad": 5.0, "hatch.linewidth": 0.9,
+    "xtick.major.pad": 6.5, "ytick.major.pad": 5.0,
     "lines.markersize": 5.5, "image.interpolation": "none",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one method is drawn: its hue, marker, dashes, hatch of bars and line width."""
+    """How one method is drawn: its hue, marker, dashes and line width."""
 
     hue: str
     marker: str
     dashes: tuple[float, ...]
-    hatch: str
     filled: bool = True
     width: float = 1.4
 
@@ -95,39 +94,40 @@ class Style:
 
 
 STYLES: dict[str, Style] = {
-    "algnn": Style("blue", "s", SOLID, "", width=2.4),
-    "algnn-paper": Style("vermilion", "o", SOLID, "", width=2.6),
-    "bare": Style("grey", "X", DOTTED, "//"),
-    "ewc": Style("green", "^", DASHED, "////"),
-    "lwf": Style("green", "v", DOTTED, "\\\\\\\\"),
-    "mas": Style("green", "<", DASHDOT, "----"),
-    "twp": Style("green", ">", LONG, "||||"),
-    "gem": Style("purple", "D", DASHED, "xxxx"),
-    "ergnn": Style("purple", "d", SHORT, "////", filled=False),
-    "cgnn": Style("purple", "P", DASHDOT, "++++"),
-    "cat": Style("ochre", "*", DASHED, "xxx"),
-    "pignn": Style("brown", "p", LONG, "++"),
-    "ncm": Style("sky", "h", DOTTED, "\\\\"),
-    "slda": Style("sky", "^", DOTDOT, "xx", filled=False),
-    "joint-ridge": Style("grey", "o", MIXED, "||", filled=False),
-    "joint": Style("grey", "s", LONG, "--", filled=False),
-    "joint-appnp": Style("grey", "<", SHORT, "\\\\", filled=False),
-    "joint-sage": Style("grey", ">", DOTDOT, "++", filled=False),
+    "algnn": Style("blue", "s", SOLID, width=2.4),
+    "algnn-paper": Style("vermilion", "o", SOLID, width=2.6),
+    "bare": Style("grey", "X", DOTTED),
+    "ewc": Style("green", "^", DASHED),
+    "lwf": Style("green", "v", DOTTED),
+    "mas": Style("green", "<", DASHDOT),
+    "twp": Style("green", ">", LONG),
+    "gem": Style("purple", "D", DASHED),
+    "ergnn": Style("purple", "d", SHORT, filled=False),
+    "cgnn": Style("purple", "P", DASHDOT),
+    "cat": Style("ochre", "*", DASHED),
+    "pignn": Style("brown", "p", LONG),
+    "ncm": Style("sky", "h", DOTTED),
+    "slda": Style("sky", "^", DOTDOT, filled=False),
+    "joint-ridge": Style("grey", "o", MIXED, filled=False),
+    "joint": Style("grey", "s", LONG, filled=False),
+    "joint-appnp": Style("grey", "<", SHORT, filled=False),
+    "joint-sage": Style("grey", ">", DOTDOT, filled=False),
 }
 # of methods without a row above
 FAMILIES = {"analytic": "blue", "reference": "grey", "regularisation": "green", "replay": "purple",
-            "condensation": "ochre", "isolation": "brown"}  # fmt: skip
+            "condensation": "ochre", "isolation": "brown", "prompting": "brown",
+            "closed form": "sky"}  # fmt: skip
 # for a user's own methods and those without a row above: outlines that no row above has
-_OUTLINES = (("P", "ochre", "+++"), ("v", "brown", "---"), ("p", "sky", "|||"),
-             ("D", "blue", "///"), ("H", "vermilion", "\\\\\\"), ("8", "purple", "--"))  # fmt: skip
+_OUTLINES = (("P", "ochre"), ("v", "brown"), ("p", "sky"), ("D", "blue"), ("H", "vermilion"),
+             ("8", "purple"))  # fmt: skip
 SPARE = tuple(
-    Style(hue, marker, dashes, hatch, filled=False, width=1.8)
+    Style(hue, marker, dashes, filled=False, width=1.8)
     for dashes in DASHES
-    for marker, hue, hatch in _OUTLINES
+    for marker, hue in _OUTLINES
 )
 # for lines that stand for graphs
 SERIES = tuple(
-    Style(hue, marker, dashes, "", width=1.8)
+    Style(hue, marker, dashes, width=1.8)
     for hue, dashes, marker in zip(HUES, DASHES, "osD^vPXh", strict=True)
 )
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from algnn.bench.runs import Summary
 
 # every title, caption and hint
 WORDS: dict[str, Any] = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
 NOTHING = "–"
-NUMBERS = ("count", "points", "point", "share", "seconds", "bytes", "ratio", "setting")
-Value = Summary | float | int | str | None
+PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")  # a name that is safe as code
+NUMBERS = ("count", "points", "point", "share", "seconds", "bytes", "ratio", "setting", "both")
+
+
+class Both(NamedTuple):
+    """AP and micro of one method on one graph, and the mark of a verdict."""
+
+    mean: float
+    micro: float
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} / {self.micro:.1f} {self.mark}".rstrip()
+
+
+Value = Summary | Both | float | int | str | None
 
 
 @dataclass(frozen=True)
@@ -34,8 +49,8 @@ class Column:
         """A value of this column as text."""
         if value is None:
             return NOTHING
-        if isinstance(value, str):
-            return value
+        if isinstance(value, str | Both):
+            return str(value)
         amount, half = number(value), value.ci95 if isinstance(value, Summary) else None
         if self.kind == "bytes":
             return size(amount)
@@ -126,7 +141,7 @@ def ranked(
 
 def number(value: Any) -> float:
     """What a value is compared by."""
-    return float(value.mean if isinstance(value, Summary) else value)
+    return float(value.mean if isinstance(value, Summary | Both) else value)
 
 
 def three(value: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 from statistics import median
 from typing import Any
 
@@ -12,10 +13,22 @@ import pandas as pd
 from algnn.bench.paper import paper_figures, paper_space
 from algnn.bench.runs import Summary, summarise
 from algnn.methods import METHODS
+from algnn.report import verdicts
 from algnn.report.board import standings
 from algnn.report.commands import commands
-from algnn.report.data import ALL_LABELS, FOCUS, Study, baselines
-from algnn.report.table import COLUMNS, WORDS, Column, Table, Value, count, listed, ranked, slug
+from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, baselines
+from algnn.report.table import (
+    COLUMNS,
+    WORDS,
+    Both,
+    Column,
+    Table,
+    Value,
+    count,
+    listed,
+    ranked,
+    slug,
+)  # fmt: skip
 
 TRUST = ("ece", "novelty_auroc")
 MEANS = ("base_accuracy", "macro", "micro")
@@ -23,35 +36,31 @@ TEXT = WORDS["tables"]
 
 
 def leaderboard(study: Study) -> Table | None:
-    """Mean rank, AP and micro of every method over the graphs on which most of them ran."""
-    found, graphs = standings(study)
-    words = TEXT["leaderboard"]
-    whole = [found[of].round(2).astype(object).where(found[of].notna(), None)
-             for of in ("rank", "ap", "micro")]  # fmt: skip
-    rows = [[name, *values, f"{on} of {len(graphs)}"]
-            for name, *values, on in zip(found.index, *whole, found.on, strict=True)]  # fmt: skip
-    means = [Column(*parts) for parts in words["columns"]]
-    columns: list[str | Column] = ["method", *means, Column("graphs")]
-    partial = {column.name: found.index[found.on < len(graphs)] for column in means}
-    names = listed(graphs) if graphs else "no graph"
-    return _table(study, "leaderboard", columns, rows, barred=partial, graphs=names)
-
-
-def overview(study: Study, hardware: str) -> Table | None:
-    """Final AP and micro accuracy of every method on every dataset, on one hardware."""
-    graphs = study.datasets(hardware, 1)
+    """Every method on every graph, its means, and the verdicts of a paired test on it."""
+    found, compared = standings(study)
+    words, graphs = TEXT["leaderboard"], study.datasets(step=1)
+    ahead, ap, micro = verdicts.leads(study), study.means["ap"], study.means["micro"]
     rows: list[list[Value]] = []
-    columns: list[Column] = []
-    for graph in graphs:
-        columns.append(Column(graph, "points", best="high"))
-        columns.append(Column(f"{graph} micro", "point", "Accuracy over test nodes.", "high"))
-    for name in study.methods(hardware, step=1):
-        cells = [study.cell(hardware, graph, 1, name) for graph in graphs]
-        found = [(_mean(cell.ap), _mean(cell.micro)) for cell in cells]
-        rows.append([name, *(v for ap, micro in found for v in (ap, micro and micro.mean))])
-    runs = study.select(hardware=hardware, step=1)
-    runs = runs[runs.dataset.isin(graphs)]
-    return _table(study, "overview", ["method", *columns], rows, runs, hardware=hardware)
+    for name, rank, *means, on in found.itertuples():
+        values = [None if isnan(value) else value for value in (rank, *means)]
+        row = [name, *values, f"{on} of {len(compared)}", verdicts.tally(study, name) or None]
+        for graph in graphs:
+            marked = verdicts.mark(study.against(graph, name, "ap"))
+            both = Both(ap[graph][name], micro[graph][name], marked)
+            row.append(None if isnan(both.mean) else both)
+        rows.append(row)
+    paired = any(row[5] for row in rows)
+    variants = listed(f"`{name}`" for name in OURS if name != DEFAULT)
+    notes = [words["marks"].format(few=verdicts.FEW, variants=variants)] * paired
+    columns = [COLUMNS["method"], *(Column(*parts) for parts in words["columns"]), Column("graphs"),
+               Column("against"), *(Column(g, "both", "AP / micro") for g in graphs)]  # fmt: skip
+    names = listed(compared) if compared else "no graph"
+    made = _table(study, "leaderboard", columns, rows, notes=notes, graphs=names)
+    if made is None:
+        return None
+    won = frozenset(i for i, column in enumerate(columns) if ahead.get(column.name))
+    bold = [replace(row, best=won) if row.values[0] == DEFAULT else row for row in made.rows]
+    return replace(made, rows=tuple(bold))
 
 
 def main(study: Study, hardware: str, dataset: str) -> Table | None:
@@ -143,27 +152,13 @@ def retained(study: Study) -> Table | None:
     return _table(study, "retained", [*columns, *sizes], rows, runs)
 
 
-def fastest(study: Study, hardware: str) -> Table | None:
-    """Learn time of each dataset's fastest baseline over that of the paper's method."""
-    rows = []
+def fastest(study: Study, hardware: str) -> list[float]:
+    """Of each graph, the learn time of the fastest baseline over that of the paper's method."""
+    found = []
     for graph in study.datasets(hardware, 1, scored=False):
-        found = {name: ratios(study, hardware, graph, name) for name in baselines()}
-        medians = {name: median(ratio) for name, ratio in found.items() if ratio}
-        if not medians:
-            continue
-        name = min(medians, key=lambda n: medians[n])
-        theirs = paper_ratios(graph)
-        quickest = min(theirs, key=lambda n: theirs[n], default=None)
-        ours, other = (study.cell(hardware, graph, 1, n).iloc[0] for n in (FOCUS, name))
-        epochs = [run.settings.get("epochs") for run in (other, ours)]
-        ceiling = len(ours.stages) * (epochs[0] / epochs[1] if all(epochs) else 1.0)
-        values: list[Value] = [graph, name, medians[name], ceiling, len(found[name])]
-        rows.append([*values, quickest, theirs[quickest] if quickest else None])
-    columns = ["graph", "fastest baseline", "its time", "ceiling", "seeds", "fastest, paper",
-               "its time, paper"]  # fmt: skip
-    runs = study.select(hardware=hardware, step=1, alone=True)
-    runs = runs[runs.method.isin([FOCUS, *baselines()])]
-    return _table(study, "fastest", columns, rows, runs, hardware=hardware)
+        each = [ratios(study, hardware, graph, name) for name in baselines()]
+        found += [min(median(ratio) for ratio in each if ratio)] if any(each) else []
+    return sorted(found)
 
 
 def speeds(study: Study, hardware: str) -> Table | None:
@@ -198,7 +193,7 @@ def sensitivity(study: Study, name: str) -> Table | None:
     """Final AP for several values of one setting, all others being the method's own."""
     rows = [
         [graph, value, summarise(runs.ap), summarise(runs.af), len(runs), method, hardware]
-        for (graph, method, hardware), points in sweep(study, name).items()
+        for (graph, method, hardware), points in study.sweep(name).items()
         for value, runs in points.items()
     ]
     symbol = {"gamma": "γ", "width": "the expansion width"}[name]
@@ -212,6 +207,7 @@ def others(study: Study) -> Table | None:
     """Runs with other settings or streams than those of the main tables."""
     runs = study.runs
     runs = runs[~runs.main & ~((runs.swept != "") & (runs.step == 1))]
+    runs = runs[~runs.index.isin(study.compared.index)]
     groups = dict(iter(runs.groupby(["dataset", "differs", "method", "step", "hardware"])))
     order = {name: i for i, name in enumerate(METHODS)}
     rows = []
@@ -254,19 +250,6 @@ def paper_ratios(dataset: str) -> dict[str, float]:
         return {}
     found = {name: paper_figures(dataset, name) for name in baselines()}
     return {n: f.seconds[0] / own.seconds[0] for n, f in found.items() if f and f.seconds}
-
-
-def sweep(study: Study, name: str) -> dict[tuple[str, str, str], dict[Any, pd.DataFrame]]:
-    """By dataset, method and hardware, the runs of a sweep by value, the method's own included."""
-    runs = study.swept(name)
-    series = {}
-    for (graph, method, hardware), group in runs.groupby(["dataset", "method", "hardware"]):
-        points = dict(iter(group.groupby(group.changes.map(lambda changes: changes[name]))))
-        usual = study.cell(hardware, graph, 1, method)
-        if len(usual):
-            points[usual.settings.iloc[0][name]] = usual
-        series[graph, method, hardware] = dict(sorted(points.items()))
-    return series
 
 
 def _table(

@@ -9,10 +9,12 @@ settings that are tried where a method is tuned are all combinations of them.
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from functools import cache
 from importlib.resources import files
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from algnn.errors import InputError
@@ -49,6 +51,40 @@ def grid(method: str) -> list[dict[str, Any]]:
         return grid(tables["inherits"]) if "inherits" in tables else []
     values = tables["grid"]
     return [dict(zip(values, some, strict=True)) for some in product(*values.values())]
+
+
+@cache
+def declared(module: str, name: str) -> dict[str, Any]:
+    """Parameters of a learner of this package and their defaults from its source, without torch.
+
+    They are literals, in the class's own ``__init__`` or as fields of a dataclass and its bases.
+
+    Examples
+    --------
+    >>> declared("algnn.analytic.model", "ALGNN")["width"]
+    3072
+    """
+    path = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
+    body = ast.parse(path.read_text("utf-8")).body
+    classes = {part.name: part for part in body if isinstance(part, ast.ClassDef)}
+    imports = [part for part in body if isinstance(part, ast.ImportFrom)]
+    places = {alias.name: str(part.module) for part in imports for alias in part.names}
+    found: dict[str, Any] = {}
+    for base in map(ast.unparse, reversed(classes[name].bases)):
+        home = module if base in classes else places.get(base, "")
+        found |= declared(home, base) if home.startswith("algnn.") else {}
+    fields = any("dataclass" in ast.unparse(one) for one in classes[name].decorator_list)
+    for part in classes[name].body:
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            given = zip(part.args.kwonlyargs, part.args.kw_defaults, strict=True)
+            return {one.arg: ast.literal_eval(default) for one, default in given if default}
+        if fields and isinstance(part, ast.AnnAssign) and part.value:
+            key = ast.unparse(part.target)
+            if "ClassVar" in ast.unparse(part.annotation):
+                found.pop(key, None)  # no longer for the user to choose
+            else:
+                found[key] = ast.literal_eval(part.value)
+    return found
 
 
 @cache

@@ -1,0 +1,143 @@
+"""What the paired test says of `algnn` against other methods: marks, counts and sentences."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from algnn.bench.significance import Comparison
+from algnn.report.data import ALL_LABELS, DEFAULT, OURS, Study
+from algnn.report.table import PLAIN, WORDS, count, listed
+
+FEW = 5  # pairs of runs below which a verdict has a hollow mark
+MARKS = {"leads": "▲△", "trails": "▼▽", "undecided": "··"}
+# `joint-ridge` is the paper's method solved at once, no network
+NETWORKS = tuple(name for name in ALL_LABELS if name != "joint-ridge")
+TEXT = WORDS["opening"]
+
+
+def mark(found: Comparison | None) -> str:
+    """▲ where `algnn` leads, ▼ where it trails, hollow with few pairs; nothing without any."""
+    return "" if found is None else MARKS[found.verdict][found.pairs < FEW]
+
+
+def rivals(study: Study, graph: str) -> list[str]:
+    """The class-incremental methods on a graph that are no variant of `algnn`."""
+    names = study.methods(dataset=graph, step=1)
+    return [name for name in names if name not in (*ALL_LABELS, *OURS)]
+
+
+def best_of(study: Study, graph: str, names: Sequence[str]) -> str | None:
+    """Which of some methods has the highest mean AP on a graph."""
+    found = study.means["ap"][graph].reindex(list(names)).dropna()
+    return str(found.idxmax()) if len(found) else None
+
+
+def standing(study: Study, graph: str, names: Sequence[str], figure: str = "ap") -> str:
+    """``"leads"`` if `algnn` leads each of these, ``"trails"`` if it trails one of them."""
+    found = {_verdict(study.against(graph, name, figure)) for name in names}
+    return "trails" if "trails" in found else "leads" if found == {"leads"} else "undecided"
+
+
+def leads(study: Study, figure: str = "ap") -> dict[str, bool]:
+    """For each graph on which `algnn` has rivals, whether it leads every one of them."""
+    found = {graph: rivals(study, graph) for graph in _graphs(study)}
+    return {g: standing(study, g, names, figure) == "leads" for g, names in found.items() if names}
+
+
+def tally(study: Study, method: str) -> str:
+    """On how many graphs `algnn` leads a method, is not told apart from it, and trails it."""
+    found = Counter(_verdict(study.against(g, method, "ap")) for g in study.datasets(step=1))
+    each = [f"{found[verdict]}{MARKS[verdict][0]}" for verdict in ("leads", "undecided", "trails")]
+    return " ".join(each) if found.total() > found[""] else ""
+
+
+def opening(study: Study) -> Iterator[str]:
+    """What was compared, where `algnn` leads and trails, and what the verdicts rest on."""
+    graphs = _graphs(study)
+    if not graphs or len(study.methods(step=1)) < 2:
+        return
+    yield _compared(study)
+    of = {g: standing(study, g, found) for g in graphs if (found := rivals(study, g))}
+    if of:
+        who = {g: [n for n in rivals(study, g) if standing(study, g, [n]) == "trails"] for g in of}
+        behind = [f"{_code(g)} ({_codes(names)})" for g, names in who.items() if names]
+        yield TEXT["rivals"].format(
+            leads=_graphs_of(g for g in of if of[g] == "leads"),
+            trails=listed(behind) if behind else "no graph",
+            open=_graphs_of(g for g in of if of[g] == "undecided"),
+        )
+    yield from _networks(study, graphs)
+    yield " ".join(_limits(study, graphs))
+    yield TEXT["settings"]
+
+
+def _graphs(study: Study) -> list[str]:
+    return [g for g in study.datasets(step=1) if len(study.anywhere(g, DEFAULT))]
+
+
+def _verdict(found: Comparison | None) -> str:
+    return "" if found is None else found.verdict
+
+
+def _compared(study: Study) -> str:
+    names, graphs = study.methods(step=1), study.datasets(step=1)
+    cells = [runs for g in graphs for n in names if len(runs := study.anywhere(g, n))]
+    apart = [name for name in names if name in ALL_LABELS]
+    units = [len(set(zip(runs.sha256, runs.order, strict=True))) for runs in cells]
+    words: str = TEXT["compared"].format(
+        methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
+        runs=_span(map(len, cells), "run"), units=_span(units, "split"),
+        apart=TEXT["apart"].format(names=count(len(apart), "method")) if apart else "",
+    )  # fmt: skip
+    return words
+
+
+def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
+    sides: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
+    for graph in graphs:
+        if best := best_of(study, graph, NETWORKS):
+            ahead = study.means["ap"][graph][DEFAULT] - study.means["ap"][graph][best]
+            verdict = _verdict(study.against(graph, best, "ap")) or "unpaired"
+            words = f"{_code(graph)} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
+            sides[bool(ahead < 0)].append((-abs(ahead), words))
+    below, above = ([words for _, words in sorted(some)] or ["no graph"] for some in sides.values())
+    if any(sides.values()):
+        yield TEXT["networks"].format(below=listed(below), above=listed(above))
+
+
+def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
+    names = [name for name in study.methods(step=1) if name != DEFAULT]
+    every = [(g, n) for g in graphs for n in names if len(study.anywhere(g, n))]
+    found = {pair: one for pair in every if (one := study.against(*pair, "ap"))}
+    few = {pair: one.pairs for pair, one in found.items() if one.pairs < FEW}
+    lone = [g for g in graphs if {one.units for (h, _), one in found.items() if h == g} == {1}]
+    yield TEXT["limits"].format(comparisons=count(len(found), "comparison"))
+    if few:
+        least = _span(few.values(), "pair")
+        yield TEXT["few"].format(few=len(few), least=least, names=_codes(n for _, n in few))
+    if lone:
+        where = "every graph" if len(lone) == len(graphs) else _graphs_of(lone)
+        yield TEXT["lone"].format(graphs=where)
+    if missing := [name for graph, name in every if (graph, name) not in found]:
+        yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=_codes(missing))
+
+
+def _span(values: Iterable[int], noun: str) -> str:
+    low, high = min(given := list(values)), max(given)
+    return count(low, noun) if low == high else f"{low} to {count(high, noun)}"
+
+
+def _codes(names: Iterable[str]) -> str:
+    return listed(map(_code, dict.fromkeys(names)))
+
+
+def _code(name: str) -> str:
+    """A name in a sentence, without marks of its own."""
+    return f"`{name}`" if PLAIN.fullmatch(name) else re.sub("[`*]", "'", name)
+
+
+def _graphs_of(graphs: Iterable[str]) -> str:
+    found = list(graphs)
+    return f"{count(len(found), 'graph')} ({_codes(found)})" if found else "no graph"
