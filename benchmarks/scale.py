@@ -4,12 +4,12 @@
     python benchmarks/scale.py document                            # docs/scale/table.md, scale.png
 
 Planted graphs (`algnn.graph.synthetic.communities`): heavy-tailed degrees, ten directed edges a
-node, 128 features, 100 classes. The base session has half of them with 5% of
-the nodes labelled, then one class is learned, then 100,000 nodes, or all, are predicted. Each
-measurement is a process of its own. Memory is the peak of anonymous resident pages (RssAnon), mapped files apart, without what
-Python and torch take before they do anything. Beside each time stand the machine's rate of matrix
-products and of gathering rows, measured in the same process just before, since the machine may be
-shared.
+node, 128 features, 100 classes. The base session has half of them, with 5% of all nodes labelled,
+then one class is learned, then 100,000 nodes, or all, are predicted. Each measurement is a process
+of its own. Memory is the peak of anonymous resident pages (RssAnon), mapped files apart, without
+what Python and torch take before they do anything. Beside each time stand the machine's rate of
+matrix products and of gathering rows, measured in the same process just before, since the machine
+may be shared.
 """
 
 from __future__ import annotations
@@ -245,7 +245,8 @@ def run(args: argparse.Namespace) -> None:
         nodes = int(float(size))
         for road in args.roads.split(","):
             if road == "disk" or "worker" in road:
-                subprocess.run([sys.executable, __file__, "make", str(nodes), str(work)], check=True)
+                command = [sys.executable, __file__, "make", str(nodes), str(work)]
+                subprocess.run(command, check=True)
             before = os.getloadavg()[0]
             command = [sys.executable, __file__, "measure", str(nodes), road, str(work)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -83,13 +83,13 @@ def test_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--methods", "algnn,ncm"]) == 0
+    assert main(["demo", "--methods", "algnn,bare"]) == 0
     *_, sentence, chart, page = capsys.readouterr().out.splitlines()
     found = {r.method: r.outcome.ap for r in runs.read_records("demo/records")}
-    assert set(found) == {"algnn", "ncm"}
+    assert set(found) == {"algnn", "bare"}
     assert [float(part) for part in re.findall(r"([\d.]+)%", sentence)] == [
         round(found["algnn"], 1),
-        round(found["ncm"], 1),
+        round(found["bare"], 1),
     ]
     assert "over 10 classes" in sentence
     assert chart == f"chart: {Path('demo', 'digits.png')}"
