@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from torch_geometric.data import Data, HeteroData
 from algnn.errors import AlgnnError, DeviceError, InputError
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
-Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
+Array = npt.NDArray[Any]
+Nodes = Tensor | Array | Sequence[int]
 NO_LABEL = -1  # in a graph's y, a table of labels, a session
-Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
+Labels = Tensor | Array | Sequence[int] | Sequence[str]
 
 
 def onto(tensor: Tensor, device: torch.device) -> Tensor:
@@ -373,3 +374,9 @@ def check_number(
     noun = "a whole number" if whole else "a number"
     below = "" if high == float("inf") else f" and below {high:g}"
     raise InputError(f"{name}={value!r} must be {noun} of at least {low:g}{below}")
+
+
+def check_choice(name: str, value: Any, known: Collection[str]) -> None:
+    """Raise `InputError` unless a parameter is one of some words."""
+    if value not in tuple(known):
+        raise InputError(f"{name}={value!r} is unknown: use one of {', '.join(known)}")

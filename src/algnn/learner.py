@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -76,6 +76,9 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     # for a learner of the user's own that has no such parameters
     seed: int = 0
     device: str = "auto"
+
+    # the lowest values of a class's own parameters; whole numbers where the default is an int
+    _lowest: ClassVar[Mapping[str, float]] = {}
 
     # -- what a subclass writes ---------------------------------------------------------------
 
@@ -420,6 +423,10 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
                 setattr(self, name, value.item())
         check_number("seed", self.seed, 0, 2**63, whole=True)
         resolve_device(self.device)
+        for kind in type(self).__mro__:
+            for name, low in vars(kind).get("_lowest", {}).items():
+                whole = isinstance(getattr(type(self), name), int)
+                check_number(name, getattr(self, name), low, whole=whole)
 
     @changes
     def _session(

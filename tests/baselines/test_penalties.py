@@ -13,9 +13,8 @@ from torch_geometric.data import Data
 import algnn
 from algnn.baselines import twp
 from algnn.baselines.ewc import EWC
-from algnn.baselines.importance import node_importance
 from algnn.baselines.mas import MAS
-from algnn.baselines.penalty import QuadraticPenalty
+from algnn.baselines.penalty import QuadraticPenalty, node_importance
 from algnn.baselines.training import Bare, Task
 from algnn.baselines.twp import TWP, topology_score
 from algnn.gcn import GCN

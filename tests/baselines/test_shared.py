@@ -85,8 +85,7 @@ def test_a_balanced_memory(small_graph, learn, task_of, method, settings, memory
     model.fit(small_graph, torch.cat([by_class[0][:9], by_class[1][:2]]), [0] * 9 + [1] * 2)
     task = task_of(model, small_graph, by_class[2][:4], [2] * 4)
     prepared = model._prepare(task)
-    weight = prepared.shares if method is CGNN else prepared.weight
-    sums = torch.bincount(prepared.codes, weights=weight).tolist()
+    sums = torch.bincount(prepared.codes, weights=prepared.shares).tolist()
     # CGNN has one mean over new and old nodes, PI-GNN one of each
     expected = [1 / 3] * 3 if method is CGNN else [memory / 2, memory / 2, 1.0]
     assert sums == pytest.approx(expected)

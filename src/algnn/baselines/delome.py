@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from algnn.baselines.cat import CaT, Matching, SyntheticMemory, edge_free
-from algnn.baselines.training import Task, class_weights, clock
-from algnn.checks import check_number
-from algnn.graph.propagate import spmm
+from algnn.baselines.training import Task
 
 
 @dataclass(frozen=True)
-class Replayed(SyntheticMemory):
-    """Synthetic nodes, how many are those of earlier sessions, and τ log π [C]."""
+class Adjusted(SyntheticMemory):
+    """`field` is that of earlier sessions' nodes alone; `adjustment` is τ log π [C]."""
 
-    old: int
     adjustment: Tensor
 
 
@@ -37,24 +35,23 @@ class DeLoMe(CaT):
 
         L = CE(z_t + τ log π) + CE(z_M + τ log π),   π_c = m_c / Σ m,
 
-    where m_c counts the memory's nodes of an old class and the session's of a new one.
+    where m_c counts the memory's nodes of an old class and the session's of a new one. `balanced`
+    changes nothing, the adjustment stands in its place.
 
     Parameters
     ----------
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`; `balanced` changes nothing, the adjustment stands in its place.
-    budget, condense_steps, condense_lr
-        As in `CaT`.
     temperature : float
         τ; 1 in the authors' code, 0 for no adjustment.
+    budget, condense_steps, condense_lr : as in `CaT`
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     Notes
     -----
-    What differs from the authors' code: it matches under 900 networks a session (fewer here by
-    default), takes a step for each class in turn, starts X̃ from rows of X, gives each class a
-    budget of its own (60 nodes) and adds up one memory loss per earlier session; it trains SGC for
-    200 epochs at 0.005. Here the budget is shared by the classes, as in `CaT`, X̃ starts from Â² X,
-    the memory is one mean, and the GCN and its epochs are those that all baselines have.
+    The authors' code matches under 900 networks a session (fewer here by default), takes a step for
+    each class in turn, starts X̃ from rows of X, gives each class a budget of its own (60 nodes),
+    adds up one memory loss per earlier session, and trains SGC for 200 epochs at 0.005. Here the
+    budget is shared by the classes, as in `CaT`, X̃ starts from Â² X, the memory is one mean, and
+    the GCN and its epochs are those that all baselines have.
 
     References
     ----------
@@ -64,9 +61,8 @@ class DeLoMe(CaT):
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = DeLoMe(hidden=16, epochs=5, budget=20, condense_steps=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size, len(model.selection_seconds_)
     (10, 2)
@@ -74,38 +70,27 @@ class DeLoMe(CaT):
 
     temperature: float = 1.0
     condense_lr: float = 0.01
+    _lowest: ClassVar = {"temperature": 0}
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("temperature", self.temperature, 0)
-
-    def _prepare(self, task: Task) -> Replayed:
-        start = clock(task.x)
-        x, codes = self._condensed(task)
-        self._seconds = clock(x) - start
-        # those of earlier sessions come first; they alone are replayed beside the real nodes
-        old = codes.numel() - self._fresh
-        classes = task.arrival.size
+    def _prepare(self, task: Task) -> Adjusted:
+        x, codes, old = self._condensed(task)
         seen = torch.cat([codes[:old], task.codes])
         # a class that the budget left with nothing counts for one node
-        counts = torch.bincount(seen, minlength=classes).clamp(min=1)
-        share = counts / counts.sum()
-        field = edge_free(x[:old])
-        adjustment = self.temperature * share.log().to(torch.float32)
-        return Replayed(x, codes, field, class_weights(codes, classes), old, adjustment)
+        counts = torch.bincount(seen, minlength=task.arrival.size).clamp(min=1)
+        adjustment = self.temperature * (counts / counts.sum()).log().to(torch.float32)
+        return Adjusted(x, codes, edge_free(x[:old]), adjustment)
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
-        assert isinstance(prepared, Replayed)
+        assert isinstance(prepared, Adjusted)
         loss = cross_entropy(task.gcn(task.field, task.masks) + prepared.adjustment, task.codes)
-        if not prepared.old:
+        old = prepared.field.inputs.size(0)
+        if not old:
             return loss
         logits = task.gcn(prepared.field, task.masks) + prepared.adjustment
-        return loss + cross_entropy(logits, prepared.codes[: prepared.old])
+        return loss + cross_entropy(logits, prepared.codes[:old])
 
-    def _matching(self, task: Task, synthetic: Tensor) -> Matching:
-        self._fresh = synthetic.numel()
-        real = spmm(task.field.mix.matrix, task.field.inputs)
-        return GradientMatching(real, task.codes, synthetic, task.arrival.size)
+    def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> Matching:
+        return GradientMatching(two_hops, task.codes, synthetic, task.arrival.size)
 
 
 class GradientMatching(Matching):

@@ -7,48 +7,29 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize, one_hot
+from torch.nn.functional import normalize, one_hot
 
-from algnn.baselines.memory import keep_best
-from algnn.baselines.training import GradientLearner, Task, Tensors
-from algnn.checks import check_number
-from algnn.errors import InputError
-from algnn.graph.propagate import Field, blocks, spmm, take_rows
-
-WEIGHTINGS = ("paper", "begin")
-SPACES = ("embeddings", "attributes")
-
-
-@dataclass(frozen=True)
-class _Replay:
-    """The session's nodes followed by the remembered ones: field, codes, and shares of the loss."""
-
-    field: Field
-    codes: Tensor
-    shares: Tensor
+from algnn.baselines.memory import Replay, ReplayLearner, with_memory
+from algnn.baselines.training import Task
+from algnn.checks import check_choice
+from algnn.graph.propagate import blocks, spmm, take_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ERGNN(GradientLearner):
+class ERGNN(ReplayLearner):
     """Experience replay with nodes chosen by coverage maximisation (CM).
 
     L = β L_t + (1 − β) L_memory with β = m / (m + n_t), for n_t nodes in the session and m in the
     memory; L_memory is the mean cross-entropy of the remembered nodes. The smaller the memory, the
     more it weighs, in the paper and in its authors' code. `weighting` ``"begin"`` is that of the
-    BeGin library, L = (1 − β) L_t + β L_memory: the mean over all n_t + m nodes, in which a small
-    memory counts for little.
+    BeGin library, L = (1 − β) L_t + β L_memory: the mean over all n_t + m nodes.
 
-    CM keeps, of each class, the nodes with the fewest nodes of other classes within `distance`
-    (see `coverage_order`). Nodes are compared in the hidden layer ReLU(Â X W_1 + b_1) of the model
-    at the end of the session, the paper's CM*; `space` ``"attributes"`` is its CM, which compares
-    rows of X. Either has its rows scaled to length 1, so that a distance of 0.5 is an angle of 29
-    degrees whatever their scale; hardly two nodes with sparse attributes are as near as that, and
-    CM then keeps those nearest to their class's mean. The session's nodes and the memory are ranked
-    together anew after each session: a session of one class is compared with the classes before
-    it, and older classes keep their best nodes when they must make room.
-
-    It keeps at most `budget` nodes in all, as equally many of each class as can be, and their
-    codes.
+    CM keeps, of each class, the nodes with the fewest nodes of other classes within `distance`; of
+    equals, those nearest to their class's mean. Nodes are compared in the hidden layer
+    ReLU(Â X W_1 + b_1) at the end of the session, the paper's CM*, or by their attributes, its CM;
+    rows are scaled to length 1, so that a distance of 0.5 is an angle of 29 degrees. Hardly two
+    nodes with sparse attributes are as near as that. Session and memory are ranked together anew
+    after each session, and as equally many nodes of each class are kept as can be.
 
     Parameters
     ----------
@@ -60,8 +41,7 @@ class ERGNN(GradientLearner):
         β at L_t, as in the paper, or at L_memory.
     space : {"embeddings", "attributes"}
         What CM compares nodes by.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     References
     ----------
@@ -71,55 +51,37 @@ class ERGNN(GradientLearner):
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = ERGNN(budget=40, hidden=16, epochs=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10
     """
 
-    budget: int = 300
     distance: float = 0.5
     weighting: str = "paper"
     space: str = "embeddings"
-    selects: ClassVar[bool] = True
+    _lowest: ClassVar = {"distance": 0}
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_number("budget", self.budget, 0, whole=True)
-        check_number("distance", self.distance, 0)
-        for name, known in (("weighting", WEIGHTINGS), ("space", SPACES)):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"{name}={getattr(self, name)!r} is unknown: use one of {', '.join(known)}"
-                )
+        check_choice("weighting", self.weighting, ("paper", "begin"))
+        check_choice("space", self.space, ("embeddings", "attributes"))
 
-    def _prepare(self, task: Task) -> _Replay | None:
-        nodes, codes = _with_memory(task)
+    def _prepare(self, task: Task) -> Replay | None:
+        nodes, codes = with_memory(task)
         new = task.nodes.numel()
         if new == nodes.numel():
             return None
         beta = 1 - new / nodes.numel()
         first = beta if self.weighting == "paper" else 1 - beta
         parts = first * task.shares(task.codes), (1 - first) * task.shares(codes[new:])
-        return _Replay(task.field_of(nodes), codes, torch.cat(parts))
+        return Replay(task.field_of(nodes), codes, torch.cat(parts))
 
-    def _loss(self, task: Task, prepared: _Replay | None) -> Tensor:
-        if prepared is None:
-            return task.loss()
-        logits = task.gcn(prepared.field, task.masks)
-        return cross_entropy(logits, prepared.codes, reduction="none") @ prepared.shares
-
-    def _remember(self, task: Task, prepared: _Replay | None) -> Tensors:
-        nodes, codes = _with_memory(task)
-        if self.space == "attributes":
-            points = normalize(task.x[nodes])
-        else:
-            points = _embeddings(task, nodes)
-        order = coverage_order(points, codes, self.distance)
-        nodes, codes = keep_best(nodes[order], codes[order], self.budget)
-        return {"nodes": nodes, "codes": codes}
+    def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
+        attributes = self.space == "attributes"
+        points = normalize(task.x[nodes]) if attributes else _embeddings(task, nodes)
+        return coverage_order(points, codes, self.distance)
 
 
 def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor:
@@ -155,12 +117,6 @@ def _others_nearby(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor
     counts = torch.empty_like(crowd)
     counts[by_class] = crowd
     return counts
-
-
-def _with_memory(task: Task) -> tuple[Tensor, Tensor]:
-    """The session's nodes and codes, then the remembered ones that it does not bring again."""
-    old = task.replayed()
-    return torch.cat([task.nodes, old["nodes"]]), torch.cat([task.codes, old["codes"]])
 
 
 def _embeddings(task: Task, nodes: Tensor) -> Tensor:

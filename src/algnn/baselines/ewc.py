@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
-from algnn.baselines.importance import node_importance
-from algnn.baselines.penalty import QuadraticPenalty, check_importances
+from algnn.baselines.penalty import QuadraticPenalty, check_importances, fisher_information
 from algnn.baselines.training import GradientLearner, Task, Tensors
-from algnn.checks import check_number
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -24,10 +21,9 @@ class EWC(GradientLearner):
         F_s = 1/n_s Σ_v (∇_θ ℓ_v)²,
 
     where ℓ_v is the cross-entropy of node v of session s at its label, without dropout: the
-    diagonal of the empirical Fisher information, a mean of squares and not the square of a mean.
-    The latter, which public code often keeps, is smaller by Jensen's inequality: this F was 60 to
-    274 times as large as BeGin's. Columns of the head that came after session s have no part in
-    its term.
+    diagonal of the empirical Fisher information, a mean of squares. The square of a mean, which
+    public code often keeps, is smaller by Jensen's inequality: this F was 60 to 274 times as large
+    as BeGin's. Columns of the head that came after session s have no part in its term.
 
     It keeps ΣF_s and the mean of the θ*_s weighted by F_s, which give the same gradients as all the
     F_s and θ*_s (see `QuadraticPenalty`).
@@ -36,8 +32,7 @@ class EWC(GradientLearner):
     ----------
     strength : float
         λ.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     References
     ----------
@@ -47,9 +42,8 @@ class EWC(GradientLearner):
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = EWC(hidden=16, epochs=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10
@@ -60,10 +54,7 @@ class EWC(GradientLearner):
     # 1e6, 1e7, 1e8: Cora 25, 25, 62, 64, 56, Citeseer 25, 25, 27, 52, 57; Computers 17 at all of
     # these.
     strength: float = 1e7
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("strength", self.strength, 0)
+    _lowest: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
         return QuadraticPenalty.from_memory(task.memory).scaled(self.strength / 2)
@@ -72,15 +63,9 @@ class EWC(GradientLearner):
         return task.loss() + prepared.value(task.gcn)
 
     def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
-        truth = one_hot(task.codes, task.arrival.size)
-        fisher = node_importance(
-            task.gcn, task.field, lambda logits: logits.softmax(1) - truth, torch.square
-        )
-        past, now = (
-            QuadraticPenalty.from_memory(task.memory),
-            QuadraticPenalty(fisher, task.weights),
-        )
-        return (past + now).as_memory()
+        fisher = fisher_information(task.gcn, task.field, task.codes)
+        past = QuadraticPenalty.from_memory(task.memory)
+        return (past + QuadraticPenalty(fisher, task.weights)).as_memory()
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         check_importances(memory, weights, QuadraticPenalty.PARTS)

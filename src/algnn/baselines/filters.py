@@ -1,10 +1,8 @@
-"""Closed-form rivals whose features are graph filters that nobody trained.
-
-Like those of `algnn.baselines.sums` they keep sums, and nothing of any node.
-"""
+"""Closed-form rivals whose features are graph filters that nobody trained."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,23 +13,36 @@ from torch_geometric.data import Data
 
 from algnn.analytic.lifecycle import io
 from algnn.analytic.statistics import Statistics
-from algnn.baselines.sums import FLOAT, Shrunk, SumLearner
+from algnn.baselines.sums import Features, Shrunk, SumLearner
 from algnn.checks import check_number
 from algnn.gcn import glorot
 from algnn.graph.propagate import spmm
 
-# -- an untrained GCN with streaming LDA ----------------------------------------------------------
+
+class OverFilters(SumLearner):
+    """A rival whose features depend on the width of X and on its parameters alone."""
+
+    @abstractmethod
+    def _features_of(self, inputs: int) -> Features:
+        """The features of X [N, inputs]."""
+
+    def _encoder(self, graph: Data) -> Features:
+        return self._features_of(graph.x.size(1))
+
+    def _encoder_state(self, features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return {}, {"inputs": features.inputs}
+
+    def _restored_encoder(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Features:
+        check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
+        return self._features_of(facts["inputs"])
 
 
 @dataclass(frozen=True, eq=False)
-class UntrainedGCN:
+class UntrainedGCN(Features):
     """H_i = tanh(Â H_{i−1} Θ_i) from H_0 = X, with random Θ_i; Z = [H_1 … H_L]."""
 
-    inputs: int
-    width: int
     layers: int
     seed: int
-    channels: ClassVar[int] = 1
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """Z [N, width] of every node, in float32."""
@@ -43,13 +54,9 @@ class UntrainedGCN:
             found.append(hidden)
         return torch.cat(found, dim=1)
 
-    def __call__(self, prepared: Tensor) -> Tensor:
-        """The same rows in float64."""
-        return prepared.to(FLOAT)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class UGCN(Shrunk):
+class UGCN(Shrunk, OverFilters):
     """An untrained, wide GCN with streaming linear discriminant analysis.
 
         H_i = tanh(Â H_{i−1} Θ_i), H_0 = X, Θ_i Glorot-uniform and never trained;  Z = [H_1 … H_L]
@@ -64,10 +71,7 @@ class UGCN(Shrunk):
         L.
     shrinkage : float
         ε; 10⁻⁴ in Hayes and Kanan.
-    seed : int
-        Of the weights.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+    seed, device : as in `SumLearner`
 
     Notes
     -----
@@ -98,28 +102,15 @@ class UGCN(Shrunk):
         super()._check_params()
         check_number("layers", self.layers, 1, self.width + 1, whole=True)
 
-    def _encoder(self, graph: Data) -> UntrainedGCN:
-        return UntrainedGCN(graph.x.size(1), self.width, self.layers, self.seed)
-
-    def _restored_encoder(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> UntrainedGCN:
-        check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
-        return UntrainedGCN(facts["inputs"], self.width, self.layers, self.seed)
-
-
-# -- a bank of linear GNNs ------------------------------------------------------------------------
+    def _features_of(self, inputs: int) -> UntrainedGCN:
+        return UntrainedGCN(inputs, self.width, self.layers, self.seed)
 
 
 @dataclass(frozen=True, eq=False)
-class FilterBank:
+class FilterBank(Features):
     """Five fixed graph filters of X, a channel each: X, ÂX, Â²X, (I − Â)X and (I − Â)²X."""
 
-    inputs: int
     channels: ClassVar[int] = 5
-
-    @property
-    def width(self) -> int:
-        """Width of X."""
-        return self.inputs
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """The five of them side by side, [N, 5 × inputs], in float32."""
@@ -128,13 +119,9 @@ class FilterBank:
         twice = spmm(adjacency, once)
         return torch.cat([X, once, twice, X - once, X - 2 * once + twice], dim=1)
 
-    def __call__(self, prepared: Tensor) -> Tensor:
-        """The same rows in float64."""
-        return prepared.to(FLOAT)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearBank(SumLearner):
+class LinearBank(OverFilters):
     """GraphAny's bank of linear GNNs, each solved by least squares; their mean decides.
 
         F_1 … F_5 = X, ÂX, Â²X, (I − Â)X, (I − Â)²X
@@ -145,10 +132,7 @@ class LinearBank(SumLearner):
     ----------
     gamma : float
         γ; the paper's minimum-norm solution is that of a γ next to 0.
-    seed : int
-        Not used: nothing is random.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+    seed, device : as in `SumLearner`; nothing is random
 
     Notes
     -----
@@ -172,17 +156,10 @@ class LinearBank(SumLearner):
 
     gamma: float = 0.1
     width: ClassVar[int] = 1  # type: ignore[misc]
+    _lowest: ClassVar = {"gamma": 0}
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("gamma", self.gamma, 0)
-
-    def _encoder(self, graph: Data) -> FilterBank:
-        return FilterBank(graph.x.size(1))
-
-    def _restored_encoder(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> FilterBank:
-        check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
-        return FilterBank(facts["inputs"])
+    def _features_of(self, inputs: int) -> FilterBank:
+        return FilterBank(inputs, inputs)
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         scale = float(sums.G.diagonal().mean())

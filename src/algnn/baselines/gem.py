@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.utils import vector_to_parameters
 
 from algnn.baselines.memory import keep_best
 from algnn.baselines.training import GradientLearner, Task, Tensors
-from algnn.checks import check_number
 from algnn.graph.propagate import Field, blocks
 
 # This ridge keeps the multipliers of nearly opposite gradients bounded; the authors' code adds 1e-3
@@ -24,10 +23,7 @@ RIDGE = 1e-14
 
 @dataclass(frozen=True)
 class _Past:
-    """The remembered nodes of each earlier session: their fields and codes.
-
-    `gradients` [K + 1, p] is a buffer for the gradients of K sessions and of the current one.
-    """
+    """Fields and codes of remembered nodes of K sessions; `gradients` [K + 1, p] is a buffer."""
 
     sessions: list[tuple[Field, Tensor]]
     gradients: Tensor
@@ -54,16 +50,13 @@ class GEM(GradientLearner):
     margin : float
         Lower bound of the multipliers, the paper's memory strength γ: where the gradient must be
         changed at all, at least this multiple of every g_k is added to it.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     Notes
     -----
     The L_k are computed without dropout: the loss that must not rise is that of the model as it
-    predicts. Each session's nodes are propagated once, before training, and an epoch costs one
-    forward and one backward pass over the remembered nodes, however many sessions they are from.
-    The constraints bind the gradient; Adam, which everyone here uses, scales it by coordinate and
-    adds weight decay before it steps, where the paper takes a plain step.
+    predicts. The constraints bind the gradient; Adam, which everyone here uses, scales it by
+    coordinate and adds weight decay before it steps, where the paper takes a plain step.
 
     References
     ----------
@@ -72,9 +65,8 @@ class GEM(GradientLearner):
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = GEM(budget=40, hidden=16, epochs=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10
@@ -82,19 +74,16 @@ class GEM(GradientLearner):
 
     budget: int = 300
     margin: float = 0.5
-    selects: ClassVar[bool] = True
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("budget", self.budget, 0, whole=True)
-        check_number("margin", self.margin, 0)
+    selects_in: ClassVar[str] = "remember"
+    _lowest: ClassVar = {"budget": 0, "margin": 0}
 
     def _prepare(self, task: Task) -> _Past:
         memory = task.memory or task.replayed()
-        sessions = []
-        for session in torch.unique(memory["sessions"]).tolist():
-            own = memory["sessions"] == session
-            sessions.append((task.field_of(memory["nodes"][own]), memory["codes"][own]))
+        sessions = [
+            (task.field_of(memory["nodes"][own]), memory["codes"][own])
+            for session in torch.unique(memory["sessions"])
+            for own in [memory["sessions"] == session]
+        ]
         size = sum(parameter.numel() for parameter in task.gcn.parameters())
         return _Past(sessions, task.x.new_empty(len(sessions) + 1, size))
 
@@ -104,14 +93,12 @@ class GEM(GradientLearner):
         parameters = list(task.gcn.parameters())
         for row, (field, codes) in zip(prepared.gradients, prepared.sessions, strict=False):
             loss = task.mean_loss(task.gcn(field), codes)
-            _flatten(torch.autograd.grad(loss, parameters), row)
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)], out=row)
         own = [p.grad for p in parameters if p.grad is not None]
-        gradient = _flatten(own, prepared.gradients[-1])
+        gradient = torch.cat([g.flatten() for g in own], out=prepared.gradients[-1])
         projected = project(gradient, prepared.gradients[:-1], self.margin)
         if projected is not gradient:
-            pieces = torch.split_with_sizes(projected, [part.numel() for part in own])
-            for part, piece in zip(own, pieces, strict=True):
-                part.copy_(piece.view_as(part))
+            vector_to_parameters(projected, own)
 
     def _remember(self, task: Task, prepared: _Past) -> Tensors:
         drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
@@ -136,17 +123,13 @@ def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
 
         min ½‖g + Mᵀv‖²  over  v ≥ 0,   and   g̃ = g + Mᵀv,
 
-    whose optimality conditions say M g̃ ≥ 0. As in the authors' code the bound is v ≥ `margin`:
-    with v = u + margin, u ≥ 0, it is the same program for g + margin·Σ_k g_k instead of g, so that
-    its solution too satisfies every constraint; it leans further towards the past.
+    whose optimality conditions say M g̃ ≥ 0. As in the authors' code the bound is v ≥ `margin`: with
+    v = u + margin it is the same program for g + margin·Σ_k g_k in the place of g.
 
-    It is a non-negative least-squares problem in as many unknowns as there are rows. Only products
-    matter, so it is reduced first: where FᵀF is the Gram matrix of the K rows and g (F from its
-    eigenvectors, [K + 1, K + 1]), ‖g + Mᵀu‖ = ‖F_g + F_M u‖, and SciPy's `nnls` finds u from F in
-    float64. Rows are scaled to length 1 before: gradients of a session that is well remembered can
-    be many orders of magnitude shorter than others. Rows may be zero, or multiples of each other.
-
-    `gradient` itself is returned where it violates nothing.
+    Only products matter, so SciPy's `nnls` finds u in float64 from a factor of the Gram matrix of
+    the K rows and g. Rows, which may be zero or multiples of each other, are scaled to length 1:
+    their lengths differ by many orders of magnitude. `gradient` itself is returned where it
+    violates nothing.
     """
     rows, size = memory.shape
     gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)
@@ -180,7 +163,3 @@ def _multipliers(gram: npt.NDArray[np.float64], margin: float) -> npt.NDArray[np
     u, _ = nnls(stacked[:, :-1], -stacked[:, -1], maxiter=100 * len(gram))
     multipliers: npt.NDArray[np.float64] = margin + u * lengths[-1] / lengths[:-1]
     return multipliers
-
-
-def _flatten(parts: Sequence[Tensor], out: Tensor) -> Tensor:
-    return torch.cat([part.flatten() for part in parts], out=out)

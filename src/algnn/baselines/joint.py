@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -16,19 +16,20 @@ from algnn.baselines.networks import APPNP, SAGE, neighbourhood, whole_graph
 from algnn.baselines.training import GradientLearner, Known, Task, Tensors, as_codes
 from algnn.checkpoint import check_tensor
 from algnn.checks import (
+    Array,
     Labels,
     Nodes,
+    check_choice,
     check_kept_nodes,
     check_labels,
     check_nodes,
-    check_number,
     check_trained,
 )
 from algnn.errors import InputError
 from algnn.gcn import GCN, train
 from algnn.graph.propagate import Field, receptive_field
 
-Validation = tuple[Nodes, Labels]
+Validation = tuple[Nodes, Labels] | None
 
 # each network, and what prepares a graph for it
 NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]] = {
@@ -39,10 +40,8 @@ NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]]
 
 
 class Trial(NamedTuple):
-    """One training of a session: its weight decay, and its best epoch (from 1).
-
-    `accuracy` is that of the epoch's weights on the validation nodes, averaged over classes; None
-    where there are none.
+    """One training of a session: its weight decay, its best epoch (from 1), and the accuracy of
+    that epoch's weights on the validation nodes, averaged over classes; None where there are none.
     """
 
     weight_decay: float
@@ -62,32 +61,22 @@ class Joint(GradientLearner):
     """A network trained from scratch in each session on the labels of all sessions so far.
 
     L = mean cross-entropy over every labelled node so far (each class the same where `balanced`),
-    for `epochs` epochs; the weights are
-    those of the epoch with the best accuracy on validation nodes of the classes seen so far,
-    averaged over classes. Each session trains twice from the same initial weights, once with each
-    weight decay, and keeps the training whose best epoch is better; `weight_decay` where they tie.
-    It alone may keep old nodes and labels, training and validation, and it alone is offered
-    validation nodes: `partial_fit` takes them as an argument. Without any there is nothing to
-    choose by: it trains once, with `weight_decay`, and the last epoch counts.
+    for `epochs` epochs; the weights are those of the epoch with the best accuracy on validation
+    nodes of the classes seen so far, averaged over classes. Each session trains twice from the same
+    initial weights, once with each weight decay, and keeps the training whose best epoch is better;
+    `weight_decay` where they tie. It alone may keep old nodes and labels, training and validation,
+    and it alone is offered validation nodes: `partial_fit` takes them as an argument. Without any
+    there is nothing to choose by: it trains once, with `weight_decay`, and the last epoch counts.
 
     Parameters
     ----------
     model : {"gcn", "appnp", "sage"}
-        The network: `GCN`, `APPNP` or `SAGE`.
-    hidden : int
-        Its hidden units.
-    epochs : int
-        Epochs of each training.
-    lr : float
-        Step size of Adam.
-    dropout : float
-        Share of hidden units dropped while training; APPNP drops features too.
+        The network: `GCN`, `APPNP` (which drops features too) or `SAGE`.
     weight_decay, other_weight_decay : float
         The two weight decays; where they are the same, there is only one training.
     check_every : int
         Epochs between two evaluations on the validation nodes.
-    balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, balanced, seed, device : as in `GradientLearner`
 
     Examples
     --------
@@ -108,10 +97,11 @@ class Joint(GradientLearner):
     check_every: int = 5
 
     uses_validation: ClassVar[bool] = True
+    _lowest: ClassVar = {"other_weight_decay": 0, "check_every": 1}
 
     def __post_init__(self) -> None:
         # the validation nodes and labels of the session in progress
-        self._offered: tuple[Tensor, npt.NDArray[Any]] | None = None
+        self._offered: tuple[Tensor, Array] | None = None
 
     @property
     def trials_(self) -> tuple[Trial, ...]:
@@ -121,51 +111,35 @@ class Joint(GradientLearner):
         return chosen.trials
 
     def fit(
-        self,
-        graph: Data,
-        nodes: Nodes,
-        labels: Labels | None = None,
-        validation: Validation | None = None,
+        self, graph: Data, nodes: Nodes, labels: Labels | None = None, validation: Validation = None
     ) -> Self:
         """As `Learner.fit`, with nodes and labels to validate on, of the session's classes."""
-        return self._with_validation(graph, nodes, labels, validation, anew=True)
+        with self._offering(graph, validation):
+            return super().fit(graph, nodes, labels)
 
     def partial_fit(
-        self,
-        graph: Data,
-        nodes: Nodes,
-        labels: Labels | None = None,
-        validation: Validation | None = None,
+        self, graph: Data, nodes: Nodes, labels: Labels | None = None, validation: Validation = None
     ) -> Self:
         """As `Learner.partial_fit`, with nodes and labels of the same classes to validate on."""
-        return self._with_validation(graph, nodes, labels, validation, anew=False)
+        with self._offering(graph, validation):
+            return super().partial_fit(graph, nodes, labels)
 
-    def _with_validation(
-        self,
-        graph: Data,
-        nodes: Nodes,
-        labels: Labels | None,
-        validation: Validation | None,
-        anew: bool,
-    ) -> Self:
-        if validation is None:
-            return self._session(graph, nodes, labels, anew=anew)
-        self._check_graph(graph, width=None)
-        held = check_nodes(validation[0], graph.x.size(0))
-        held_labels = check_labels(validation[1], held.numel())
+    @contextmanager
+    def _offering(self, graph: Data, validation: Validation) -> Iterator[None]:
+        """Validation nodes for the session that is learned inside, by one thread at a time."""
         with self._lock:
-            self._offered = (held, held_labels)
+            if validation is not None:
+                self._check_graph(graph, width=None)
+                held = check_nodes(validation[0], graph.x.size(0))
+                self._offered = (held, check_labels(validation[1], held.numel()))
             try:
-                return self._session(graph, nodes, labels, anew=anew)
+                yield
             finally:
                 self._offered = None
 
     def _check_params(self) -> None:
         super()._check_params()
-        if self.model not in tuple(NETWORKS):
-            raise InputError(f"model={self.model!r} is unknown: use one of {', '.join(NETWORKS)}")
-        check_number("other_weight_decay", self.other_weight_decay, 0)
-        check_number("check_every", self.check_every, 1, whole=True)
+        check_choice("model", self.model, NETWORKS)
 
     def _check_graph(self, graph: Data, width: int | None) -> Data:
         graph = super()._check_graph(graph, width)
@@ -177,15 +151,11 @@ class Joint(GradientLearner):
             )
         return graph
 
-    def _model(
-        self, inputs: int, classes: int, before: Known | None, initial: torch.Generator
-    ) -> GCN:
+    def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
         network, _ = NETWORKS[self.model]
-        return network(inputs, self.hidden, classes, self.dropout, initial)
+        return network(inputs, self.hidden, classes, self.dropout, draw)
 
-    def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Known | None
-    ) -> Chosen:
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Chosen:
         kept: Tensors = {}
         if learned is not None:
             kept = {name: value.cpu() for name, value in learned.memory.items()}
@@ -198,12 +168,8 @@ class Joint(GradientLearner):
         task = self._checked_task(graph, nodes, labels, learned)
         held, held_codes = self._validation_nodes(kept, task)
         weights, trials = self._best_weights(task, held, held_codes)
-        memory = {
-            "nodes": task.nodes,
-            "codes": task.codes,
-            "val_nodes": held,
-            "val_codes": held_codes,
-        }
+        memory = {"nodes": task.nodes, "codes": task.codes}
+        memory |= {"val_nodes": held, "val_codes": held_codes}
         return Chosen(weights, task.arrival, task.index + 1, memory, trials)
 
     def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 from algnn.baselines.training import GradientLearner, Task
-from algnn.checks import check_number
 from algnn.errors import InputError
 from algnn.gcn import GCN
 
@@ -25,13 +25,11 @@ class LwF(GradientLearner):
 
     over the session's own nodes and the classes that the teacher knows. T² keeps the gradients of
     this term at the scale of those of L_t. The teacher's logits are computed once a session,
-    without dropout and without a gradient.
+    without dropout. It keeps its weights and nothing else: they are the next session's teacher.
 
     With one new class a session it comes out as `Bare` does, and that is no defect: the term
     compares the old columns with each other and never with the new one, which L_t, all of whose
     nodes are of the new class, raises above them unopposed.
-
-    It keeps its weights and nothing else: they are the next session's teacher.
 
     Parameters
     ----------
@@ -39,8 +37,7 @@ class LwF(GradientLearner):
         λ.
     temperature : float
         T, above 0: the higher, the more the teacher's small probabilities count.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     References
     ----------
@@ -49,9 +46,8 @@ class LwF(GradientLearner):
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = LwF(hidden=16, epochs=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10
@@ -59,11 +55,10 @@ class LwF(GradientLearner):
 
     strength: float = 1.0
     temperature: float = 2.0
+    _lowest: ClassVar = {"strength": 0, "temperature": 0}
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_number("strength", self.strength, 0)
-        check_number("temperature", self.temperature, 0)
         if self.temperature == 0:
             raise InputError("temperature=0 must be above 0")
 

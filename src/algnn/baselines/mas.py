@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from algnn.baselines.importance import node_importance
-from algnn.baselines.penalty import QuadraticPenalty, check_importances, entries
+from algnn.baselines.penalty import QuadraticPenalty, check_importances, entries, node_importance
 from algnn.baselines.training import GradientLearner, Task, Tensors
-from algnn.checks import check_number
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -24,9 +23,9 @@ class MAS(GradientLearner):
         Ω = Σ_{s<t} 1/n_s Σ_v |∇_θ ‖z_v‖²|,
 
     where z_v are the logits of node v of session s over the classes seen by then, without dropout.
-    No label enters Ω. New columns of the head have Ω = 0: the first layer and old columns are held,
-    and nothing holds back the column of a new class. One that comes alone can rise above all others
-    by its own column, whatever λ; on Computers and digits the result is then that of `Bare`.
+    No label enters Ω. New columns of the head have Ω = 0: nothing holds back the column of a new
+    class. One that comes alone can rise above all others by its own column, whatever λ; on
+    Computers and digits the result is then that of `Bare`.
 
     It keeps Ω; θ* are the weights that it has anyway.
 
@@ -34,8 +33,7 @@ class MAS(GradientLearner):
     ----------
     strength : float
         λ.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     References
     ----------
@@ -45,19 +43,15 @@ class MAS(GradientLearner):
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = MAS(hidden=16, epochs=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10
     """
 
     strength: float = 1.0
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("strength", self.strength, 0)
+    _lowest: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
         before = {} if task.before is None else task.before.weights

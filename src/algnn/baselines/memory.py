@@ -1,9 +1,61 @@
-"""Which nodes a replay method keeps within its budget."""
+"""Replay: which nodes are kept within a budget, and how they enter the loss."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from algnn.baselines.training import GradientLearner, Task, Tensors
+from algnn.graph.propagate import Field
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The session's nodes followed by the remembered ones: field, codes and shares of the loss."""
+
+    field: Field
+    codes: Tensor
+    shares: Tensor
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ReplayLearner(GradientLearner):
+    """A learner that trains on nodes of earlier sessions too, at most `budget` of them in all."""
+
+    budget: int = 300
+    selects_in: ClassVar[str] = "remember"
+    _lowest: ClassVar = {"budget": 0}
+
+    @abstractmethod
+    def _prepare(self, task: Task) -> Replay | None:
+        """What is trained on, or None for the session's nodes alone."""
+
+    @abstractmethod
+    def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
+        """Positions [n] of nodes in the order in which they are kept, the best first."""
+
+    def _loss(self, task: Task, prepared: Replay | None) -> Tensor:
+        if prepared is None:
+            return task.loss()
+        logits = task.gcn(prepared.field, task.masks)
+        return cross_entropy(logits, prepared.codes, reduction="none") @ prepared.shares
+
+    def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
+        nodes, codes = with_memory(task)
+        order = self._order(task, nodes, codes)
+        nodes, codes = keep_best(nodes[order], codes[order], self.budget)
+        return {"nodes": nodes, "codes": codes}
+
+
+def with_memory(task: Task) -> tuple[Tensor, Tensor]:
+    """The session's nodes and codes, then the remembered ones that it does not bring again."""
+    old = task.replayed()
+    return torch.cat([task.nodes, old["nodes"]]), torch.cat([task.codes, old["codes"]])
 
 
 def class_quotas(available: Tensor, budget: int) -> Tensor:

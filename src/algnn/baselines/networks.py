@@ -1,8 +1,7 @@
 """Two other networks for the joint reference: APPNP and GraphSAGE.
 
-Both have two layers of weights under the names that `GCN` gives them, so that a learner trains,
-saves and checks them alike. Each reads a field that is prepared once, before training:
-`whole_graph` for APPNP and `neighbourhood` for GraphSAGE, as `receptive_field` is for the GCN.
+Their weights have the names that `GCN` gives them, so that a learner trains, saves and checks them
+alike. Each reads a field that is prepared once, before training.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ SPARSE_BELOW = 0.05
 
 @dataclass(frozen=True)
 class TargetField(Field):
-    """A field with the rows [n] of its inputs that are the targets' own.
-
-    `inputs` [m, d] are what the first layer reads, dense or sparse CSR; `mix` gathers neighbours.
-    """
+    """A field with the rows [n] of its inputs, dense or sparse CSR, that are the targets' own."""
 
     targets: Tensor
 
@@ -123,10 +119,7 @@ def whole_graph(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
 
 
 def neighbourhood(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
-    """The field that GraphSAGE is trained on: rows of [X, M X], and the targets' rows of M.
-
-    The rows are those of the m nodes that are among the targets or one hop away.
-    """
+    """The field that GraphSAGE is trained on: rows of [X, M X] of targets and neighbours, and M."""
     mean = neighbour_mean(adjacency)
     field = receptive_field(mean, x, nodes)
     # a target is among them: its own entry in M is an explicit 0
@@ -136,10 +129,7 @@ def neighbourhood(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
 
 
 def neighbour_mean(adjacency: Tensor) -> Tensor:
-    """M: the mean over a node's neighbours, itself left out; 0 for a node without neighbours.
-
-    It has an entry wherever Â has one; those of self-loops are 0.
-    """
+    """M: the mean over a node's neighbours, itself left out (an entry of 0); 0 without any."""
     starts, columns = adjacency.crow_indices(), adjacency.col_indices()
     counts = starts.diff()
     row_of = torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)

@@ -7,15 +7,15 @@ and in the head.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import CodedLabels
@@ -23,37 +23,33 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine, ridge, slda
 from algnn.analytic.lifecycle import io
 from algnn.analytic.statistics import Statistics
-from algnn.checks import check_base, check_number, check_trained, onto, resolve_device
+from algnn.checks import Array, check_base, check_number, check_trained, onto, resolve_device
 from algnn.graph.memo import Last, Memo, inputs_of
 from algnn.graph.propagate import blocks
 from algnn.learner import Learner
 
 FLOAT = torch.float64
+Tensors = dict[str, Tensor]
 
 
-class Features(Protocol):
+@dataclass(frozen=True, eq=False)
+class Features(ABC):
     """How nodes become features, decided in the base session and then frozen.
 
-    `channels` blocks of columns stand side by side, each [n, width] with sums of its own.
+    `channels` blocks of columns, each [n, width] with sums of its own, stand side by side.
     """
 
-    @property
-    def inputs(self) -> int:
-        """Width of X."""
+    inputs: int
+    width: int
+    channels: ClassVar[int] = 1
 
-    @property
-    def width(self) -> int:
-        """Width of one channel."""
-
-    @property
-    def channels(self) -> int:
-        """Number of channels."""
-
+    @abstractmethod
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """What is computed once for the whole graph, a row per node."""
+        """What is computed once for the whole graph from X [N, inputs], a row per node."""
 
     def __call__(self, prepared: Tensor) -> Tensor:
         """Z [n, channels × width] of some rows of it, in float64."""
+        return prepared.to(FLOAT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +67,21 @@ class SumLearner(Learner):
     """Base class of the closed-form rivals; a subclass is a dataclass too.
 
     Scores are the mean over channels of Z W + b.
+
+    Parameters
+    ----------
+    width : int
+        Width of Z.
+    seed : int
+        Of the features, and of all else that is random.
+    device : str
+        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
     """
 
     width: int = 2048
     seed: int = 0
     device: str = "auto"
+    _lowest: ClassVar = {"width": 1}
 
     # -- what a method changes ----------------------------------------------------------------
 
@@ -87,14 +93,20 @@ class SumLearner(Learner):
         """The features that the base session decides on; no label is looked at."""
 
     @abstractmethod
+    def _encoder_state(self, features: Any) -> tuple[Tensors, dict[str, Any]]:
+        """Frozen tensors and facts of the features, beside what the parameters say."""
+
+    @abstractmethod
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
+        """The reverse of it."""
+
+    @abstractmethod
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         """γ of one channel's head, from a session's features [n, d], codes [n] and all sums."""
 
     # -- what they share ----------------------------------------------------------------------
 
-    def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Sums | None
-    ) -> Sums:
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Sums | None) -> Sums:
         if learned is None:
             check_base(labels)
             features = self._encoder(graph)
@@ -137,7 +149,7 @@ class SumLearner(Learner):
         return torch.cat([torch.addmm(bias, Z, weights) for Z in blocks_of])
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """The classes seen so far, sorted; ints or strings, as they were given."""
         return self._known.statistics[0].classes
 
@@ -152,10 +164,6 @@ class SumLearner(Learner):
         known: Sums = self._learned
         return known
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("width", self.width, 1, whole=True)
-
     def retained_bytes(self) -> int:
         """Bytes of the sums."""
         known: Sums | None = self._view()._learned
@@ -163,22 +171,14 @@ class SumLearner(Learner):
 
     # -- files --------------------------------------------------------------------------------
 
-    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
         tensors, facts = self._encoder_state(known.features)
         for channel, sums in enumerate(known.statistics):
             tensors |= {f"sums{channel}.{name}": t for name, t in sums.tensors().items()}
         return tensors, {"penalties": list(known.penalties), **facts}
 
-    def _encoder_state(self, features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Frozen tensors and facts of the features, beside what the parameters say."""
-        return {}, {"inputs": features.inputs}
-
-    @abstractmethod
-    def _restored_encoder(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Features:
-        """The reverse of it."""
-
-    def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Sums:
+    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Sums:
         self._check_params()
         io.check_values(tensors)
         classes, device = io.restored_classes(facts["classes"]), resolve_device(self.device)
@@ -197,7 +197,7 @@ class SumLearner(Learner):
 
 
 @dataclass(frozen=True, eq=False)
-class RandomUnits:
+class RandomUnits(Features):
     """Random units of label-free views H [n, h] (those of `HopEncoder`), with ω drawn N(0, 1).
 
     `bandwidth` 0: Z = ReLU(H ω). Otherwise random Fourier features of the kernel
@@ -205,15 +205,8 @@ class RandomUnits:
     """
 
     views: HopEncoder
-    width: int
     seed: int
     bandwidth: float = 0.0
-    channels: ClassVar[int] = 1
-
-    @property
-    def inputs(self) -> int:
-        """Width of X."""
-        return self.views.inputs
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """The views [N, h] of every node."""
@@ -242,18 +235,17 @@ class OverViews(SumLearner):
 
     bandwidth: float
 
-    def _encoder(self, graph: Data) -> RandomUnits:
-        views = HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed)
-        return RandomUnits(views, self.width, self.seed, self.bandwidth)
+    def _units(self, views: Any) -> RandomUnits:
+        return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
 
-    def _encoder_state(self, features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        assert isinstance(features, RandomUnits)
+    def _encoder(self, graph: Data) -> RandomUnits:
+        return self._units(HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed))
+
+    def _encoder_state(self, features: Any) -> tuple[Tensors, dict[str, Any]]:
         return io.encoder_state(features.views)
 
-    def _restored_encoder(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> RandomUnits:
-        views = io.restored_features(tensors, facts, resolve_device(self.device))[0]()
-        assert isinstance(views, HopEncoder)
-        return RandomUnits(views, self.width, self.seed, self.bandwidth)
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
+        return self._units(io.restored_features(tensors, facts, resolve_device(self.device))[0]())
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -269,10 +261,7 @@ class RanPAC(OverViews):
     ----------
     width : int
         d, the number of random units; 10,000 in the paper.
-    seed : int
-        Of the units, and of the 80%.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+    seed, device : as in `SumLearner`
 
     Notes
     -----
@@ -307,7 +296,7 @@ class RanPAC(OverViews):
             return last or 1.0
         generator = torch.Generator().manual_seed(self.seed)
         some = torch.randperm(Z.size(0), generator=generator)[: self.MOST].to(Z.device)
-        Y = torch.nn.functional.one_hot(codes).to(FLOAT)
+        Y = one_hot(codes).to(FLOAT)
         return chosen_penalty(Z[some], Y[some], self.LAMBDAS)
 
 
@@ -361,10 +350,7 @@ class KLDA(Shrunk, OverViews):
         β, of the kernel; the views H have length 2.
     shrinkage : float
         ε.
-    seed : int
-        Of the features.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+    seed, device : as in `SumLearner`
 
     Notes
     -----
@@ -390,7 +376,4 @@ class KLDA(Shrunk, OverViews):
     width: int = 5_000
     bandwidth: float = 0.1
     shrinkage: float = 1e-2
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("bandwidth", self.bandwidth, 1e-12)
+    _lowest: ClassVar = {"bandwidth": 1e-12}

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, elu, log_softmax, normalize
 from torch_geometric.data import Data
 
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_base, check_number, check_trained, onto, resolve_device
+from algnn.checks import Array, check_base, check_trained, onto, resolve_device
 from algnn.errors import CheckpointError
 from algnn.gcn import glorot, train
 from algnn.graph.memo import Memo, inputs_of
@@ -23,11 +22,12 @@ from algnn.graph.propagate import Operator, normalised_adjacency, spmm, take_row
 from algnn.learner import Learner
 
 Tensors = dict[str, Tensor]
+Parameters = dict[str, nn.Parameter]
+Shapes = dict[str, tuple[int, ...]]
 # of the contrastive pre-training, as in the authors' code
 CONTRAST, PRETRAIN_LR, PRETRAIN_DECAY = 0.5, 1e-3, 1e-5
 DROPPED_EDGES, DROPPED_FEATURES = 0.2, 0.3
 SAMPLED = 2048  # nodes that are told from each other in an epoch
-PROFILE_HOPS = 3
 ELSEWHERE = 1e3  # by how much classes of other tasks than the named one are behind
 
 
@@ -36,7 +36,7 @@ class Profiled:
     """The frozen encoder, and of each task its classes, its prototype, prompt and head."""
 
     encoder: Tensors
-    tasks: tuple[npt.NDArray[Any], ...]
+    tasks: tuple[Array, ...]
     parts: tuple[Tensors, ...]
 
 
@@ -65,22 +65,15 @@ class TPP(Learner):
         k.
     pretrain : int
         Epochs of the pre-training.
-    epochs : int
-        Epochs of each task.
-    lr, weight_decay : float
-        Step size and weight decay of Adam in each task.
-    seed : int
-        Seed of all that is random.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
+    epochs, lr, weight_decay, seed, device : as in `GradientLearner`
 
     Notes
     -----
     **What it assumes of test nodes.** In the paper all test nodes of a task come together: their
-    *mean* profile is compared with the prototypes, so one choice is made for hundreds of nodes that
-    are known to be of one task; and the graph has no edges between tasks. Neither is known where a
-    learner is asked about any node of the graph, so here each node is compared by itself, in the
-    graph with all its edges. With tasks of a single class the prototypes then do all the work.
+    *mean* profile is compared with the prototypes, one choice for hundreds of nodes that are known
+    to be of one task, in a graph without edges between tasks. Neither is known where a learner is
+    asked about any node, so here each is compared by itself, in the graph with all its edges. With
+    tasks of a single class the prototypes then do all the work.
 
     GRACE contrasts a sample of nodes in each epoch, where the authors take all of a task's; nodes
     without neighbours get no random edge.
@@ -93,9 +86,8 @@ class TPP(Learner):
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = TPP(hidden=16, epochs=5, pretrain=2)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10
@@ -110,18 +102,14 @@ class TPP(Learner):
     seed: int = 0
     device: str = "auto"
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        for name in ("hidden", "prompts", "epochs"):
-            check_number(name, getattr(self, name), 1, whole=True)
-        check_number("pretrain", self.pretrain, 0, whole=True)
-        check_number("lr", self.lr, 0)
-        check_number("weight_decay", self.weight_decay, 0)
+    _lowest: ClassVar = {
+        "hidden": 1, "prompts": 1, "epochs": 1, "pretrain": 0, "lr": 0, "weight_decay": 0
+    }  # fmt: skip
 
     # -- learning -----------------------------------------------------------------------------
 
     def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Profiled | None
+        self, graph: Data, nodes: Tensor, labels: Array, learned: Profiled | None
     ) -> Profiled:
         index = 0 if learned is None else len(learned.tasks)
         # each task has randomness of its own, so that one resumed equals one never stopped
@@ -132,57 +120,43 @@ class TPP(Learner):
             learned = Profiled(self._pretrained(graph, generator), (), ())
         classes, codes = np.unique(labels, return_inverse=True)
         rows = onto(nodes, resolve_device(self.device))
-        task = self._task(graph, rows, torch.from_numpy(codes), learned.encoder, index, generator)
-        task["prototype"] = self._smoothed(graph)[1][rows].mean(0)
-        check_trained(*task.values())
-        return Profiled(learned.encoder, (*learned.tasks, classes), (*learned.parts, task))
+        shapes = self._shapes(index, classes.size, graph.x.size(1))
+        task = _drawn(shapes, generator, rows.device)
+        self._train(graph, rows, onto(torch.from_numpy(codes), rows.device), learned.encoder, task)
+        part = {name: value.detach() for name, value in task.items()}
+        part["prototype"] = self._smoothed(graph)[1][rows].mean(0)
+        check_trained(*part.values())
+        return Profiled(learned.encoder, (*learned.tasks, classes), (*learned.parts, part))
 
-    def _task(
-        self,
-        graph: Data,
-        rows: Tensor,
-        codes: Tensor,
-        encoder: Tensors,
-        index: int,
-        generator: torch.Generator,
-    ) -> Tensors:
-        """Prompt and head of one task, trained on its nodes."""
-        x, device = self._inputs(graph), rows.device
-        drawn = {
-            "head": glorot(self.hidden, int(codes.max()) + 1, generator),
-            "bias": torch.zeros(int(codes.max()) + 1, dtype=torch.float32),
-        }
-        if index:
-            drawn |= {
-                "prompt": glorot(self.prompts, x.size(1), generator),
-                "attention": glorot(x.size(1), self.prompts, generator),
-                "shift": torch.zeros(self.prompts, dtype=torch.float32),
-            }
-        part = {name: nn.Parameter(onto(value, device)) for name, value in drawn.items()}
-        targets, smooth = onto(codes, device), self._smoothed(graph)[0][rows]
+    def _shapes(self, index: int, classes: int, inputs: int) -> Shapes:
+        """Of a task's trained tensors; the first has no prompt."""
+        k = self.prompts
+        shapes: Shapes = {"head": (self.hidden, classes), "bias": (classes,)}
+        prompt: Shapes = {"prompt": (k, inputs), "attention": (inputs, k), "shift": (k,)}
+        return shapes | prompt if index else shapes
+
+    def _train(
+        self, graph: Data, rows: Tensor, codes: Tensor, encoder: Tensors, part: Parameters
+    ) -> None:
+        """Train prompt and head of one task on its nodes."""
+        x, smooth = self._inputs(graph), self._smoothed(graph)[0][rows]
         once = Operator(self._adjacency(graph))
         twice = Operator(take_rows(self._adjacency(graph), rows))
 
         def loss() -> Tensor:
             inputs = smooth
-            if index:
+            if "prompt" in part:
                 inputs = smooth + (twice @ (once @ _attention(x, part))) @ part["prompt"]
-            return cross_entropy(_logits(inputs, encoder, part), targets)
+            return cross_entropy(_logits(inputs, encoder, part), codes)
 
         train(part.values(), loss, self.epochs, self.lr, self.weight_decay)
-        return {name: value.detach() for name, value in part.items()}
 
     def _pretrained(self, graph: Data, generator: torch.Generator) -> Tensors:
         """W_1 [d, h] and W_2 [h, h] after contrastive training without labels."""
         x, device, h = self._inputs(graph), resolve_device(self.device), self.hidden
-        shapes = {
-            "weight1": (x.size(1), h),
-            "weight2": (h, h),
-            "up": (h, 2 * h),
-            "down": (2 * h, h),
-        }
-        drawn = {name: glorot(*shape, generator) for name, shape in shapes.items()}
-        part = {name: nn.Parameter(onto(value, device)) for name, value in drawn.items()}
+        shapes: Shapes = {"weight1": (x.size(1), h), "weight2": (h, h)}
+        shapes |= {"up": (h, 2 * h), "down": (2 * h, h)}
+        part = _drawn(shapes, generator, device)
         edges, weight = graph.edge_index.to(device), graph.get("edge_weight")
         smooth = self._smoothed(graph)[0]
         # apart, so that the number of edges leaves all else that is drawn as it is
@@ -213,11 +187,8 @@ class TPP(Learner):
         def build() -> tuple[Tensor, Tensor]:
             adjacency = self._adjacency(graph)
             twice = spmm(adjacency, spmm(adjacency, self._inputs(graph)))
-            profile = twice
-            for _ in range(PROFILE_HOPS - 2):
-                profile = spmm(adjacency, profile)
             # the diagonal of Â is 1 / d
-            return twice, profile * _diagonal(adjacency).sqrt()[:, None]
+            return twice, spmm(adjacency, twice) * _diagonal(adjacency).sqrt()[:, None]
 
         return self._last_smoothed.get(inputs_of(graph), build)
 
@@ -248,7 +219,7 @@ class TPP(Learner):
         return scores
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """The classes seen so far, sorted; ints or strings, as they were given."""
         return np.unique(np.concatenate(self._known.tasks))
 
@@ -277,24 +248,28 @@ class TPP(Learner):
         tasks = tuple(np.array(members) for members in facts["tasks"])
         if not tasks or any(m.ndim != 1 or not m.size or m.dtype.kind not in "iU" for m in tasks):
             raise CheckpointError("tasks are not lists of ints or of strings")
-        d, h, k = tensors["encoder.weight1"].size(0), self.hidden, self.prompts
-        encoder = {"weight1": (d, h), "weight2": (h, h)}
-        prompted = {"prompt": (k, d), "attention": (d, k), "shift": (k,)}
-        found: list[Tensors] = []
+        d, h = tensors["encoder.weight1"].size(0), self.hidden
+        parts = []
         for index, members in enumerate(tasks):
-            shapes = {"head": (h, members.size), "bias": (members.size,), "prototype": (d,)}
-            shapes |= prompted if index else {}
-            found.append(self._checked(tensors, f"{index}.", shapes))
-        return Profiled(self._checked(tensors, "encoder.", encoder), tasks, tuple(found))
+            shapes = {**self._shapes(index, members.size, d), "prototype": (d,)}
+            parts.append(self._checked(tensors, f"{index}.", shapes))
+        encoder = self._checked(tensors, "encoder.", {"weight1": (d, h), "weight2": (h, h)})
+        return Profiled(encoder, tasks, tuple(parts))
 
-    def _checked(self, tensors: Tensors, prefix: str, shapes: dict[str, Any]) -> Tensors:
-        device = resolve_device(self.device)
-        return {
-            name: check_tensor(
-                f"{prefix}{name}", tensors[f"{prefix}{name}"], shape, torch.float32
-            ).to(device)
-            for name, shape in shapes.items()
-        }
+    def _checked(self, tensors: Tensors, prefix: str, shapes: Shapes) -> Tensors:
+        found = {name: tensors[f"{prefix}{name}"] for name in shapes}
+        for name, shape in shapes.items():
+            check_tensor(f"{prefix}{name}", found[name], shape, torch.float32)
+        return {name: tensor.to(resolve_device(self.device)) for name, tensor in found.items()}
+
+
+def _drawn(shapes: Shapes, generator: torch.Generator, device: torch.device) -> Parameters:
+    """Parameters to train: matrices are drawn, vectors start from 0."""
+    drawn = {
+        name: torch.zeros(shape) if len(shape) == 1 else glorot(shape[0], shape[1], generator)
+        for name, shape in shapes.items()
+    }
+    return {name: nn.Parameter(onto(value.float(), device)) for name, value in drawn.items()}
 
 
 def _logits(inputs: Tensor, encoder: Tensors, part: Mapping[str, Tensor]) -> Tensor:

@@ -3,9 +3,6 @@
 One two-layer GCN with a head that grows with the classes, trained in each session by full-batch
 Adam for a fixed number of epochs; weights are carried over, the optimiser's state is not. Early
 stopping on the current session would reward forgetting, so there is none.
-
-A method adds to this its own loss (`_loss`), its own rule for gradients (`_adjust`) and its own
-memory (`_remember`); `Bare` adds nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -24,6 +20,7 @@ from torch_geometric.data import Data
 
 from algnn.checkpoint import check_tensor
 from algnn.checks import (
+    Array,
     check_base,
     check_kept_nodes,
     check_number,
@@ -44,12 +41,11 @@ class Known:
     """The state of a gradient-trained learner between sessions.
 
     `weights` are those of the GCN by name, `arrival` [C] the classes in the order of the head's
-    columns, `sessions` the number of sessions learned, `memory` what the method keeps besides:
-    importances, nodes and labels, or synthetic nodes.
+    columns, `sessions` the number of sessions learned, `memory` what the method keeps besides.
     """
 
     weights: Tensors
-    arrival: npt.NDArray[Any]
+    arrival: Array
     sessions: int
     memory: Tensors
 
@@ -58,22 +54,10 @@ class Known:
 class Task:
     """One session, as a method sees it while it learns.
 
-    Attributes
-    ----------
-    gcn : GCN
-        The model in training; its head has a column for each class seen so far.
-    adjacency, x : Tensor
-        The graph, on the learner's device.
-    nodes, codes : Tensor [n]
-        The session's nodes, and their classes as columns of the head.
-    arrival : array [C]
-        The classes seen so far, this session's included, in the order of the head's columns.
-    before : Known or None
-        The state before the session; None in the base session.
-    initial, masks : torch.Generator
-        For initial weights, on the CPU; for dropout, on the learner's device.
-    balanced : bool
-        Whether a mean over nodes counts each class the same.
+    `gcn` is the model in training, `adjacency` and `x` the graph on the learner's device, `nodes`
+    and `codes` [n] the session's nodes and their classes as columns of the head, `arrival` [C] the
+    classes in that order, `before` the state before the session (None in the base session).
+    `initial` draws weights, on the CPU; `masks` draws dropout, on the learner's device.
     """
 
     gcn: GCN
@@ -81,7 +65,7 @@ class Task:
     x: Tensor
     nodes: Tensor
     codes: Tensor
-    arrival: npt.NDArray[Any]
+    arrival: Array
     before: Known | None
     initial: torch.Generator
     masks: torch.Generator
@@ -148,7 +132,7 @@ def class_weights(codes: Tensor, classes: int) -> Tensor:
     return counts.to(torch.float32).reciprocal()
 
 
-def as_codes(arrival: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Tensor:
+def as_codes(arrival: Array, labels: Array) -> Tensor:
     """The position of each label in the order of arrival."""
     order = np.argsort(arrival)
     return torch.from_numpy(order[np.searchsorted(arrival, labels, sorter=order)])
@@ -165,8 +149,9 @@ def clock(on: Tensor) -> float:
 class GradientLearner(Learner):
     """A GCN trained by gradient descent, session after session; base class of the baselines.
 
-    A subclass is a dataclass too (``@dataclass(kw_only=True, eq=False, repr=False)``): its fields
-    are the constructor's parameters, after those listed here.
+    A method adds its own loss (`_loss`), its own rule for gradients (`_adjust`) and its own memory
+    (`_remember`). A subclass is a dataclass too (``@dataclass(kw_only=True, eq=False,
+    repr=False)``): its fields are the constructor's parameters, after those listed here.
 
     Parameters
     ----------
@@ -206,6 +191,7 @@ class GradientLearner(Learner):
     balanced: bool = False
     seed: int = 0
     device: str = "auto"
+    _lowest: ClassVar = {"hidden": 1, "epochs": 1, "lr": 0, "weight_decay": 0}
 
     # -- what a method changes ----------------------------------------------------------------
 
@@ -219,20 +205,22 @@ class GradientLearner(Learner):
     def _adjust(self, task: Task, prepared: Any) -> None:
         """Change the gradients that the loss has left in ``task.gcn``, before the step."""
 
-    # whether remembering is a choice of nodes, whose time is reported apart
-    selects: ClassVar[bool] = False
-
     def _remember(self, task: Task, prepared: Any) -> Tensors:
         """What is kept once the session is learned; it replaces what was kept before."""
         return {}
 
+    # the step that chooses or condenses nodes, if any, whose time is reported apart:
+    # "prepare" or "remember"
+    selects_in: ClassVar[str] = ""
+
     # -- the shared loop ----------------------------------------------------------------------
 
-    def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Known | None
-    ) -> Known:
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
         task = self._checked_task(graph, nodes, labels, learned)
+        seconds = {}
+        start = clock(task.x)
         prepared = self._prepare(task)
+        seconds["prepare"] = clock(task.x) - start
         train(
             task.gcn.parameters(),
             lambda: self._loss(task, prepared),
@@ -243,15 +231,15 @@ class GradientLearner(Learner):
         )
         start = clock(task.x)
         memory = self._remember(task, prepared)
-        selection = clock(task.x) - start
+        seconds["remember"] = clock(task.x) - start
         check_trained(*task.weights.values())
-        if self.selects:
+        if self.selects_in:
             earlier = () if learned is None else self.selection_seconds_
-            self.selection_seconds_ = (*earlier, selection)
+            self.selection_seconds_ = (*earlier, seconds[self.selects_in])
         return Known(task.weights, task.arrival, task.index + 1, memory)
 
     def _checked_task(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], before: Known | None
+        self, graph: Data, nodes: Tensor, labels: Array, before: Known | None
     ) -> Task:
         device = resolve_device(self.device)
         arrival, index = np.unique(labels), 0
@@ -264,29 +252,26 @@ class GradientLearner(Learner):
         # each session has randomness of its own, so that one resumed equals one never stopped
         first, second = np.random.SeedSequence([self.seed, index]).generate_state(2).tolist()
         initial = torch.Generator().manual_seed(first)
-        gcn = self._model(graph.x.size(1), arrival.size, before, initial).to(device)
         return Task(
-            gcn,
-            self._adjacency(graph),
-            self._inputs(graph),
-            onto(nodes, device),
-            onto(as_codes(arrival, labels), device),
-            arrival,
-            before,
-            initial,
-            torch.Generator(device).manual_seed(second),
-            self.balanced,
+            gcn=self._model(graph.x.size(1), arrival.size, before, initial).to(device),
+            adjacency=self._adjacency(graph),
+            x=self._inputs(graph),
+            nodes=onto(nodes, device),
+            codes=onto(as_codes(arrival, labels), device),
+            arrival=arrival,
+            before=before,
+            initial=initial,
+            masks=torch.Generator(device).manual_seed(second),
+            balanced=self.balanced,
         )
 
-    def _model(
-        self, inputs: int, classes: int, before: Known | None, initial: torch.Generator
-    ) -> GCN:
+    def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
         """A new GCN, or the earlier one with a wider head."""
         if before is None:
-            return GCN(inputs, self.hidden, classes, self.dropout, initial)
+            return GCN(inputs, self.hidden, classes, self.dropout, draw)
         old = {name: value.cpu() for name, value in before.weights.items()}
         known = before.arrival.size
-        columns = glorot(old["weight2"].size(0), classes, initial)[:, known:]
+        columns = glorot(old["weight2"].size(0), classes, draw)[:, known:]
         wider = {
             "weight2": torch.cat([old["weight2"], columns], dim=1),
             "bias2": torch.cat([old["bias2"], old["bias2"].new_zeros(classes - known)]),
@@ -296,7 +281,7 @@ class GradientLearner(Learner):
     # -- answers and files --------------------------------------------------------------------
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """The classes seen so far, sorted; ints or strings, as they were given."""
         return np.sort(self._known.arrival)
 
@@ -313,11 +298,7 @@ class GradientLearner(Learner):
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_number("hidden", self.hidden, 1, whole=True)
-        check_number("epochs", self.epochs, 1, whole=True)
-        check_number("lr", self.lr, 0)
         check_number("dropout", self.dropout, 0, 1)
-        check_number("weight_decay", self.weight_decay, 0)
         if not isinstance(self.balanced, bool):
             raise InputError(f"balanced={self.balanced!r} must be True or False")
 
@@ -363,14 +344,9 @@ class GradientLearner(Learner):
 
     def _check_weights(self, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless these are the weights of a GCN with so many classes."""
-        inputs, hidden = weights["weight1"].shape
-        shapes = {
-            "weight1": (inputs, hidden),
-            "bias1": (hidden,),
-            "weight2": (hidden, classes),
-            "bias2": (classes,),
-        }
-        for name, shape in shapes.items():
+        _, hidden = weights["weight1"].shape
+        shapes = {"bias1": (hidden,), "weight2": (hidden, classes), "bias2": (classes,)}
+        for name, shape in {"weight1": tuple(weights["weight1"].shape), **shapes}.items():
             check_tensor(name, weights[name], shape, torch.float32)
 
 
@@ -383,15 +359,13 @@ class Bare(GradientLearner):
 
     Parameters
     ----------
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = Bare(hidden=16, epochs=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from algnn.baselines.penalty import QuadraticPenalty, check_importances
 from algnn.baselines.training import GradientLearner, Task, Tensors
-from algnn.checks import check_number
 from algnn.gcn import dropout
 from algnn.graph.propagate import Operator, take_rows
 
@@ -23,11 +23,8 @@ SPARSE_BELOW = 0.1
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What is the same in every epoch.
-
-    `past` is the penalty of earlier sessions, both importances in one; `inputs` are the field's,
-    sparse where that pays; edge e of the field goes from row `neighbours[e]` of them to row
-    `targets[e]`.
+    """`past` is the penalty of earlier sessions; `inputs` are the field's, sparse where that pays,
+    and its edges go from rows `neighbours` of them to rows `targets`.
     """
 
     past: QuadraticPenalty
@@ -48,20 +45,17 @@ class TWP(GradientLearner):
         I^loss_s = |∇_θ L_s|,   I^topo_s = |∇_θ T_s|,
         T_s = mean of e_vm² over v and m ∈ N(v) ∪ v,   e_vm = (W_2ᵀ h_v)ᵀ tanh(W_2ᵀ h_m).
 
-    The importances are magnitudes of gradients, as we read the paper (its code squares them),
-    taken apart from each other: the loss' own, and that of the topology score T, how strongly the
-    GCN's last layer relates the session's nodes v to their neighbours m, h being hidden units. The
-    last layer's score depends on every weight but the last bias, so every layer has its share. The
-    paper's squared norm of all e_vm is divided by their number, as L_s is by that of nodes, so that
-    λ_t means the same in sessions of any size and on graphs of any degree.
+    The importances are magnitudes of gradients, as we read the paper (its code squares them): of
+    the loss, and of the topology score T, how strongly the GCN's last layer relates the session's
+    nodes v to their neighbours m, h being hidden units. T depends on every weight but the last
+    bias. The paper's squared norm of all e_vm is divided by their number, as L_s is by that of
+    nodes, so that λ_t means the same in sessions of any size.
 
     Importances that are kept are taken without dropout. That of β's term is the current one, of the
     epoch's own forward pass, and gradients flow through it: it keeps the session from making more
     weights important than it needs to. Columns of the head that came after session s have no part
-    in its term.
-
-    For each importance it keeps ΣI_s and the mean of the θ*_s weighted by I_s, which give the same
-    gradients as all the I_s and θ*_s (see `QuadraticPenalty`).
+    in its term. For each importance it keeps ΣI_s and the mean of the θ*_s weighted by I_s, which
+    give the same gradients as all of them (see `QuadraticPenalty`).
 
     Parameters
     ----------
@@ -70,8 +64,7 @@ class TWP(GradientLearner):
     beta : float
         β. The default is not that of the benchmarks, 0.01, which public code detached from the
         weights: see the comment on it.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     References
     ----------
@@ -81,9 +74,8 @@ class TWP(GradientLearner):
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = TWP(hidden=16, epochs=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10
@@ -95,12 +87,7 @@ class TWP(GradientLearner):
     # Citeseer 56, 53, 37, 30. At 0.01 the base session itself suffers: its accuracy on validation
     # nodes is 48 on Cora and 59 on Citeseer, where β = 0 gives 84 and 71.
     beta: float = 1e-6
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("loss_strength", self.loss_strength, 0)
-        check_number("topology_strength", self.topology_strength, 0)
-        check_number("beta", self.beta, 0)
+    _lowest: ClassVar = {"loss_strength": 0, "topology_strength": 0, "beta": 0}
 
     @property
     def _strengths(self) -> tuple[float, float]:
@@ -111,17 +98,16 @@ class TWP(GradientLearner):
             QuadraticPenalty.from_memory(task.memory, f"{kind}.").scaled(strength)
             for kind, strength in zip(KINDS, self._strengths, strict=True)
         )
-        field = task.field
+        inputs: Tensor | Operator = task.field.inputs
+        if task.field.inputs.count_nonzero() <= SPARSE_BELOW * task.field.inputs.numel():
+            inputs = Operator(task.field.inputs.to_sparse_csr())
         # each node reaches itself, so it has a row among the inputs too
         reached = torch.unique(take_rows(task.adjacency, task.nodes).col_indices())
-        targets = torch.searchsorted(reached, task.nodes)
-        mix = field.mix.matrix
-        return _Prepared(
-            loss + topology,
-            _sparse_where_it_pays(field.inputs),
-            torch.repeat_interleave(targets, mix.crow_indices().diff()),
-            mix.col_indices(),
+        mix = task.field.mix.matrix
+        targets = torch.searchsorted(reached, task.nodes).repeat_interleave(
+            mix.crow_indices().diff()
         )
+        return _Prepared(loss + topology, inputs, targets, mix.col_indices())
 
     def _loss(self, task: Task, prepared: _Prepared) -> Tensor:
         if self.beta * max(self._strengths) == 0:
@@ -145,10 +131,14 @@ class TWP(GradientLearner):
 
     def _remember(self, task: Task, prepared: _Prepared) -> Tensors:
         memory: Tensors = {}
-        for kind, importance in zip(KINDS, _importances(task, prepared), strict=True):
+        names, parameters = zip(*task.gcn.named_parameters(), strict=True)
+        for kind, value in zip(KINDS, _values(task, prepared, None), strict=True):
+            found = torch.autograd.grad(
+                value, parameters, retain_graph=True, materialize_grads=True
+            )
+            importance = {name: g.abs() for name, g in zip(names, found, strict=True)}
             past = QuadraticPenalty.from_memory(task.memory, f"{kind}.")
-            now = QuadraticPenalty(importance, task.weights)
-            memory |= (past + now).as_memory(f"{kind}.")
+            memory |= (past + QuadraticPenalty(importance, task.weights)).as_memory(f"{kind}.")
         return memory
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
@@ -176,21 +166,3 @@ def topology_score(projected: Tensor, targets: Tensor, neighbours: Tensor) -> Te
     """The mean of e² over edges, e = p_targetᵀ tanh(p_neighbour), for p = W_2ᵀ h of each node."""
     scores = (projected[targets] * projected.tanh()[neighbours]).sum(1)
     return scores.square().mean()
-
-
-def _importances(task: Task, prepared: _Prepared) -> tuple[Tensors, Tensors]:
-    """|∇L_t| and |∇T_t| of the model as it is, without dropout."""
-    names, parameters = zip(*task.gcn.named_parameters(), strict=True)
-    loss, topology = (
-        {name: g.abs() for name, g in zip(names, gradients, strict=True)}
-        for value in _values(task, prepared, None)
-        for gradients in [
-            torch.autograd.grad(value, parameters, retain_graph=True, materialize_grads=True)
-        ]
-    )
-    return loss, topology
-
-
-def _sparse_where_it_pays(inputs: Tensor) -> Tensor | Operator:
-    sparse = inputs.count_nonzero() <= SPARSE_BELOW * inputs.numel()
-    return Operator(inputs.to_sparse_csr()) if sparse else inputs
