@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -77,8 +78,9 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     seed: int = 0
     device: str = "auto"
 
-    # the lowest values of a class's own parameters; whole numbers where the default is an int
-    _lowest: ClassVar[Mapping[str, float]] = {}
+    # of a class's own parameters: the lowest value, or the lowest and an upper bound that is not
+    # reached; a parameter whose default is an int takes whole numbers
+    _limits: ClassVar[Mapping[str, float | tuple[float, float]]] = {}
 
     # -- what a subclass writes ---------------------------------------------------------------
 
@@ -424,9 +426,10 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         check_number("seed", self.seed, 0, 2**63, whole=True)
         resolve_device(self.device)
         for kind in type(self).__mro__:
-            for name, low in vars(kind).get("_lowest", {}).items():
+            for name, limit in vars(kind).get("_limits", {}).items():
+                low, high = limit if isinstance(limit, tuple) else (limit, math.inf)
                 whole = isinstance(getattr(type(self), name), int)
-                check_number(name, getattr(self, name), low, whole=whole)
+                check_number(name, getattr(self, name), low, high, whole=whole)
 
     @changes
     def _session(

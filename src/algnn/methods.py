@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 # learners by their place: importing them takes torch, and listing them does not
 ALGNN = "algnn.analytic.model:ALGNN"
 JointRidge = "algnn.analytic.joint:JointRidge"
-CaT = "algnn.baselines.cat:CaT"
-CGNN = "algnn.baselines.cgnn:CGNN"
-DeLoMe = "algnn.baselines.delome:DeLoMe"
-ERGNN = "algnn.baselines.ergnn:ERGNN"
-EWC = "algnn.baselines.ewc:EWC"
-GEM = "algnn.baselines.gem:GEM"
+CaT = "algnn.baselines.condensation:CaT"
+CGNN = "algnn.baselines.replay:CGNN"
+DeLoMe = "algnn.baselines.condensation:DeLoMe"
+ERGNN = "algnn.baselines.replay:ERGNN"
+EWC = "algnn.baselines.regularisation:EWC"
+GEM = "algnn.baselines.replay:GEM"
 Joint = "algnn.baselines.joint:Joint"
-LwF = "algnn.baselines.lwf:LwF"
-MAS = "algnn.baselines.mas:MAS"
+LwF = "algnn.baselines.regularisation:LwF"
+MAS = "algnn.baselines.regularisation:MAS"
 PIGNN = "algnn.baselines.pignn:PIGNN"
 RanPAC = "algnn.baselines.sums:RanPAC"
 KLDA = "algnn.baselines.sums:KLDA"
-UGCN = "algnn.baselines.filters:UGCN"
-LinearBank = "algnn.baselines.filters:LinearBank"
+UGCN = "algnn.baselines.sums:UGCN"
+LinearBank = "algnn.baselines.sums:LinearBank"
 TPP = "algnn.baselines.tpp:TPP"
 Bare = "algnn.baselines.training:Bare"
-TWP = "algnn.baselines.twp:TWP"
+TWP = "algnn.baselines.regularisation:TWP"
 
 # parameters that are no settings: a run has them beside its settings
 APART = ("seed", "device")
@@ -177,7 +177,7 @@ def find(method: str | type[Learner]) -> Method:
 
     Examples
     --------
-    >>> find("algnn-paper").kind, find("algnn.baselines.ewc:EWC").learner.__name__
+    >>> find("algnn-paper").kind, find("algnn.baselines.regularisation:EWC").learner.__name__
     ('analytic', 'EWC')
     """
     if isinstance(method, type):

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.baselines.memory import class_quotas, keep_best, rank_in_class
+from algnn.baselines.replay import class_quotas, keep_best, rank_in_class
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 60))

@@ -8,16 +8,11 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.cat import CaT
-from algnn.baselines.cgnn import CGNN
-from algnn.baselines.ergnn import ERGNN
-from algnn.baselines.ewc import EWC
-from algnn.baselines.gem import GEM
-from algnn.baselines.lwf import LwF
-from algnn.baselines.mas import MAS
+from algnn.baselines.condensation import CaT
 from algnn.baselines.pignn import PIGNN
+from algnn.baselines.regularisation import EWC, MAS, TWP, LwF
+from algnn.baselines.replay import CGNN, ERGNN, GEM
 from algnn.baselines.training import Bare
-from algnn.baselines.twp import TWP
 from algnn.errors import CheckpointError, InputError
 
 SMALL = {"hidden": 16, "epochs": 10, "lr": 0.02, "device": "cpu"}

@@ -8,8 +8,16 @@ from torch_geometric.data import Data
 
 import algnn
 from algnn.analytic.features.hops import HopEncoder
-from algnn.baselines.filters import UGCN, FilterBank, LinearBank, UntrainedGCN
-from algnn.baselines.sums import KLDA, RandomUnits, RanPAC, chosen_penalty
+from algnn.baselines.sums import (
+    KLDA,
+    UGCN,
+    FilterBank,
+    LinearBank,
+    RandomUnits,
+    RanPAC,
+    UntrainedGCN,
+    chosen_penalty,
+)
 from algnn.graph.propagate import normalised_adjacency
 
 PAIR = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)

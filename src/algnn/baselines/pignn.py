@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from algnn.baselines.memory import Replay, ReplayLearner, with_memory
+from algnn.baselines.replay import Replay, ReplayLearner, with_memory
 from algnn.baselines.training import Known, Task, Tensors
 from algnn.checks import Array
 from algnn.gcn import GCN, dropout, hidden_layer
@@ -78,29 +78,19 @@ class PIGNN(ReplayLearner):
 
     L_memory being the mean cross-entropy over remembered nodes of earlier sessions. It keeps the
     weights of all blocks, and ids and classes of the memory's nodes: in each class as many as in
-    any other, at random.
+    any other, at random. The paper first rectifies knowledge that a change of the graph has made
+    unstable; here frozen parts stay frozen, and the new block learns from the memory, replayed on
+    the graph as it is now, what has changed.
 
     Parameters
     ----------
     block : int
         Units that each later session adds; `hidden` is the width of the base session.
     retrain : float
-        Weight of the memory's loss. The paper's is 0.1, with 100 epochs of minibatches and no
-        weight decay; see below.
+        Weight of the memory's loss; 0.1 in the paper, with 100 epochs of minibatches.
     budget : int
         Nodes in memory, over the whole stream.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Notes
-    -----
-    The paper first rectifies knowledge that a change of the graph has made unstable. Here frozen
-    parts stay frozen: the memory's nodes are replayed on the graph as it is now, and the new block
-    learns what has changed for them.
-
-    In the 50 epochs that all baselines have here, a weight of 0.1 leaves the memory too little: AP
-    on Cora, Computers and corafull-graph is 67, 43 and 6 with it, and 81, 86 and 39 with 1.0. A
-    block as wide as the base was chosen on validation nodes at 0.1: a narrow one has no time left
-    to make room for the old classes (Cora: AP 35, 54 and 67 with 64, 128 and 256 units).
 
     References
     ----------
@@ -117,9 +107,12 @@ class PIGNN(ReplayLearner):
     10
     """
 
+    # chosen on validation nodes at retrain = 0.1: AP on Cora 35, 54 and 67 with 64, 128 and 256
     block: int = 256
+    # in 50 epochs 0.1 leaves the memory too little: AP on Cora, Computers and corafull-graph is 67,
+    # 43 and 6 with it, and 81, 86 and 39 with 1.0
     retrain: float = 1.0
-    _lowest: ClassVar = {"block": 1, "retrain": 0, "budget": 1}
+    _limits: ClassVar = {"block": 1, "retrain": 0, "budget": 1}
 
     def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
         if before is None:

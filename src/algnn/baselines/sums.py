@@ -1,8 +1,6 @@
 """Rivals that are closed-form too: frozen features, sums over them, and a head that is solved.
 
 Each keeps what AL-GNN keeps, the sums G, Q and n of its own features, and nothing of any node.
-They differ in how a node becomes features (`_encoder`), in how the penalty is found (`_penalty`)
-and in the head.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -24,8 +23,9 @@ from algnn.analytic.heads import Affine, ridge, slda
 from algnn.analytic.lifecycle import io
 from algnn.analytic.statistics import Statistics
 from algnn.checks import Array, check_base, check_number, check_trained, onto, resolve_device
+from algnn.gcn import glorot
 from algnn.graph.memo import Last, Memo, inputs_of
-from algnn.graph.propagate import blocks
+from algnn.graph.propagate import blocks, spmm
 from algnn.learner import Learner
 
 FLOAT = torch.float64
@@ -51,6 +51,10 @@ class Features(ABC):
         """Z [n, channels × width] of some rows of it, in float64."""
         return prepared.to(FLOAT)
 
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """Frozen tensors and facts, beside what the learner's parameters say."""
+        return {}, {"inputs": self.inputs}
+
 
 @dataclass(frozen=True, eq=False)
 class Sums:
@@ -66,14 +70,15 @@ class Sums:
 class SumLearner(Learner):
     """Base class of the closed-form rivals; a subclass is a dataclass too.
 
-    Scores are the mean over channels of Z W + b.
+    They differ in how a node becomes features (`_encoder`), in the penalty (`_penalty`) and in the
+    head. Scores are the mean over channels of Z W + b.
 
     Parameters
     ----------
     width : int
         Width of Z.
     seed : int
-        Of the features, and of all else that is random.
+        Seed of all that is random.
     device : str
         ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
     """
@@ -81,9 +86,7 @@ class SumLearner(Learner):
     width: int = 2048
     seed: int = 0
     device: str = "auto"
-    _lowest: ClassVar = {"width": 1}
-
-    # -- what a method changes ----------------------------------------------------------------
+    _limits: ClassVar = {"width": 1}
 
     # the head that is solved, of `algnn.analytic.heads`
     head: ClassVar[Any] = staticmethod(ridge)
@@ -93,26 +96,20 @@ class SumLearner(Learner):
         """The features that the base session decides on; no label is looked at."""
 
     @abstractmethod
-    def _encoder_state(self, features: Any) -> tuple[Tensors, dict[str, Any]]:
-        """Frozen tensors and facts of the features, beside what the parameters say."""
-
-    @abstractmethod
     def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
-        """The reverse of it."""
+        """The features whose `state` this is."""
 
     @abstractmethod
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         """γ of one channel's head, from a session's features [n, d], codes [n] and all sums."""
-
-    # -- what they share ----------------------------------------------------------------------
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Sums | None) -> Sums:
         if learned is None:
             check_base(labels)
             features = self._encoder(graph)
             nothing = Statistics.empty(features.width, resolve_device(self.device))
-            none = (nothing,) * features.channels
-            learned = Sums(features, none, (0.0,) * len(none), ())
+            count = features.channels
+            learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
         Z = torch.cat(list(self._features(graph, nodes, learned.features)))
         coded = onto(torch.from_numpy(CodedLabels.of(labels).codes), Z.device)
         found = []
@@ -169,11 +166,9 @@ class SumLearner(Learner):
         known: Sums | None = self._view()._learned
         return 0 if known is None else sum(one.nbytes() for one in known.statistics)
 
-    # -- files --------------------------------------------------------------------------------
-
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
-        tensors, facts = self._encoder_state(known.features)
+        tensors, facts = known.features.state()
         for channel, sums in enumerate(known.statistics):
             tensors |= {f"sums{channel}.{name}": t for name, t in sums.tensors().items()}
         return tensors, {"penalties": list(known.penalties), **facts}
@@ -188,12 +183,8 @@ class SumLearner(Learner):
             io.restored_sums(tensors, f"sums{channel}", features.width, classes, device)
             for channel in range(features.channels)
         )
-        pairs = zip(sums, penalties, strict=True)
-        solved = tuple(self.head(one, gamma) for one, gamma in pairs)
+        solved = tuple(self.head(*pair) for pair in zip(sums, penalties, strict=True))
         return Sums(features, sums, penalties, solved)
-
-
-# -- RanPAC and KLDA: random units of label-free views --------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +212,10 @@ class RandomUnits(Features):
         projected = projected.mul_((2 * self.bandwidth) ** 0.5).add_(shift)
         return projected.cos_().mul_((2 / self.width) ** 0.5)
 
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """Those of the views."""
+        return io.encoder_state(self.views)
+
 
 @lru_cache(maxsize=4)
 def _normal(device: torch.device, rows: int, columns: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -235,17 +230,14 @@ class OverViews(SumLearner):
 
     bandwidth: float
 
-    def _units(self, views: Any) -> RandomUnits:
-        return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
-
     def _encoder(self, graph: Data) -> RandomUnits:
         return self._units(HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed))
 
-    def _encoder_state(self, features: Any) -> tuple[Tensors, dict[str, Any]]:
-        return io.encoder_state(features.views)
-
     def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
         return self._units(io.restored_features(tensors, facts, resolve_device(self.device))[0]())
+
+    def _units(self, views: Any) -> RandomUnits:
+        return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -255,20 +247,17 @@ class RanPAC(OverViews):
         Z = ReLU(H ω), ω ~ N(0, 1) [h, d],   G += ZᵀZ,   Q += ZᵀY,   W = (G + λI)⁻¹ Q
 
     Each session chooses λ from 10⁻⁸, 10⁻⁷, …, 10⁸ on its own nodes: weights from 80% of them,
-    drawn at random, are held against the other 20% by squared error.
+    drawn at random, are held against the other 20% by squared error. (Of 5,000 nodes at most; a
+    session of fewer than five keeps the last λ.)
+
+    The paper's H are features of a pre-trained vision transformer, adapted on the first session.
+    There is no such model for any graph, so H are the label-free views of `HopEncoder`, as frozen.
 
     Parameters
     ----------
     width : int
         d, the number of random units; 10,000 in the paper.
     seed, device : as in `SumLearner`
-
-    Notes
-    -----
-    The paper's H are features of a pre-trained vision transformer, adapted on the first session.
-    There is no such model for any graph, so H are the label-free views of `HopEncoder`, as frozen,
-    and nothing is adapted. λ is chosen on 5,000 nodes of a session at most; a session of fewer than
-    five nodes keeps the last λ.
 
     References
     ----------
@@ -287,17 +276,14 @@ class RanPAC(OverViews):
     width: int = 10_000
 
     LAMBDAS: ClassVar[tuple[float, ...]] = tuple(10.0**k for k in range(-8, 9))
-    MOST: ClassVar[int] = 5_000
-    FEWEST: ClassVar[int] = 5
     bandwidth: ClassVar[float] = 0.0  # type: ignore[misc]
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
-        if Z.size(0) < self.FEWEST:
+        if Z.size(0) < 5:
             return last or 1.0
         generator = torch.Generator().manual_seed(self.seed)
-        some = torch.randperm(Z.size(0), generator=generator)[: self.MOST].to(Z.device)
-        Y = one_hot(codes).to(FLOAT)
-        return chosen_penalty(Z[some], Y[some], self.LAMBDAS)
+        some = torch.randperm(Z.size(0), generator=generator)[:5_000].to(Z.device)
+        return chosen_penalty(Z[some], one_hot(codes).to(FLOAT)[some], self.LAMBDAS)
 
 
 def chosen_penalty(Z: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> float:
@@ -324,10 +310,7 @@ class Shrunk(SumLearner):
 
     head: ClassVar[Any] = staticmethod(slda)
     shrinkage: float
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("shrinkage", self.shrinkage, 0, 1)
+    _limits: ClassVar = {"shrinkage": (0, 1)}
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         # ((1 − ε) Σ + εI)⁻¹ is (Σ + ε / (1 − ε) I)⁻¹ but for a factor, and slda takes γ / N
@@ -342,6 +325,11 @@ class KLDA(Shrunk, OverViews):
         Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
         score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
+    The paper's H are features of a frozen language model; here the label-free views of
+    `HopEncoder`. Its authors' code inverts Σ by a pseudo-inverse, which leaves out every direction
+    in which no class varies; where nodes are fewer than features, that is where classes differ, so
+    Σ is shrunk as in streaming LDA. Its ensemble of several such models (KLDA-E) is left out.
+
     Parameters
     ----------
     width : int
@@ -351,13 +339,6 @@ class KLDA(Shrunk, OverViews):
     shrinkage : float
         ε.
     seed, device : as in `SumLearner`
-
-    Notes
-    -----
-    The paper's H are features of a frozen language model; here the label-free views of
-    `HopEncoder`. Its authors' code inverts Σ by a pseudo-inverse, which leaves out every direction
-    in which no class varies; where nodes are fewer than features, that is where classes differ, so
-    Σ is shrunk as in streaming LDA. Its ensemble of several such models (KLDA-E) is left out.
 
     References
     ----------
@@ -376,4 +357,144 @@ class KLDA(Shrunk, OverViews):
     width: int = 5_000
     bandwidth: float = 0.1
     shrinkage: float = 1e-2
-    _lowest: ClassVar = {"bandwidth": 1e-12}
+    _limits: ClassVar = {"bandwidth": 1e-12}
+
+
+class OverFilters(SumLearner):
+    """A rival whose features are graph filters that nobody trained."""
+
+    @abstractmethod
+    def _filters(self, inputs: int) -> Features:
+        """The filters of X [N, inputs]."""
+
+    def _encoder(self, graph: Data) -> Features:
+        return self._filters(graph.x.size(1))
+
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
+        check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
+        return self._filters(facts["inputs"])
+
+
+@dataclass(frozen=True, eq=False)
+class UntrainedGCN(Features):
+    """H_i = tanh(Â H_{i−1} Θ_i) from H_0 = X, with random Θ_i; Z = [H_1 … H_L]."""
+
+    layers: int
+    seed: int
+
+    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
+        """Z [N, width] of every node, in float32."""
+        generator = torch.Generator().manual_seed(self.seed)
+        hidden, found = x.to_dense(), []
+        for units in np.diff(np.arange(self.layers + 1) * self.width // self.layers).tolist():
+            weights = glorot(hidden.size(1), units, generator).to(hidden.device)
+            hidden = spmm(adjacency, hidden @ weights).tanh_()
+            found.append(hidden)
+        return torch.cat(found, dim=1)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class UGCN(Shrunk, OverFilters):
+    """An untrained, wide GCN with streaming linear discriminant analysis.
+
+        H_i = tanh(Â H_{i−1} Θ_i), H_0 = X, Θ_i Glorot-uniform and never trained;  Z = [H_1 … H_L]
+        Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
+        score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
+
+    The paper's nodes come one by one and its Σ is updated with each; sums give the covariance of
+    all nodes so far, whatever their order. Its widths we do not know: 4,096 in two layers is ours.
+
+    Parameters
+    ----------
+    width : int
+        Width of Z: units of all layers together.
+    layers : int
+        L.
+    shrinkage : float
+        ε; 10⁻⁴ in Hayes and Kanan.
+    seed, device : as in `SumLearner`
+
+    References
+    ----------
+    G. Donghi, D. Zambon, L. Pasa, C. Alippi and N. Navarin, "The Unreasonable Effectiveness of
+    Randomized Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025.
+    T. L. Hayes and C. Kanan, "Lifelong Machine Learning with Deep Streaming Linear Discriminant
+    Analysis", CVPR Workshops 2020.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = UGCN(width=256).fit(graph, graph.train_mask, graph.y[graph.train_mask])
+    >>> model.score(graph, graph.test_mask, graph.y[graph.test_mask]) > 0.9
+    True
+    """
+
+    width: int = 4_096
+    layers: int = 2
+    shrinkage: float = 1e-4
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_number("layers", self.layers, 1, self.width + 1, whole=True)
+
+    def _filters(self, inputs: int) -> UntrainedGCN:
+        return UntrainedGCN(inputs, self.width, self.layers, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class FilterBank(Features):
+    """Five fixed graph filters of X, a channel each: X, ÂX, Â²X, (I − Â)X and (I − Â)²X."""
+
+    channels: ClassVar[int] = 5
+
+    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
+        """The five of them side by side, [N, 5 × inputs], in float32."""
+        X = x.to_dense()
+        once = spmm(adjacency, X)
+        twice = spmm(adjacency, once)
+        return torch.cat([X, once, twice, X - once, X - 2 * once + twice], dim=1)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearBank(OverFilters):
+    """GraphAny's bank of linear GNNs, each solved by least squares; their mean decides.
+
+        F_1 … F_5 = X, ÂX, Â²X, (I − Â)X, (I − Â)²X
+        W_i = (F_iᵀF_i + γ s_i I)⁻¹ F_iᵀY,  s_i the mean of F_iᵀF_i's diagonal
+        scores = 1/5 Σ_i F_i W_i
+
+    The paper weighs the five predictions of a node by attention that is learned on the labelled
+    nodes of another graph. Nothing of the kind can be learned from sums, so the weights are equal,
+    which is a variant that the paper compares with.
+
+    Parameters
+    ----------
+    gamma : float
+        γ; the paper's minimum-norm solution is that of a γ next to 0.
+    seed, device : as in `SumLearner`; nothing is random
+
+    References
+    ----------
+    J. Zhao, Z. Zhu, M. Galkin, H. Mostafa, M. Bronstein and J. Tang, "Fully-inductive Node
+    Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = LinearBank().fit(graph, graph.train_mask, graph.y[graph.train_mask])
+    >>> model.score(graph, graph.test_mask, graph.y[graph.test_mask]) > 0.9
+    True
+    """
+
+    gamma: float = 0.1
+    width: ClassVar[int] = 1  # type: ignore[misc]
+    _limits: ClassVar = {"gamma": 0}
+
+    def _filters(self, inputs: int) -> FilterBank:
+        return FilterBank(inputs, inputs)
+
+    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
+        # features that are all zero have weights all the same: zeros
+        return self.gamma * (float(sums.G.diagonal().mean()) or 1.0)

@@ -57,6 +57,12 @@ class TPP(Learner):
     A test node is of the task whose prototype is nearest to its profile, and of the class that this
     task's head gives.
 
+    **What it assumes of test nodes.** In the paper all test nodes of a task come together: their
+    *mean* profile is compared with the prototypes, one choice for hundreds of nodes that are known
+    to be of one task, in a graph without edges between tasks. Here each node is compared by itself,
+    in the graph with all its edges; with tasks of a single class the prototypes do all the work.
+    GRACE contrasts a sample of nodes in each epoch, where the authors take all of a task's.
+
     Parameters
     ----------
     hidden : int
@@ -66,17 +72,6 @@ class TPP(Learner):
     pretrain : int
         Epochs of the pre-training.
     epochs, lr, weight_decay, seed, device : as in `GradientLearner`
-
-    Notes
-    -----
-    **What it assumes of test nodes.** In the paper all test nodes of a task come together: their
-    *mean* profile is compared with the prototypes, one choice for hundreds of nodes that are known
-    to be of one task, in a graph without edges between tasks. Neither is known where a learner is
-    asked about any node, so here each is compared by itself, in the graph with all its edges. With
-    tasks of a single class the prototypes then do all the work.
-
-    GRACE contrasts a sample of nodes in each epoch, where the authors take all of a task's; nodes
-    without neighbours get no random edge.
 
     References
     ----------
@@ -102,7 +97,7 @@ class TPP(Learner):
     seed: int = 0
     device: str = "auto"
 
-    _lowest: ClassVar = {
+    _limits: ClassVar = {
         "hidden": 1, "prompts": 1, "epochs": 1, "pretrain": 0, "lr": 0, "weight_decay": 0
     }  # fmt: skip
 

@@ -77,11 +77,6 @@ class Task:
         return 0 if self.before is None else self.before.sessions
 
     @property
-    def old(self) -> int:
-        """Number of classes known before; they are the first columns of the head."""
-        return 0 if self.before is None else self.before.arrival.size
-
-    @property
     def memory(self) -> Tensors:
         """What the method kept of earlier sessions."""
         return {} if self.before is None else self.before.memory
@@ -191,7 +186,7 @@ class GradientLearner(Learner):
     balanced: bool = False
     seed: int = 0
     device: str = "auto"
-    _lowest: ClassVar = {"hidden": 1, "epochs": 1, "lr": 0, "weight_decay": 0}
+    _limits: ClassVar = {"hidden": 1, "epochs": 1, "lr": 0, "dropout": (0, 1), "weight_decay": 0}
 
     # -- what a method changes ----------------------------------------------------------------
 
@@ -298,7 +293,6 @@ class GradientLearner(Learner):
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_number("dropout", self.dropout, 0, 1)
         if not isinstance(self.balanced, bool):
             raise InputError(f"balanced={self.balanced!r} must be True or False")
 

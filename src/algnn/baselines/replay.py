@@ -1,0 +1,476 @@
+"""Methods that keep nodes of earlier sessions: GEM, ER-GNN and ContinualGNN."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize, one_hot
+from torch.nn.utils import vector_to_parameters
+
+from algnn.baselines.regularisation import fisher_information
+from algnn.baselines.training import GradientLearner, Task, Tensors
+from algnn.checks import check_choice
+from algnn.gcn import GCN
+from algnn.graph.propagate import Field, blocks, spmm, take_rows
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The session's nodes followed by the remembered ones: field, codes and shares of the loss."""
+
+    field: Field
+    codes: Tensor
+    shares: Tensor
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ReplayLearner(GradientLearner):
+    """A learner that trains on nodes of earlier sessions too, at most `budget` of them in all."""
+
+    budget: int = 300
+    selects_in: ClassVar[str] = "remember"
+    _limits: ClassVar = {"budget": 0}
+
+    @abstractmethod
+    def _prepare(self, task: Task) -> Replay | None:
+        """What is trained on, or None for the session's nodes alone."""
+
+    @abstractmethod
+    def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
+        """Positions [n] of nodes in the order in which they are kept, the best first."""
+
+    def _loss(self, task: Task, prepared: Replay | None) -> Tensor:
+        if prepared is None:
+            return task.loss()
+        logits = task.gcn(prepared.field, task.masks)
+        return cross_entropy(logits, prepared.codes, reduction="none") @ prepared.shares
+
+    def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
+        nodes, codes = with_memory(task)
+        order = self._order(task, nodes, codes)
+        nodes, codes = keep_best(nodes[order], codes[order], self.budget)
+        return {"nodes": nodes, "codes": codes}
+
+
+def with_memory(task: Task) -> tuple[Tensor, Tensor]:
+    """The session's nodes and codes, then the remembered ones that it does not bring again."""
+    old = task.replayed()
+    return torch.cat([task.nodes, old["nodes"]]), torch.cat([task.codes, old["codes"]])
+
+
+def class_quotas(available: Tensor, budget: int) -> Tensor:
+    """Nodes that each class [C] may keep: as equal as can be, and never more than the budget.
+
+    What a small class leaves goes to the others; what cannot be shared equally goes to the classes
+    that came first, so that a budget below the number of classes leaves the last ones with nothing.
+    """
+    if int(available.sum()) <= budget:
+        return available.clone()
+    # the highest level that every class may be filled to
+    levels = torch.arange(budget + 1, device=available.device)
+    filled = torch.minimum(available[None, :], levels[:, None]).sum(1)
+    level = int((filled <= budget).sum()) - 1
+    quotas = available.clamp(max=level)
+    more = (available > level).nonzero().squeeze(1)[: budget - int(quotas.sum())]
+    quotas[more] += 1
+    return quotas
+
+
+def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor]:
+    """The first nodes of each class, as many as `class_quotas` allows, in the order given."""
+    if nodes.numel() == 0:
+        return nodes, codes
+    quotas = class_quotas(torch.bincount(codes), budget)
+    kept = rank_in_class(codes) < quotas[codes]
+    return nodes[kept], codes[kept]
+
+
+def rank_in_class(codes: Tensor) -> Tensor:
+    """For each entry, the number of earlier entries of the same class."""
+    order = torch.argsort(codes, stable=True)
+    counts = torch.bincount(codes)
+    starts = counts.cumsum(0) - counts
+    ranks = torch.empty_like(codes)
+    ranks[order] = torch.arange(codes.numel(), device=codes.device) - starts[codes[order]]
+    return ranks
+
+
+# This ridge keeps the multipliers of nearly opposite gradients bounded; the authors' code adds 1e-3
+# to M Mᵀ. With ε on unit rows a product ⟨g̃, g_k⟩/‖g_k‖ falls below zero by at most √ε/2·‖g‖: here
+# 5e-8 ‖g‖, which float32 rounds away.
+RIDGE = 1e-14
+
+
+@dataclass(frozen=True)
+class _Past:
+    """Fields and codes of remembered nodes of K sessions; `gradients` [K + 1, p] is a buffer."""
+
+    sessions: list[tuple[Field, Tensor]]
+    gradients: Tensor
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GEM(GradientLearner):
+    """Gradient episodic memory (GEM): steps along which no earlier session's loss rises.
+
+    After session s some of its nodes are remembered; L_k is the mean cross-entropy, over the
+    classes seen so far, of those remembered of session k, and g_k its gradient. In session t the
+    gradient g of L_t is replaced by the nearest one along which no L_k rises:
+
+        g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
+
+    It keeps at most `budget` nodes in all, with their codes and the session each came with. The
+    classes of each session share the budget as equally as can be; nodes are drawn at random.
+
+    The L_k are computed without dropout: the loss that must not rise is that of the model as it
+    predicts. The constraints bind the gradient; Adam, which everyone here uses, scales it by
+    coordinate and adds weight decay before it steps, where the paper takes a plain step.
+
+    Parameters
+    ----------
+    budget : int
+        Nodes remembered in all.
+    margin : float
+        Lower bound of the multipliers, the paper's memory strength γ: where the gradient must be
+        changed at all, at least this multiple of every g_k is added to it.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+
+    References
+    ----------
+    D. Lopez-Paz and M. Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> model = GEM(budget=40, hidden=16, epochs=5)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    budget: int = 300
+    margin: float = 0.5
+    selects_in: ClassVar[str] = "remember"
+    _limits: ClassVar = {"budget": 0, "margin": 0}
+
+    def _prepare(self, task: Task) -> _Past:
+        memory = task.memory or task.replayed()
+        sessions = [
+            (task.field_of(memory["nodes"][own]), memory["codes"][own])
+            for session in torch.unique(memory["sessions"])
+            for own in [memory["sessions"] == session]
+        ]
+        size = sum(parameter.numel() for parameter in task.gcn.parameters())
+        return _Past(sessions, task.x.new_empty(len(sessions) + 1, size))
+
+    def _adjust(self, task: Task, prepared: _Past) -> None:
+        if not prepared.sessions:
+            return
+        parameters = list(task.gcn.parameters())
+        for row, (field, codes) in zip(prepared.gradients, prepared.sessions, strict=False):
+            loss = task.mean_loss(task.gcn(field), codes)
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)], out=row)
+        own = [p.grad for p in parameters if p.grad is not None]
+        gradient = torch.cat([g.flatten() for g in own], out=prepared.gradients[-1])
+        projected = project(gradient, prepared.gradients[:-1], self.margin)
+        if projected is not gradient:
+            vector_to_parameters(projected, own)
+
+    def _remember(self, task: Task, prepared: _Past) -> Tensors:
+        drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
+        new = {
+            "nodes": task.nodes[drawn],
+            "codes": task.codes[drawn],
+            "sessions": torch.full_like(task.nodes, task.index),
+        }
+        old = task.replayed()
+        every = {name: torch.cat([old[name], value]) for name, value in new.items()}
+        # shares are of a session's classes, so that one bringing more of an old class has its own
+        pairs = every["sessions"] * len(task.arrival) + every["codes"]
+        _, share = torch.unique(pairs, return_inverse=True)
+        kept, _ = keep_best(torch.arange(share.numel(), device=share.device), share, self.budget)
+        return {name: value[kept] for name, value in every.items()}
+
+
+def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
+    """The vector nearest to `gradient` [p] with no negative product with a row of `memory` [K, p].
+
+    With the rows g_k of `memory` in a matrix M, the dual of that quadratic program is
+
+        min ½‖g + Mᵀv‖²  over  v ≥ 0,   and   g̃ = g + Mᵀv,
+
+    where M g̃ ≥ 0. As in the authors' code the bound is v ≥ `margin`: with v = u + margin it is the
+    same program for g + margin·Σ_k g_k in the place of g. SciPy's `nnls` finds u in float64 from a
+    factor of the Gram matrix of the K rows and g, scaled to length 1, since their lengths differ by
+    many orders of magnitude. `gradient` itself is returned where it violates nothing.
+    """
+    rows, size = memory.shape
+    gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)
+    for block in blocks(size, 8 * (rows + 1)):
+        part = torch.cat([memory[:, block], gradient[None, block]]).double()
+        gram.addmm_(part, part.T)
+    products = gram.cpu().numpy()
+    if not (products[-1, :-1] < 0).any():
+        return gradient
+    v = torch.from_numpy(_multipliers(products, margin)).to(gradient.device)
+    projected = torch.empty_like(gradient)
+    for block in blocks(size, 8 * rows):
+        # in float64: a short row has a large multiplier
+        projected[block] = gradient[block] + v @ memory[:, block].double()
+    return projected
+
+
+def _multipliers(gram: npt.NDArray[np.float64], margin: float) -> npt.NDArray[np.float64]:
+    """The v [K] of `project`, from the products [K + 1, K + 1] of g_1 … g_K and g."""
+    shift = np.eye(len(gram))
+    shift[-1, :-1] = margin
+    gram = shift @ gram @ shift.T
+    lengths = np.sqrt(gram.diagonal().clip(min=0))
+    lengths[lengths == 0] = 1
+    values, vectors = np.linalg.eigh(gram / np.outer(lengths, lengths))
+    factor = np.sqrt(values.clip(min=0))[:, None] * vectors.T
+    ridge = np.sqrt(RIDGE) * np.eye(len(gram))[:-1]
+    stacked = np.concatenate([factor, ridge])
+    from scipy.optimize import nnls  # a second to import
+
+    u, _ = nnls(stacked[:, :-1], -stacked[:, -1], maxiter=100 * len(gram))
+    multipliers: npt.NDArray[np.float64] = margin + u * lengths[-1] / lengths[:-1]
+    return multipliers
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ERGNN(ReplayLearner):
+    """Experience replay with nodes chosen by coverage maximisation (CM).
+
+    L = β L_t + (1 − β) L_memory with β = m / (m + n_t), for n_t nodes in the session and m in the
+    memory; L_memory is the mean cross-entropy of the remembered nodes. The smaller the memory, the
+    more it weighs, in the paper and in its authors' code. `weighting` ``"begin"`` is that of the
+    BeGin library, L = (1 − β) L_t + β L_memory: the mean over all n_t + m nodes.
+
+    CM keeps, of each class, the nodes with the fewest nodes of other classes within `distance`; of
+    equals, those nearest to their class's mean. Nodes are compared in the hidden layer
+    ReLU(Â X W_1 + b_1) at the end of the session, the paper's CM*, or by their attributes, its CM;
+    rows have length 1, so a distance of 0.5 is an angle of 29 degrees. Session and memory are
+    ranked together anew after each session, and classes share the budget equally.
+
+    Parameters
+    ----------
+    budget : int
+        Nodes remembered in all.
+    distance : float
+        d, within which a node of another class counts; at most 2 makes sense.
+    weighting : {"paper", "begin"}
+        β at L_t, as in the paper, or at L_memory.
+    space : {"embeddings", "attributes"}
+        What CM compares nodes by.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+
+    References
+    ----------
+    F. Zhou and C. Cao, "Overcoming Catastrophic Forgetting in Graph Neural Networks with Experience
+    Replay", AAAI 2021.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> model = ERGNN(budget=40, hidden=16, epochs=5)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    distance: float = 0.5
+    weighting: str = "paper"
+    space: str = "embeddings"
+    _limits: ClassVar = {"distance": 0}
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_choice("weighting", self.weighting, ("paper", "begin"))
+        check_choice("space", self.space, ("embeddings", "attributes"))
+
+    def _prepare(self, task: Task) -> Replay | None:
+        nodes, codes = with_memory(task)
+        new = task.nodes.numel()
+        if new == nodes.numel():
+            return None
+        beta = 1 - new / nodes.numel()
+        first = beta if self.weighting == "paper" else 1 - beta
+        parts = first * task.shares(task.codes), (1 - first) * task.shares(codes[new:])
+        return Replay(task.field_of(nodes), codes, torch.cat(parts))
+
+    def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
+        attributes = self.space == "attributes"
+        points = normalize(task.x[nodes]) if attributes else _embeddings(task, nodes)
+        return coverage_order(points, codes, self.distance)
+
+
+def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor:
+    """The order [n] in which coverage maximisation prefers nodes, by embeddings [n, h].
+
+    First those with the fewest nodes of other classes nearer than `distance`; of equals, the one
+    nearest to its class's mean, then the one that was given first.
+    """
+    crowd = _others_nearby(embeddings, codes, distance)
+    # sums by the product with one-hot rows: in a fixed order on any device
+    members = one_hot(codes).to(embeddings.dtype)
+    means = members.T @ embeddings / members.sum(0).clamp(min=1)[:, None]
+    order = torch.argsort((embeddings - means[codes]).square().sum(1), stable=True)
+    return order[torch.argsort(crowd[order], stable=True)]
+
+
+def _others_nearby(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor:
+    """How many nodes of other classes are nearer than `distance` to each node, [n]."""
+    by_class = torch.argsort(codes, stable=True)
+    points = embeddings[by_class]
+    squares = points.square().sum(1)
+    crowd = torch.zeros_like(codes)
+    first = 0
+    for last in torch.bincount(codes).cumsum(0).tolist():
+        # a class with all those after it: each pair of nodes is looked at once
+        for block in blocks(last - first, 2 * points.element_size() * (codes.numel() - last)):
+            rows = slice(first + block.start, first + block.stop)
+            apart = squares[rows, None] + squares[last:] - 2 * points[rows] @ points[last:].T
+            near = apart.clamp_(min=0) < distance**2
+            crowd[rows] += near.sum(1)
+            crowd[last:] += near.sum(0)
+        first = last
+    counts = torch.empty_like(crowd)
+    counts[by_class] = crowd
+    return counts
+
+
+def _embeddings(task: Task, nodes: Tensor) -> Tensor:
+    """Hidden units [n, h] of some nodes under the model as it is, each row of length 1."""
+    with torch.no_grad():
+        hidden = task.x.new_empty(nodes.numel(), task.gcn.bias1.numel())
+        for block in blocks(nodes.numel(), task.x.size(1) * task.x.element_size()):
+            inputs = spmm(take_rows(task.adjacency, nodes[block]), task.x)
+            hidden[block] = torch.addmm(task.gcn.bias1, inputs, task.gcn.weight1).relu_()
+        return normalize(hidden)
+
+
+@dataclass(frozen=True)
+class _Penalised(Replay):
+    """`fisher` has the names of the weights before the session; it is empty without a penalty."""
+
+    fisher: Tensors
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CGNN(ReplayLearner):
+    """ContinualGNN: cross-entropy on new, affected and remembered nodes, and an EWC penalty.
+
+    L = mean of ℓ_v over new ∪ affected ∪ memory  +  λ/2 Σ F (θ − θ*)²
+
+    ℓ_v is the cross-entropy of node v over the classes seen so far, θ* are the weights before the
+    session and F the mean of (∇_θ ℓ_v)² over the remembered nodes at θ*, found when a session
+    begins, as in the authors' code. The head's new columns are free.
+
+    *Affected* are remembered nodes (of others the labels are gone) whose surroundings have changed
+    since the last session; each counts twice in the mean. To find them without the old graph, one
+    number is kept for each node, `two_hop_walks`, which differs wherever an edge was gained or lost
+    at the node or at a neighbour. With ``edges="full"`` in a stream no node is affected.
+
+    The memory is the original's "class" strategy with p = 1 and α = 0 (α > 0 would need labels of
+    neighbours): every node of a class that was ever seen has the same chance. Classes share the
+    budget as equally as can be; the original shares it in proportion to their size.
+
+    Parameters
+    ----------
+    budget : int
+        Nodes remembered in all, with their codes and a number for each.
+    strength : float
+        λ.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+
+    References
+    ----------
+    J. Wang, G. Song, Y. Wu and L. Wang, "Streaming Graph Neural Networks via Continual Learning",
+    CIKM 2020.
+
+    Examples
+    --------
+    >>> import algnn
+    >>> model = CGNN(budget=40, hidden=16, epochs=5)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    strength: float = 0.5
+    _limits: ClassVar = {"strength": 0}
+
+    def _prepare(self, task: Task) -> _Penalised | None:
+        if task.before is None or not task.memory or task.memory["nodes"].numel() == 0:
+            return None
+        old, (nodes, codes) = task.replayed(), with_memory(task)
+        affected = two_hop_walks(task.adjacency, old["nodes"]) != old["walks"]
+        # one that is affected counts twice
+        weights = task.class_weights(torch.cat([codes, old["codes"][affected]]))
+        shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
+        parts = shares if weights is None else shares * weights[codes]
+        shares = parts.to(torch.float32) / parts.sum()
+        fisher = {}
+        if self.strength > 0:
+            before, field = (
+                GCN.from_weights(task.before.weights),
+                task.field_of(task.memory["nodes"]),
+            )
+            fisher = fisher_information(before, field, task.memory["codes"])
+        return _Penalised(task.field_of(nodes), codes, shares, fisher)
+
+    def _adjust(self, task: Task, prepared: _Penalised | None) -> None:
+        """Add λ F (θ − θ*), the penalty's gradient; by autograd it takes several times as long."""
+        if prepared is None or task.before is None:
+            return
+        for name, fisher in prepared.fisher.items():
+            weight, before = task.gcn.get_parameter(name), task.before.weights[name]
+            if weight.grad is not None:
+                # the head's first columns are those it had
+                held = slice(before.size(-1))
+                moved = weight.detach()[..., held] - before
+                weight.grad[..., held].addcmul_(fisher, moved, value=self.strength)
+
+    def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
+        return _drawn(nodes, self.seed)
+
+    def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
+        kept = super()._remember(task, prepared)
+        return {**kept, "walks": two_hop_walks(task.adjacency, kept["nodes"])}
+
+
+def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
+    """Walks of two steps, along edges or self-loops of Â, that end in each of some nodes [n].
+
+    They are the degrees of a node and of its neighbours, added up.
+    """
+    near = take_rows(adjacency, nodes)
+    degrees = adjacency.crow_indices().diff()[near.col_indices()]
+    # integer sums are exact in any order
+    upto = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
+    return upto[near.crow_indices()].diff()
+
+
+def _drawn(nodes: Tensor, seed: int) -> Tensor:
+    """The nodes' positions [n] in a random order of all possible nodes, the same in each session.
+
+    The first of a class in this order are a uniform sample of all its nodes that ever came, of
+    which only the sample must be known. The order is that of splitmix64 (Steele, Lea and Flood,
+    "Fast splittable pseudorandom number generators", OOPSLA 2014).
+    """
+    (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
+    tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start
+    tickets = (tickets ^ (tickets >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    tickets = (tickets ^ (tickets >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    tickets ^= tickets >> np.uint64(31)
+    return torch.from_numpy(np.argsort(tickets)).to(nodes.device)
