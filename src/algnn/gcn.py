@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
+Shapes = dict[str, tuple[int] | tuple[int, int]]
+
 
 class GCN(nn.Module):
     """A graph convolutional network, d → hidden → classes (Kipf and Welling, 2017).
@@ -20,23 +22,32 @@ class GCN(nn.Module):
     The initial weights come from `generator`; the global random state is left alone.
     """
 
+    weight1: nn.Parameter
+    bias1: nn.Parameter
+    weight2: nn.Parameter
+    bias2: nn.Parameter
+
     def __init__(
         self, inputs: int, hidden: int, classes: int, dropout: float, generator: torch.Generator
     ) -> None:
         super().__init__()
         self.dropout = dropout
-        self.weight1 = nn.Parameter(glorot(inputs, hidden, generator))
-        self.bias1 = nn.Parameter(torch.zeros(hidden, dtype=torch.float32))
-        self.weight2 = nn.Parameter(glorot(hidden, classes, generator))
-        self.bias2 = nn.Parameter(torch.zeros(classes, dtype=torch.float32))
+        for name, value in drawn(self.shapes(inputs, hidden, classes), generator).items():
+            setattr(self, name, value)
+
+    @classmethod
+    def shapes(cls, inputs: int, hidden: int, classes: int) -> Shapes:
+        """The shapes of the weights by name, in the order in which they are drawn."""
+        first: Shapes = {"weight1": (inputs, hidden), "bias1": (hidden,)}
+        return first | {"weight2": (hidden, classes), "bias2": (classes,)}
 
     @classmethod
     def from_weights(cls, weights: dict[str, Tensor], dropout: float = 0.0) -> GCN:
-        """A GCN of the shape and with the values of some weights, on their device."""
+        """A network of the shape and with the values of some weights, on their device."""
         gcn = cls.__new__(cls)
         nn.Module.__init__(gcn)
         gcn.dropout = dropout
-        for name in ("weight1", "bias1", "weight2", "bias2"):
+        for name in cls.shapes(0, 0, 0):
             setattr(gcn, name, nn.Parameter(weights[name].clone()))
         return gcn
 
@@ -94,6 +105,19 @@ def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:
     """Uniform weights in ±√(6 / (rows + columns)), drawn on the CPU: the same on every device."""
     weights = torch.rand(rows, columns, generator=generator, dtype=torch.float32)
     return weights.mul_(2).sub_(1).mul_(math.sqrt(6 / (rows + columns)))
+
+
+def drawn(
+    shapes: Shapes, generator: torch.Generator, device: torch.device | None = None
+) -> dict[str, nn.Parameter]:
+    """Parameters to train, by name: `glorot` matrices, and vectors of 0."""
+    values = (
+        glorot(*shape, generator) if len(shape) == 2 else torch.zeros(shape, dtype=torch.float32)
+        for shape in shapes.values()
+    )
+    return {
+        name: nn.Parameter(value.to(device)) for name, value in zip(shapes, values, strict=True)
+    }
 
 
 def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:

@@ -24,6 +24,10 @@ class GraphCache:
     # whether a graph on disk may stay there
     _takes_stores: ClassVar[bool] = False
 
+    @property
+    def _device(self) -> torch.device:
+        return resolve_device(self.device)
+
     def _check_graph(self, graph: Data | GraphStore, width: int | None) -> Data:
         """The graph, with an `edge_index`; checked once for as long as it stays the same.
 
@@ -48,10 +52,9 @@ class GraphCache:
 
     def _adjacency(self, graph: Data) -> Tensor:
         """Â on the learner's device, built once for as long as the edges stay the same."""
-        device = resolve_device(self.device)
 
         def build() -> Tensor:
-            edges = graph.edge_index.to(device)
+            edges = graph.edge_index.to(self._device)
             return normalised_adjacency(edges, graph.x.size(0), graph.get("edge_weight"))
 
         return self._last_adjacency.get(inputs_of(graph), build)
@@ -67,11 +70,11 @@ class GraphCache:
 
         Dense; where a sparse X may stay so, in CSR.
         """
-        device, sparse = resolve_device(self.device), sparse and graph.x.layout != torch.strided
+        sparse = sparse and graph.x.layout != torch.strided
         made = self._last_inputs.get((graph.x,), dict)
         if sparse not in made:
             # detached: a tensor of its own, so that the memo does not keep its own key alive
-            x: Tensor = graph.x.detach().to(device, torch.float32)
+            x: Tensor = graph.x.detach().to(self._device, torch.float32)
             made[sparse] = to_csr(x) if sparse else x.to_dense()
         return made[sparse]
 

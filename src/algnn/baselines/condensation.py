@@ -50,6 +50,9 @@ class CaT(GradientLearner):
     weighs all classes alike, and trains 200 epochs at 0.01 or more, where all baselines here have
     50 at 0.001; the method `cat-long` has their encoders and epochs.
 
+    Y. Liu, R. Qiu and Z. Huang, "CaT: Balanced Continual Graph Learning with Graph Condensation",
+    ICDM 2023.
+
     Parameters
     ----------
     budget : int
@@ -60,11 +63,6 @@ class CaT(GradientLearner):
         Adam's first step, as a share of the root mean square of the features that X̃ starts from,
         so that one value suits every graph; it falls to 0 in a straight line.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    Y. Liu, R. Qiu and Z. Huang, "CaT: Balanced Continual Graph Learning with Graph Condensation",
-    ICDM 2023.
 
     Examples
     --------
@@ -204,17 +202,15 @@ class DeLoMe(CaT):
     per earlier session, and trains SGC for 200 epochs at 0.005. Here classes share the budget, X̃
     starts from Â² X, the memory is one mean, and GCN and epochs are those that all baselines have.
 
+    C. Niu, G. Pang and L. Chen, "Graph Continual Learning with Debiased Lossless Memory Replay",
+    ECAI 2024.
+
     Parameters
     ----------
     temperature : float
         τ; 1 in the authors' code, 0 for no adjustment.
     budget, condense_steps, condense_lr : as in `CaT`
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    C. Niu, G. Pang and L. Chen, "Graph Continual Learning with Debiased Lossless Memory Replay",
-    ECAI 2024.
 
     Examples
     --------

@@ -14,19 +14,17 @@ from torch.nn.functional import embedding_bag
 from torch_geometric.data import Data
 
 from algnn.baselines.training import GradientLearner, Known, Task, Tensors, as_codes
-from algnn.checkpoint import check_tensor
 from algnn.checks import (
     Array,
     Labels,
     Nodes,
     check_choice,
-    check_kept_nodes,
     check_labels,
     check_nodes,
     check_trained,
 )
 from algnn.errors import InputError
-from algnn.gcn import GCN, dropout, glorot, train
+from algnn.gcn import GCN, Shapes, dropout, train
 from algnn.graph.propagate import Field, Operator, csr, receptive_field, spmm, take_rows
 
 # APPNP's α and K
@@ -91,20 +89,14 @@ class SAGE(GCN):
     NeurIPS 2017.
     """
 
-    def __init__(
-        self, inputs: int, hidden: int, classes: int, dropout: float, generator: torch.Generator
-    ) -> None:
-        super().__init__(inputs, hidden, classes, dropout, generator)
-        self.mean1 = nn.Parameter(glorot(inputs, hidden, generator))
-        self.mean2 = nn.Parameter(glorot(hidden, classes, generator))
+    mean1: nn.Parameter
+    mean2: nn.Parameter
 
     @classmethod
-    def from_weights(cls, weights: dict[str, Tensor], dropout: float = 0.0) -> GCN:
-        """A network of the shape and with the values of some weights, on their device."""
-        sage = super().from_weights(weights, dropout)
-        for name in ("mean1", "mean2"):
-            setattr(sage, name, nn.Parameter(weights[name].clone()))
-        return sage
+    def shapes(cls, inputs: int, hidden: int, classes: int) -> Shapes:
+        """The shapes of the weights by name, in the order in which they are drawn."""
+        means: Shapes = {"mean1": (inputs, hidden), "mean2": (hidden, classes)}
+        return super().shapes(inputs, hidden, classes) | means
 
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] of the targets; without a generator nothing is dropped."""
@@ -307,15 +299,17 @@ class Joint(GradientLearner):
             )
         return graph
 
+    @property
+    def _network(self) -> type[GCN]:
+        return NETWORKS[self.model][0]
+
     def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
-        network, _ = NETWORKS[self.model]
-        return network(inputs, self.hidden, classes, self.dropout, draw)
+        return self._network(inputs, self.hidden, classes, self.dropout, draw)
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Chosen:
         kept: Tensors = {}
         if learned is not None:
             kept = {name: value.cpu() for name, value in learned.memory.items()}
-            check_kept_nodes(kept["val_nodes"], graph.x.size(0))
             # a node that comes again counts once, by its last label
             stays = ~torch.isin(kept["nodes"], nodes)
             old = learned.arrival[kept["codes"][stays].numpy()]
@@ -328,10 +322,6 @@ class Joint(GradientLearner):
         memory |= {"val_nodes": held, "val_codes": held_codes}
         return Chosen(weights, task.arrival, task.index + 1, memory, trials)
 
-    def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
-        network, _ = NETWORKS[self.model]
-        return network.from_weights(weights).scores(adjacency, x, nodes)
-
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, facts = super()._state()
         return tensors, {**facts, "trials": [list(trial) for trial in self.trials_]}
@@ -343,12 +333,6 @@ class Joint(GradientLearner):
             for decay, epoch, accuracy in facts["trials"]
         )
         return Chosen(known.weights, known.arrival, known.sessions, known.memory, trials)
-
-    def _check_weights(self, weights: Tensors, classes: int) -> None:
-        super()._check_weights(weights, classes)
-        if self.model == "sage":
-            for name, own in (("mean1", "weight1"), ("mean2", "weight2")):
-                check_tensor(name, weights[name], tuple(weights[own].shape), torch.float32)
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         super()._check_memory(memory, weights, classes)

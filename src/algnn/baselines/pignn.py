@@ -82,6 +82,9 @@ class PIGNN(ReplayLearner):
     unstable; here frozen parts stay frozen, and the new block learns from the memory, replayed on
     the graph as it is now, what has changed.
 
+    P. Zhang, Y. Yan, C. Li, S. Wang, X. Xie, G. Song and S. Kim, "Continual Learning on Dynamic
+    Graphs via Parameter Isolation", SIGIR 2023.
+
     Parameters
     ----------
     block : int
@@ -91,11 +94,6 @@ class PIGNN(ReplayLearner):
     budget : int
         Nodes in memory, over the whole stream.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    P. Zhang, Y. Yan, C. Li, S. Wang, X. Xie, G. Song and S. Kim, "Continual Learning on Dynamic
-    Graphs via Parameter Isolation", SIGIR 2023.
 
     Examples
     --------

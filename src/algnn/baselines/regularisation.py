@@ -185,16 +185,14 @@ class EWC(Penalised):
     public code often keeps, is smaller: this F was 60 to 274 times as large as BeGin's. It keeps
     ΣF_s and the mean of the θ*_s weighted by F_s, which give the same gradients.
 
+    J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 114(13),
+    2017.
+
     Parameters
     ----------
     strength : float
         λ.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 114(13),
-    2017.
 
     Examples
     --------
@@ -236,16 +234,14 @@ class MAS(Penalised):
     above all others, whatever λ; on Computers and digits the result is then that of `Bare`.
     It keeps Ω; θ* are the weights that it has anyway.
 
+    R. Aljundi, F. Babiloni, M. Elhoseiny, M. Rohrbach and T. Tuytelaars, "Memory aware synapses:
+    learning what (not) to forget", ECCV 2018.
+
     Parameters
     ----------
     strength : float
         λ.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    R. Aljundi, F. Babiloni, M. Elhoseiny, M. Rohrbach and T. Tuytelaars, "Memory aware synapses:
-    learning what (not) to forget", ECCV 2018.
 
     Examples
     --------
@@ -288,6 +284,8 @@ class LwF(GradientLearner):
     the term compares the old columns with each other and never with the new one, which L_t, all of
     whose nodes are of the new class, raises above them unopposed.
 
+    Z. Li and D. Hoiem, "Learning without forgetting", ECCV 2016; IEEE TPAMI 40(12), 2018.
+
     Parameters
     ----------
     strength : float
@@ -295,10 +293,6 @@ class LwF(GradientLearner):
     temperature : float
         T, above 0: the higher, the more the teacher's small probabilities count.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    Z. Li and D. Hoiem, "Learning without forgetting", ECCV 2016; IEEE TPAMI 40(12), 2018.
 
     Examples
     --------
@@ -381,6 +375,9 @@ class TWP(Penalised):
     gradients flow through it; those that are kept are taken without dropout, as their sums and
     means of the θ*_s weighted by them, which give the same gradients.
 
+    H. Liu, Y. Yang and X. Wang, "Overcoming catastrophic forgetting in graph neural networks",
+    AAAI 2021.
+
     Parameters
     ----------
     loss_strength, topology_strength : float
@@ -389,11 +386,6 @@ class TWP(Penalised):
         β. The default is not that of the benchmarks, 0.01, which public code detached from the
         weights: see the comment on it.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    H. Liu, Y. Yang and X. Wang, "Overcoming catastrophic forgetting in graph neural networks",
-    AAAI 2021.
 
     Examples
     --------

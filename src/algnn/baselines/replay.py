@@ -132,6 +132,8 @@ class GEM(GradientLearner):
     predicts. The constraints bind the gradient; Adam, which everyone here uses, scales it by
     coordinate and adds weight decay before it steps, where the paper takes a plain step.
 
+    D. Lopez-Paz and M. Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
+
     Parameters
     ----------
     budget : int
@@ -140,10 +142,6 @@ class GEM(GradientLearner):
         Lower bound of the multipliers, the paper's memory strength γ: where the gradient must be
         changed at all, at least this multiple of every g_k is added to it.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    D. Lopez-Paz and M. Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
 
     Examples
     --------
@@ -260,6 +258,9 @@ class ERGNN(ReplayLearner):
     rows have length 1, so a distance of 0.5 is an angle of 29 degrees. Session and memory are
     ranked together anew after each session, and classes share the budget equally.
 
+    F. Zhou and C. Cao, "Overcoming Catastrophic Forgetting in Graph Neural Networks with Experience
+    Replay", AAAI 2021.
+
     Parameters
     ----------
     budget : int
@@ -271,11 +272,6 @@ class ERGNN(ReplayLearner):
     space : {"embeddings", "attributes"}
         What CM compares nodes by.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    F. Zhou and C. Cao, "Overcoming Catastrophic Forgetting in Graph Neural Networks with Experience
-    Replay", AAAI 2021.
 
     Examples
     --------
@@ -384,6 +380,9 @@ class CGNN(ReplayLearner):
     neighbours): every node of a class that was ever seen has the same chance. Classes share the
     budget as equally as can be; the original shares it in proportion to their size.
 
+    J. Wang, G. Song, Y. Wu and L. Wang, "Streaming Graph Neural Networks via Continual Learning",
+    CIKM 2020.
+
     Parameters
     ----------
     budget : int
@@ -391,11 +390,6 @@ class CGNN(ReplayLearner):
     strength : float
         λ.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    J. Wang, G. Song, Y. Wu and L. Wang, "Streaming Graph Neural Networks via Continual Learning",
-    CIKM 2020.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine, ridge, slda
 from algnn.analytic.lifecycle import io
 from algnn.analytic.statistics import Statistics
-from algnn.checks import Array, check_base, check_number, check_trained, onto, resolve_device
+from algnn.checks import Array, check_base, check_number, check_trained, onto
 from algnn.gcn import glorot
 from algnn.graph.memo import Last, Memo, inputs_of
 from algnn.graph.propagate import blocks, spmm
@@ -107,7 +107,7 @@ class SumLearner(Learner):
         if learned is None:
             check_base(labels)
             features = self._encoder(graph)
-            nothing = Statistics.empty(features.width, resolve_device(self.device))
+            nothing = Statistics.empty(features.width, self._device)
             count = features.channels
             learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
         Z = torch.cat(list(self._features(graph, nodes, learned.features)))
@@ -176,7 +176,7 @@ class SumLearner(Learner):
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Sums:
         self._check_params()
         io.check_values(tensors)
-        classes, device = io.restored_classes(facts["classes"]), resolve_device(self.device)
+        classes, device = io.restored_classes(facts["classes"]), self._device
         features = self._restored_encoder(tensors, facts)
         penalties = tuple(float(gamma) for gamma in facts["penalties"])
         sums = tuple(
@@ -234,7 +234,7 @@ class OverViews(SumLearner):
         return self._units(HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed))
 
     def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
-        return self._units(io.restored_features(tensors, facts, resolve_device(self.device))[0]())
+        return self._units(io.restored_features(tensors, facts, self._device)[0]())
 
     def _units(self, views: Any) -> RandomUnits:
         return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
@@ -253,16 +253,14 @@ class RanPAC(OverViews):
     The paper's H are features of a pre-trained vision transformer, adapted on the first session.
     There is no such model for any graph, so H are the label-free views of `HopEncoder`, as frozen.
 
+    M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad and A. van den Hengel, "RanPAC: Random
+    Projections and Pre-trained Models for Continual Learning", NeurIPS 2023.
+
     Parameters
     ----------
     width : int
         d, the number of random units; 10,000 in the paper.
     seed, device : as in `SumLearner`
-
-    References
-    ----------
-    M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad and A. van den Hengel, "RanPAC: Random
-    Projections and Pre-trained Models for Continual Learning", NeurIPS 2023.
 
     Examples
     --------
@@ -330,6 +328,9 @@ class KLDA(Shrunk, OverViews):
     in which no class varies; where nodes are fewer than features, that is where classes differ, so
     Σ is shrunk as in streaming LDA. Its ensemble of several such models (KLDA-E) is left out.
 
+    S. Momeni, S. Mazumder and B. Liu, "Continual Learning Using a Kernel-Based Method Over
+    Foundation Models", AAAI 2025.
+
     Parameters
     ----------
     width : int
@@ -339,11 +340,6 @@ class KLDA(Shrunk, OverViews):
     shrinkage : float
         ε.
     seed, device : as in `SumLearner`
-
-    References
-    ----------
-    S. Momeni, S. Mazumder and B. Liu, "Continual Learning Using a Kernel-Based Method Over
-    Foundation Models", AAAI 2025.
 
     Examples
     --------
@@ -404,6 +400,11 @@ class UGCN(Shrunk, OverFilters):
     The paper's nodes come one by one and its Σ is updated with each; sums give the covariance of
     all nodes so far, whatever their order. Its widths we do not know: 4,096 in two layers is ours.
 
+    G. Donghi, D. Zambon, L. Pasa, C. Alippi and N. Navarin, "The Unreasonable Effectiveness of
+    Randomized Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025.
+    T. L. Hayes and C. Kanan, "Lifelong Machine Learning with Deep Streaming Linear Discriminant
+    Analysis", CVPR Workshops 2020.
+
     Parameters
     ----------
     width : int
@@ -413,13 +414,6 @@ class UGCN(Shrunk, OverFilters):
     shrinkage : float
         ε; 10⁻⁴ in Hayes and Kanan.
     seed, device : as in `SumLearner`
-
-    References
-    ----------
-    G. Donghi, D. Zambon, L. Pasa, C. Alippi and N. Navarin, "The Unreasonable Effectiveness of
-    Randomized Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025.
-    T. L. Hayes and C. Kanan, "Lifelong Machine Learning with Deep Streaming Linear Discriminant
-    Analysis", CVPR Workshops 2020.
 
     Examples
     --------
@@ -468,16 +462,14 @@ class LinearBank(OverFilters):
     nodes of another graph. Nothing of the kind can be learned from sums, so the weights are equal,
     which is a variant that the paper compares with.
 
+    J. Zhao, Z. Zhu, M. Galkin, H. Mostafa, M. Bronstein and J. Tang, "Fully-inductive Node
+    Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.
+
     Parameters
     ----------
     gamma : float
         γ; the paper's minimum-norm solution is that of a γ next to 0.
     seed, device : as in `SumLearner`; nothing is random
-
-    References
-    ----------
-    J. Zhao, Z. Zhu, M. Galkin, H. Mostafa, M. Bronstein and J. Tang, "Fully-inductive Node
-    Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.
 
     Examples
     --------

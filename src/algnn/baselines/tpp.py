@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy, elu, log_softmax, normalize
 from torch_geometric.data import Data
 
 from algnn.checkpoint import check_tensor
-from algnn.checks import Array, check_base, check_trained, onto, resolve_device
+from algnn.checks import Array, check_base, check_trained, onto
 from algnn.errors import CheckpointError
-from algnn.gcn import glorot, train
+from algnn.gcn import Shapes, drawn, train
 from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import Operator, normalised_adjacency, spmm, take_rows
 from algnn.learner import Learner
 
 Tensors = dict[str, Tensor]
-Parameters = dict[str, nn.Parameter]
-Shapes = dict[str, tuple[int, ...]]
 # of the contrastive pre-training, as in the authors' code
 CONTRAST, PRETRAIN_LR, PRETRAIN_DECAY = 0.5, 1e-3, 1e-5
 DROPPED_EDGES, DROPPED_FEATURES = 0.2, 0.3
@@ -63,6 +61,9 @@ class TPP(Learner):
     in the graph with all its edges; with tasks of a single class the prototypes do all the work.
     GRACE contrasts a sample of nodes in each epoch, where the authors take all of a task's.
 
+    C. Niu, G. Pang, L. Chen and B. Liu, "Replay-and-Forget-Free Graph Class-Incremental Learning: A
+    Task Profiling and Prompting Approach", NeurIPS 2024.
+
     Parameters
     ----------
     hidden : int
@@ -72,11 +73,6 @@ class TPP(Learner):
     pretrain : int
         Epochs of the pre-training.
     epochs, lr, weight_decay, seed, device : as in `GradientLearner`
-
-    References
-    ----------
-    C. Niu, G. Pang, L. Chen and B. Liu, "Replay-and-Forget-Free Graph Class-Incremental Learning: A
-    Task Profiling and Prompting Approach", NeurIPS 2024.
 
     Examples
     --------
@@ -101,8 +97,6 @@ class TPP(Learner):
         "hidden": 1, "prompts": 1, "epochs": 1, "pretrain": 0, "lr": 0, "weight_decay": 0
     }  # fmt: skip
 
-    # -- learning -----------------------------------------------------------------------------
-
     def _learn(
         self, graph: Data, nodes: Tensor, labels: Array, learned: Profiled | None
     ) -> Profiled:
@@ -113,15 +107,22 @@ class TPP(Learner):
         if learned is None:
             check_base(labels)
             learned = Profiled(self._pretrained(graph, generator), (), ())
+        encoder, adjacency, x = learned.encoder, self._adjacency(graph), self._inputs(graph)
         classes, codes = np.unique(labels, return_inverse=True)
-        rows = onto(nodes, resolve_device(self.device))
-        shapes = self._shapes(index, classes.size, graph.x.size(1))
-        task = _drawn(shapes, generator, rows.device)
-        self._train(graph, rows, onto(torch.from_numpy(codes), rows.device), learned.encoder, task)
-        part = {name: value.detach() for name, value in task.items()}
-        part["prototype"] = self._smoothed(graph)[1][rows].mean(0)
+        rows, targets = onto(nodes, x.device), onto(torch.from_numpy(codes), x.device)
+        smooth, profiles = (values[rows] for values in self._smoothed(graph))
+        once, twice = Operator(adjacency), Operator(take_rows(adjacency, rows))
+        trained = drawn(self._shapes(index, classes.size, x.size(1)), generator, x.device)
+
+        def loss() -> Tensor:
+            logits = _logits(smooth, lambda shown: twice @ (once @ shown), x, encoder, trained)
+            return cross_entropy(logits, targets)
+
+        train(trained.values(), loss, self.epochs, self.lr, self.weight_decay)
+        part = {name: value.detach() for name, value in trained.items()}
+        part["prototype"] = profiles.mean(0)
         check_trained(*part.values())
-        return Profiled(learned.encoder, (*learned.tasks, classes), (*learned.parts, part))
+        return Profiled(encoder, (*learned.tasks, classes), (*learned.parts, part))
 
     def _shapes(self, index: int, classes: int, inputs: int) -> Shapes:
         """Of a task's trained tensors; the first has no prompt."""
@@ -130,28 +131,12 @@ class TPP(Learner):
         prompt: Shapes = {"prompt": (k, inputs), "attention": (inputs, k), "shift": (k,)}
         return shapes | prompt if index else shapes
 
-    def _train(
-        self, graph: Data, rows: Tensor, codes: Tensor, encoder: Tensors, part: Parameters
-    ) -> None:
-        """Train prompt and head of one task on its nodes."""
-        x, smooth = self._inputs(graph), self._smoothed(graph)[0][rows]
-        once = Operator(self._adjacency(graph))
-        twice = Operator(take_rows(self._adjacency(graph), rows))
-
-        def loss() -> Tensor:
-            inputs = smooth
-            if "prompt" in part:
-                inputs = smooth + (twice @ (once @ _attention(x, part))) @ part["prompt"]
-            return cross_entropy(_logits(inputs, encoder, part), codes)
-
-        train(part.values(), loss, self.epochs, self.lr, self.weight_decay)
-
     def _pretrained(self, graph: Data, generator: torch.Generator) -> Tensors:
         """W_1 [d, h] and W_2 [h, h] after contrastive training without labels."""
-        x, device, h = self._inputs(graph), resolve_device(self.device), self.hidden
+        x, device, h = self._inputs(graph), self._device, self.hidden
         shapes: Shapes = {"weight1": (x.size(1), h), "weight2": (h, h)}
         shapes |= {"up": (h, 2 * h), "down": (2 * h, h)}
-        part = _drawn(shapes, generator, device)
+        part = drawn(shapes, generator, device)
         edges, weight = graph.edge_index.to(device), graph.get("edge_weight")
         smooth = self._smoothed(graph)[0]
         # apart, so that the number of edges leaves all else that is drawn as it is
@@ -191,8 +176,6 @@ class TPP(Learner):
     def _last_smoothed(self) -> Memo[tuple[Tensor, Tensor]]:
         return Memo()
 
-    # -- answers ------------------------------------------------------------------------------
-
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known, x, adjacency = self._known, self._inputs(graph), self._adjacency(graph)
         smooth, profiles = self._smoothed(graph)
@@ -200,14 +183,14 @@ class TPP(Learner):
         prototypes = torch.stack([part["prototype"] for part in known.parts])
         named = torch.cdist(profiles[rows], prototypes).argmin(1)
         classes = self.classes_
+
+        def gather(shown: Tensor) -> Tensor:
+            return spmm(take_rows(adjacency, rows), spmm(adjacency, shown))
+
         scores = smooth.new_full((rows.numel(), classes.size), -2 * ELSEWHERE)
         for task, (members, part) in enumerate(zip(known.tasks, known.parts, strict=True)):
-            inputs = smooth[rows]
-            if "prompt" in part:
-                gathered = spmm(adjacency, _attention(x, part))
-                inputs = inputs + spmm(take_rows(adjacency, rows), gathered) @ part["prompt"]
-            found = log_softmax(_logits(inputs, known.encoder, part), dim=1)
-            found = found - ELSEWHERE * (named != task)[:, None]
+            logits = _logits(smooth[rows], gather, x, known.encoder, part)
+            found = log_softmax(logits, dim=1) - ELSEWHERE * (named != task)[:, None]
             columns = torch.from_numpy(np.searchsorted(classes, members)).to(x.device)
             # a class that came in several tasks has the best of their scores
             scores[:, columns] = torch.maximum(scores[:, columns], found)
@@ -228,8 +211,6 @@ class TPP(Learner):
         self._check_fitted()
         known: Profiled = self._learned
         return known
-
-    # -- files --------------------------------------------------------------------------------
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
@@ -255,26 +236,22 @@ class TPP(Learner):
         found = {name: tensors[f"{prefix}{name}"] for name in shapes}
         for name, shape in shapes.items():
             check_tensor(f"{prefix}{name}", found[name], shape, torch.float32)
-        return {name: tensor.to(resolve_device(self.device)) for name, tensor in found.items()}
+        return {name: tensor.to(self._device) for name, tensor in found.items()}
 
 
-def _drawn(shapes: Shapes, generator: torch.Generator, device: torch.device) -> Parameters:
-    """Parameters to train: matrices are drawn, vectors start from 0."""
-    drawn = {
-        name: torch.zeros(shape) if len(shape) == 1 else glorot(shape[0], shape[1], generator)
-        for name, shape in shapes.items()
-    }
-    return {name: nn.Parameter(onto(value.float(), device)) for name, value in drawn.items()}
-
-
-def _logits(inputs: Tensor, encoder: Tensors, part: Mapping[str, Tensor]) -> Tensor:
-    hidden = torch.relu(inputs @ encoder["weight1"]) @ encoder["weight2"]
+def _logits(
+    smooth: Tensor,
+    gather: Callable[[Tensor], Tensor],
+    x: Tensor,
+    encoder: Tensors,
+    part: Mapping[str, Tensor],
+) -> Tensor:
+    """Logits [n, C_t] of one task from rows of Â² X; `gather` maps what all nodes show by Â²."""
+    if "prompt" in part:
+        attention = torch.softmax(x @ part["attention"] + part["shift"], dim=1)
+        smooth = smooth + gather(attention) @ part["prompt"]
+    hidden = torch.relu(smooth @ encoder["weight1"]) @ encoder["weight2"]
     return torch.addmm(part["bias"], hidden, part["head"])
-
-
-def _attention(x: Tensor, part: Mapping[str, Tensor]) -> Tensor:
-    """How much each node [N, k] takes of each vector of a prompt."""
-    return torch.softmax(x @ part["attention"] + part["shift"], dim=1)
 
 
 def _contrast(one: Tensor, two: Tensor) -> Tensor:
@@ -286,10 +263,7 @@ def _contrast(one: Tensor, two: Tensor) -> Tensor:
 
 
 def _diagonal(adjacency: Tensor) -> Tensor:
-    """The diagonal [N] of a sparse CSR matrix."""
-    counts, values = adjacency.crow_indices().diff(), adjacency.values()
-    row = torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
-    own = adjacency.col_indices() == row
-    found = torch.zeros(counts.numel(), dtype=values.dtype, device=values.device)
-    found[row[own]] = values[own]
-    return found
+    """The diagonal [N] of Â, in which every row has an entry."""
+    counts = adjacency.crow_indices().diff()
+    rows = torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
+    return adjacency.values()[adjacency.col_indices() == rows]

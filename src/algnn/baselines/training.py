@@ -19,15 +19,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from algnn.checkpoint import check_tensor
-from algnn.checks import (
-    Array,
-    check_base,
-    check_kept_nodes,
-    check_number,
-    check_trained,
-    onto,
-    resolve_device,
-)
+from algnn.checks import Array, check_base, check_kept_nodes, check_number, check_trained, onto
 from algnn.errors import CheckpointError, InputError
 from algnn.gcn import GCN, glorot, train
 from algnn.graph.propagate import Field, receptive_field
@@ -212,10 +204,9 @@ class GradientLearner(Learner):
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
         task = self._checked_task(graph, nodes, labels, learned)
-        seconds = {}
         start = clock(task.x)
         prepared = self._prepare(task)
-        seconds["prepare"] = clock(task.x) - start
+        seconds = {"prepare": clock(task.x) - start}
         train(
             task.gcn.parameters(),
             lambda: self._loss(task, prepared),
@@ -236,29 +227,33 @@ class GradientLearner(Learner):
     def _checked_task(
         self, graph: Data, nodes: Tensor, labels: Array, before: Known | None
     ) -> Task:
-        device = resolve_device(self.device)
         arrival, index = np.unique(labels), 0
         if before is None:
             check_base(labels)
         else:
-            check_kept_nodes(before.memory.get("nodes"), graph.x.size(0))
+            for name in ("nodes", "val_nodes"):
+                check_kept_nodes(before.memory.get(name), graph.x.size(0))
             arrival = np.concatenate([before.arrival, np.setdiff1d(arrival, before.arrival)])
             index = before.sessions
         # each session has randomness of its own, so that one resumed equals one never stopped
         first, second = np.random.SeedSequence([self.seed, index]).generate_state(2).tolist()
         initial = torch.Generator().manual_seed(first)
         return Task(
-            gcn=self._model(graph.x.size(1), arrival.size, before, initial).to(device),
+            gcn=self._model(graph.x.size(1), arrival.size, before, initial).to(self._device),
             adjacency=self._adjacency(graph),
             x=self._inputs(graph),
-            nodes=onto(nodes, device),
-            codes=onto(as_codes(arrival, labels), device),
+            nodes=onto(nodes, self._device),
+            codes=onto(as_codes(arrival, labels), self._device),
             arrival=arrival,
             before=before,
             initial=initial,
-            masks=torch.Generator(device).manual_seed(second),
+            masks=torch.Generator(self._device).manual_seed(second),
             balanced=self.balanced,
         )
+
+    @property
+    def _network(self) -> type[GCN]:
+        return GCN
 
     def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
         """A new GCN, or the earlier one with a wider head."""
@@ -303,7 +298,7 @@ class GradientLearner(Learner):
 
     def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
         """Logits [n, C] in the order of arrival."""
-        return GCN.from_weights(weights).scores(adjacency, x, nodes)
+        return self._network.from_weights(weights).scores(adjacency, x, nodes)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
@@ -319,7 +314,7 @@ class GradientLearner(Learner):
         parts: dict[str, Tensors] = {"weights": {}, "memory": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
-            parts[part][rest] = tensor.to(resolve_device(self.device))
+            parts[part][rest] = tensor.to(self._device)
         self._check_weights(parts["weights"], arrival.size)
         self._check_memory(parts["memory"], parts["weights"], arrival.size)
         check_number("sessions", facts["sessions"], 1, 2**63, whole=True)
@@ -337,10 +332,9 @@ class GradientLearner(Learner):
             raise CheckpointError("nodes holds negative ids")
 
     def _check_weights(self, weights: Tensors, classes: int) -> None:
-        """Raise `CheckpointError` unless these are the weights of a GCN with so many classes."""
-        _, hidden = weights["weight1"].shape
-        shapes = {"bias1": (hidden,), "weight2": (hidden, classes), "bias2": (classes,)}
-        for name, shape in {"weight1": tuple(weights["weight1"].shape), **shapes}.items():
+        """Raise `CheckpointError` unless these are the weights of a network for so many classes."""
+        inputs, hidden = weights["weight1"].shape
+        for name, shape in self._network.shapes(inputs, hidden, classes).items():
             check_tensor(name, weights[name], shape, torch.float32)
 
 
