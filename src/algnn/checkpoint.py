@@ -77,11 +77,6 @@ def read(
     return tensors, header["facts"]
 
 
-def read_kind(path: str | os.PathLike[str]) -> str:
-    """The class of the learner in a checkpoint."""
-    return peek(path).kind
-
-
 @dataclass(frozen=True)
 class Peek:
     """What `peek` found: the learner's class, JSON values, shapes of all tensors, some arrays."""

@@ -47,7 +47,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600))
         mode = stat.S_IMODE((temporary.stat() if old is None else old).st_mode)
         yield temporary
-        if old is not None and hasattr(os, "chown"):
+        if old is not None:
             with contextlib.suppress(OSError):
                 os.chown(temporary, old.st_uid, old.st_gid)
         # last: a change of owner may clear bits, and a library may have made the file anew
@@ -112,8 +112,6 @@ def _sweep(target: Path, age: float) -> None:
 
 
 def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():
-        return  # Windows cannot open a folder
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -197,10 +197,9 @@ class DeLoMe(CaT):
     where m_c counts the memory's nodes of an old class and the session's of a new one. `balanced`
     changes nothing, the adjustment stands in its place.
 
-    The authors' code matches under 900 networks a session (fewer here by default), takes a step for
-    each class in turn, starts X̃ from rows of X, gives each class 60 nodes, adds up a memory loss
-    per earlier session, and trains SGC for 200 epochs at 0.005. Here classes share the budget, X̃
-    starts from Â² X, the memory is one mean, and GCN and epochs are those that all baselines have.
+    The authors' code matches under 900 networks a session (fewer here by default), a class at a
+    time, from rows of X, keeps 60 nodes of each class and adds up a loss for each earlier session;
+    here X̃ starts from Â² X and budget, GCN and epochs are those of `CaT`.
 
     C. Niu, G. Pang and L. Chen, "Graph Continual Learning with Debiased Lossless Memory Replay",
     ECAI 2024.

@@ -317,9 +317,24 @@ class Joint(GradientLearner):
             labels = np.concatenate([old, labels])
         task = self._checked_task(graph, nodes, labels, learned)
         held, held_codes = self._validation_nodes(kept, task)
-        weights, trials = self._best_weights(task, held, held_codes)
+        _, see = NETWORKS[self.model]
+        field = see(task.adjacency, task.x, task.nodes)
+        held_field = see(task.adjacency, task.x, held) if held.numel() else None
+        decays = [self.weight_decay]
+        if held_field is not None and self.other_weight_decay != self.weight_decay:
+            decays.append(self.other_weight_decay)
+        start, found = _weights(task.gcn), []
+        for decay in decays:
+            # the same weights and the same masks: the decay is all that differs
+            task.gcn.load_state_dict(start)
+            task.masks.manual_seed(task.masks.initial_seed())
+            found.append(self._trained(task, field, decay, held_field, held_codes))
+        # the first of those that tie
+        _, weights = max(found, key=lambda pair: pair[0].accuracy or 0.0)
+        check_trained(*weights.values())
         memory = {"nodes": task.nodes, "codes": task.codes}
         memory |= {"val_nodes": held, "val_codes": held_codes}
+        trials = tuple(trial for trial, _ in found)
         return Chosen(weights, task.arrival, task.index + 1, memory, trials)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
@@ -354,28 +369,6 @@ class Joint(GradientLearner):
             nodes = torch.cat([nodes[stays], self._offered[0]])
             codes = torch.cat([codes[stays], as_codes(task.arrival, self._offered[1])])
         return nodes.to(task.x.device), codes.to(task.x.device)
-
-    def _best_weights(
-        self, task: Task, held: Tensor, codes: Tensor
-    ) -> tuple[Tensors, tuple[Trial, ...]]:
-        """The weights of the better training, and how each of them did."""
-        _, see = NETWORKS[self.model]
-        field = see(task.adjacency, task.x, task.nodes)
-        held_field = see(task.adjacency, task.x, held) if held.numel() else None
-        decays = [self.weight_decay]
-        if held_field is not None and self.other_weight_decay != self.weight_decay:
-            decays.append(self.other_weight_decay)
-        start = _weights(task.gcn)
-        found = []
-        for decay in decays:
-            # the same weights and the same masks: the decay is all that differs
-            task.gcn.load_state_dict(start)
-            task.masks.manual_seed(task.masks.initial_seed())
-            found.append(self._trained(task, field, decay, held_field, codes))
-        # the first of those that tie
-        _, weights = max(found, key=lambda pair: pair[0].accuracy or 0.0)
-        check_trained(*weights.values())
-        return weights, tuple(trial for trial, _ in found)
 
     def _trained(
         self, task: Task, field: Field, decay: float, held: Field | None, held_codes: Tensor

@@ -123,11 +123,16 @@ class PIGNN(ReplayLearner):
         nodes, codes = with_memory(task)
         # one field for both: their neighbourhoods overlap, and one product is cheaper than two
         field, weights = task.field_of(nodes), task.before.weights
-        units = frozen_units(field, weights)
+        inputs, mix = field.inputs, field.mix.matrix
+        units = inputs.new_empty(mix.size(0), weights["bias1"].numel())
+        # a few at a time: a neighbourhood's rows are many more than the targets
+        for part in blocks(units.size(1), inputs.size(0) * inputs.element_size()):
+            bias1, weight1 = weights["bias1"][part], weights["weight1"][:, part]
+            units[:, part] = spmm(mix, torch.addmm(bias1, inputs, weight1).relu_())
         logits = torch.addmm(weights["bias2"], units, weights["weight2"])
         memory = self.retrain * task.shares(codes[task.nodes.numel() :])
         shares = torch.cat([task.shares(task.codes), memory])
-        return Replay(FrozenField(field.inputs, field.mix, units, logits), codes, shares)
+        return Replay(FrozenField(inputs, field.mix, units, logits), codes, shares)
 
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
         drawn = torch.randperm(nodes.numel(), generator=task.initial).to(nodes.device)
@@ -147,18 +152,6 @@ class PIGNN(ReplayLearner):
             weight1, bias1 = weights["weight1"][:, part], weights["bias1"][part]
             head += hidden_layer(adjacency, x, weight1, bias1) @ weights["weight2"][part]
         return spmm(take_rows(adjacency, nodes), head) + weights["bias2"]
-
-
-def frozen_units(field: Field, weights: Tensors) -> Tensor:
-    """Â ReLU(Â X W_1 + b_1) [n, h] of a field's targets, without a gradient."""
-    inputs, mix = field.inputs, field.mix.matrix
-    units = weights["bias1"].numel()
-    read = inputs.new_empty(mix.size(0), units)
-    # a few units at a time: a neighbourhood's rows are many more than the targets
-    for part in blocks(units, inputs.size(0) * inputs.element_size()):
-        hidden = torch.addmm(weights["bias1"][part], inputs, weights["weight1"][:, part]).relu_()
-        read[:, part] = spmm(mix, hidden)
-    return read
 
 
 def joined(old: Tensors, new: Tensors) -> Tensors:

@@ -344,16 +344,9 @@ KINDS = ("loss", "topology")
 SPARSE_BELOW = 0.1
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """`past` is the penalty of earlier sessions; `inputs` are the field's, sparse where that pays,
-    and its edges go from rows `neighbours` of them to rows `targets`.
-    """
-
-    past: QuadraticPenalty
-    inputs: Tensor | Operator
-    targets: Tensor
-    neighbours: Tensor
+# the penalty of earlier sessions; the field's inputs, sparse where that pays; and of its edges the
+# rows of these that they come from and lead to
+_Prepared = tuple[QuadraticPenalty, Tensor | Operator, Tensor, Tensor]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -416,11 +409,11 @@ class TWP(Penalised):
         reached = torch.unique(take_rows(task.adjacency, task.nodes).col_indices())
         rows, mix = torch.searchsorted(reached, task.nodes), task.field.mix.matrix
         targets = rows.repeat_interleave(mix.crow_indices().diff())
-        return _Prepared(past, inputs, targets, mix.col_indices())
+        return past, inputs, mix.col_indices(), targets
 
     def _loss(self, task: Task, prepared: _Prepared) -> Tensor:
         if self.beta * max(self.loss_strength, self.topology_strength) == 0:
-            return task.loss() + prepared.past.value(task.gcn)
+            return task.loss() + prepared[0].value(task.gcn)
         loss, topology = _values(task, prepared, task.masks)
         norms = []
         for value, strength in ((loss, self.loss_strength), (topology, self.topology_strength)):
@@ -429,7 +422,7 @@ class TWP(Penalised):
                 value, list(task.gcn.parameters()), create_graph=True, allow_unused=True
             )
             norms += [strength * g.abs().sum() for g in gradients if g is not None]
-        return loss + self.beta * torch.stack(norms).sum() + prepared.past.value(task.gcn)
+        return loss + self.beta * torch.stack(norms).sum() + prepared[0].value(task.gcn)
 
     def _remember(self, task: Task, prepared: _Prepared) -> Tensors:
         memory: Tensors = {}
@@ -446,8 +439,8 @@ class TWP(Penalised):
 
 def _values(task: Task, prepared: _Prepared, draw: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """L_t and T_t of one forward pass, with dropout where it can be drawn."""
-    gcn = task.gcn
-    before = prepared.inputs @ gcn.weight1 + gcn.bias1
+    gcn, (_, inputs, neighbours, targets) = task.gcn, prepared
+    before = inputs @ gcn.weight1 + gcn.bias1
     with torch.no_grad():
         gate = (before > 0).to(before.dtype)
         if draw is not None:
@@ -455,7 +448,7 @@ def _values(task: Task, prepared: _Prepared, draw: torch.Generator | None) -> tu
     # ReLU and dropout as one factor: the same values and derivatives, in a third of the passes
     projected = (before * gate) @ gcn.weight2
     loss = task.mean_loss(task.field.mix @ projected + gcn.bias2, task.codes)
-    return loss, topology_score(projected, prepared.targets, prepared.neighbours)
+    return loss, topology_score(projected, targets, neighbours)
 
 
 def topology_score(projected: Tensor, targets: Tensor, neighbours: Tensor) -> Tensor:

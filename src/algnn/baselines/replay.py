@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, one_hot
@@ -22,11 +21,15 @@ from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 @dataclass(frozen=True)
 class Replay:
-    """The session's nodes followed by the remembered ones: field, codes and shares of the loss."""
+    """The session's nodes, then the remembered ones: field, codes, and shares of the loss.
+
+    `fisher` is the importance of the weights before the session, by name, where they are held.
+    """
 
     field: Field
     codes: Tensor
     shares: Tensor
+    fisher: Tensors | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -107,14 +110,6 @@ def rank_in_class(codes: Tensor) -> Tensor:
 RIDGE = 1e-14
 
 
-@dataclass(frozen=True)
-class _Past:
-    """Fields and codes of remembered nodes of K sessions; `gradients` [K + 1, p] is a buffer."""
-
-    sessions: list[tuple[Field, Tensor]]
-    gradients: Tensor
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class GEM(GradientLearner):
     """Gradient episodic memory (GEM): steps along which no earlier session's loss rises.
@@ -158,7 +153,8 @@ class GEM(GradientLearner):
     selects_in: ClassVar[str] = "remember"
     _limits: ClassVar = {"budget": 0, "margin": 0}
 
-    def _prepare(self, task: Task) -> _Past:
+    def _prepare(self, task: Task) -> tuple[list[tuple[Field, Tensor]], Tensor]:
+        """Fields and codes of each of K earlier sessions, and a buffer [K + 1, p] for gradients."""
         memory = task.memory or task.replayed()
         sessions = [
             (task.field_of(memory["nodes"][own]), memory["codes"][own])
@@ -166,22 +162,23 @@ class GEM(GradientLearner):
             for own in [memory["sessions"] == session]
         ]
         size = sum(parameter.numel() for parameter in task.gcn.parameters())
-        return _Past(sessions, task.x.new_empty(len(sessions) + 1, size))
+        return sessions, task.x.new_empty(len(sessions) + 1, size)
 
-    def _adjust(self, task: Task, prepared: _Past) -> None:
-        if not prepared.sessions:
+    def _adjust(self, task: Task, prepared: tuple[list[tuple[Field, Tensor]], Tensor]) -> None:
+        sessions, buffer = prepared
+        if not sessions:
             return
         parameters = list(task.gcn.parameters())
-        for row, (field, codes) in zip(prepared.gradients, prepared.sessions, strict=False):
+        for row, (field, codes) in zip(buffer, sessions, strict=False):
             loss = task.mean_loss(task.gcn(field), codes)
             torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)], out=row)
         own = [p.grad for p in parameters if p.grad is not None]
-        gradient = torch.cat([g.flatten() for g in own], out=prepared.gradients[-1])
-        projected = project(gradient, prepared.gradients[:-1], self.margin)
+        gradient = torch.cat([g.flatten() for g in own], out=buffer[-1])
+        projected = project(gradient, buffer[:-1], self.margin)
         if projected is not gradient:
             vector_to_parameters(projected, own)
 
-    def _remember(self, task: Task, prepared: _Past) -> Tensors:
+    def _remember(self, task: Task, prepared: Any) -> Tensors:
         drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
         new = {
             "nodes": task.nodes[drawn],
@@ -217,30 +214,23 @@ def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
     products = gram.cpu().numpy()
     if not (products[-1, :-1] < 0).any():
         return gradient
-    v = torch.from_numpy(_multipliers(products, margin)).to(gradient.device)
+    shift = np.eye(rows + 1)
+    shift[-1, :-1] = margin
+    products = shift @ products @ shift.T
+    lengths = np.sqrt(products.diagonal().clip(min=0))
+    lengths[lengths == 0] = 1
+    values, vectors = np.linalg.eigh(products / np.outer(lengths, lengths))
+    factor = np.sqrt(values.clip(min=0))[:, None] * vectors.T
+    stacked = np.concatenate([factor, np.sqrt(RIDGE) * np.eye(rows + 1)[:-1]])
+    from scipy.optimize import nnls  # a second to import
+
+    u, _ = nnls(stacked[:, :-1], -stacked[:, -1], maxiter=100 * (rows + 1))
+    v = torch.from_numpy(margin + u * lengths[-1] / lengths[:-1]).to(gradient.device)
     projected = torch.empty_like(gradient)
     for block in blocks(size, 8 * rows):
         # in float64: a short row has a large multiplier
         projected[block] = gradient[block] + v @ memory[:, block].double()
     return projected
-
-
-def _multipliers(gram: npt.NDArray[np.float64], margin: float) -> npt.NDArray[np.float64]:
-    """The v [K] of `project`, from the products [K + 1, K + 1] of g_1 … g_K and g."""
-    shift = np.eye(len(gram))
-    shift[-1, :-1] = margin
-    gram = shift @ gram @ shift.T
-    lengths = np.sqrt(gram.diagonal().clip(min=0))
-    lengths[lengths == 0] = 1
-    values, vectors = np.linalg.eigh(gram / np.outer(lengths, lengths))
-    factor = np.sqrt(values.clip(min=0))[:, None] * vectors.T
-    ridge = np.sqrt(RIDGE) * np.eye(len(gram))[:-1]
-    stacked = np.concatenate([factor, ridge])
-    from scipy.optimize import nnls  # a second to import
-
-    u, _ = nnls(stacked[:, :-1], -stacked[:, -1], maxiter=100 * len(gram))
-    multipliers: npt.NDArray[np.float64] = margin + u * lengths[-1] / lengths[:-1]
-    return multipliers
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -304,9 +294,14 @@ class ERGNN(ReplayLearner):
         return Replay(task.field_of(nodes), codes, torch.cat(parts))
 
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
-        attributes = self.space == "attributes"
-        points = normalize(task.x[nodes]) if attributes else _embeddings(task, nodes)
-        return coverage_order(points, codes, self.distance)
+        if self.space == "attributes":
+            return coverage_order(normalize(task.x[nodes]), codes, self.distance)
+        with torch.no_grad():
+            hidden = task.x.new_empty(nodes.numel(), task.gcn.bias1.numel())
+            for block in blocks(nodes.numel(), task.x.size(1) * task.x.element_size()):
+                inputs = spmm(take_rows(task.adjacency, nodes[block]), task.x)
+                hidden[block] = torch.addmm(task.gcn.bias1, inputs, task.gcn.weight1).relu_()
+        return coverage_order(normalize(hidden), codes, self.distance)
 
 
 def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor:
@@ -315,20 +310,10 @@ def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor
     First those with the fewest nodes of other classes nearer than `distance`; of equals, the one
     nearest to its class's mean, then the one that was given first.
     """
-    crowd = _others_nearby(embeddings, codes, distance)
-    # sums by the product with one-hot rows: in a fixed order on any device
-    members = one_hot(codes).to(embeddings.dtype)
-    means = members.T @ embeddings / members.sum(0).clamp(min=1)[:, None]
-    order = torch.argsort((embeddings - means[codes]).square().sum(1), stable=True)
-    return order[torch.argsort(crowd[order], stable=True)]
-
-
-def _others_nearby(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor:
-    """How many nodes of other classes are nearer than `distance` to each node, [n]."""
     by_class = torch.argsort(codes, stable=True)
     points = embeddings[by_class]
     squares = points.square().sum(1)
-    crowd = torch.zeros_like(codes)
+    counts = torch.zeros_like(codes)
     first = 0
     for last in torch.bincount(codes).cumsum(0).tolist():
         # a class with all those after it: each pair of nodes is looked at once
@@ -336,29 +321,16 @@ def _others_nearby(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor
             rows = slice(first + block.start, first + block.stop)
             apart = squares[rows, None] + squares[last:] - 2 * points[rows] @ points[last:].T
             near = apart.clamp_(min=0) < distance**2
-            crowd[rows] += near.sum(1)
-            crowd[last:] += near.sum(0)
+            counts[rows] += near.sum(1)
+            counts[last:] += near.sum(0)
         first = last
-    counts = torch.empty_like(crowd)
-    counts[by_class] = crowd
-    return counts
-
-
-def _embeddings(task: Task, nodes: Tensor) -> Tensor:
-    """Hidden units [n, h] of some nodes under the model as it is, each row of length 1."""
-    with torch.no_grad():
-        hidden = task.x.new_empty(nodes.numel(), task.gcn.bias1.numel())
-        for block in blocks(nodes.numel(), task.x.size(1) * task.x.element_size()):
-            inputs = spmm(take_rows(task.adjacency, nodes[block]), task.x)
-            hidden[block] = torch.addmm(task.gcn.bias1, inputs, task.gcn.weight1).relu_()
-        return normalize(hidden)
-
-
-@dataclass(frozen=True)
-class _Penalised(Replay):
-    """`fisher` has the names of the weights before the session; it is empty without a penalty."""
-
-    fisher: Tensors
+    crowd = torch.empty_like(counts)
+    crowd[by_class] = counts
+    # sums by the product with one-hot rows: in a fixed order on any device
+    members = one_hot(codes).to(embeddings.dtype)
+    means = members.T @ embeddings / members.sum(0).clamp(min=1)[:, None]
+    order = torch.argsort((embeddings - means[codes]).square().sum(1), stable=True)
+    return order[torch.argsort(crowd[order], stable=True)]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -404,7 +376,7 @@ class CGNN(ReplayLearner):
     strength: float = 0.5
     _limits: ClassVar = {"strength": 0}
 
-    def _prepare(self, task: Task) -> _Penalised | None:
+    def _prepare(self, task: Task) -> Replay | None:
         if task.before is None or not task.memory or task.memory["nodes"].numel() == 0:
             return None
         old, (nodes, codes) = task.replayed(), with_memory(task)
@@ -414,20 +386,20 @@ class CGNN(ReplayLearner):
         shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
         parts = shares if weights is None else shares * weights[codes]
         shares = parts.to(torch.float32) / parts.sum()
-        fisher = {}
+        fisher = None
         if self.strength > 0:
             before, field = (
                 GCN.from_weights(task.before.weights),
                 task.field_of(task.memory["nodes"]),
             )
             fisher = fisher_information(before, field, task.memory["codes"])
-        return _Penalised(task.field_of(nodes), codes, shares, fisher)
+        return Replay(task.field_of(nodes), codes, shares, fisher)
 
-    def _adjust(self, task: Task, prepared: _Penalised | None) -> None:
+    def _adjust(self, task: Task, prepared: Replay | None) -> None:
         """Add λ F (θ − θ*), the penalty's gradient; by autograd it takes several times as long."""
         if prepared is None or task.before is None:
             return
-        for name, fisher in prepared.fisher.items():
+        for name, fisher in (prepared.fisher or {}).items():
             weight, before = task.gcn.get_parameter(name), task.before.weights[name]
             if weight.grad is not None:
                 # the head's first columns are those it had

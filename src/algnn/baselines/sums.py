@@ -248,10 +248,8 @@ class RanPAC(OverViews):
 
     Each session chooses λ from 10⁻⁸, 10⁻⁷, …, 10⁸ on its own nodes: weights from 80% of them,
     drawn at random, are held against the other 20% by squared error. (Of 5,000 nodes at most; a
-    session of fewer than five keeps the last λ.)
-
-    The paper's H are features of a pre-trained vision transformer, adapted on the first session.
-    There is no such model for any graph, so H are the label-free views of `HopEncoder`, as frozen.
+    session of fewer than five keeps the last λ.) H are the label-free views of `HopEncoder`;
+    docs/baselines.md says what differs from the original.
 
     M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad and A. van den Hengel, "RanPAC: Random
     Projections and Pre-trained Models for Continual Learning", NeurIPS 2023.
@@ -323,10 +321,8 @@ class KLDA(Shrunk, OverViews):
         Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
         score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
-    The paper's H are features of a frozen language model; here the label-free views of
-    `HopEncoder`. Its authors' code inverts Σ by a pseudo-inverse, which leaves out every direction
-    in which no class varies; where nodes are fewer than features, that is where classes differ, so
-    Σ is shrunk as in streaming LDA. Its ensemble of several such models (KLDA-E) is left out.
+    H are the label-free views of `HopEncoder`. Σ is shrunk as in streaming LDA, where the authors'
+    code takes a pseudo-inverse: docs/baselines.md says why, and what else differs.
 
     S. Momeni, S. Mazumder and B. Liu, "Continual Learning Using a Kernel-Based Method Over
     Foundation Models", AAAI 2025.
@@ -397,8 +393,7 @@ class UGCN(Shrunk, OverFilters):
         Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
         score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
-    The paper's nodes come one by one and its Σ is updated with each; sums give the covariance of
-    all nodes so far, whatever their order. Its widths we do not know: 4,096 in two layers is ours.
+    The paper's widths we do not know: 4,096 in two layers is ours.
 
     G. Donghi, D. Zambon, L. Pasa, C. Alippi and N. Navarin, "The Unreasonable Effectiveness of
     Randomized Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025.
@@ -458,9 +453,8 @@ class LinearBank(OverFilters):
         W_i = (F_iᵀF_i + γ s_i I)⁻¹ F_iᵀY,  s_i the mean of F_iᵀF_i's diagonal
         scores = 1/5 Σ_i F_i W_i
 
-    The paper weighs the five predictions of a node by attention that is learned on the labelled
-    nodes of another graph. Nothing of the kind can be learned from sums, so the weights are equal,
-    which is a variant that the paper compares with.
+    The paper's attention over the five is learned on another graph's labels; here all weigh the
+    same, a variant that it compares with.
 
     J. Zhao, Z. Zhu, M. Galkin, H. Mostafa, M. Bronstein and J. Tang, "Fully-inductive Node
     Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.

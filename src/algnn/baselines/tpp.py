@@ -55,11 +55,10 @@ class TPP(Learner):
     A test node is of the task whose prototype is nearest to its profile, and of the class that this
     task's head gives.
 
-    **What it assumes of test nodes.** In the paper all test nodes of a task come together: their
-    *mean* profile is compared with the prototypes, one choice for hundreds of nodes that are known
-    to be of one task, in a graph without edges between tasks. Here each node is compared by itself,
-    in the graph with all its edges; with tasks of a single class the prototypes do all the work.
-    GRACE contrasts a sample of nodes in each epoch, where the authors take all of a task's.
+    The paper assumes that all test nodes of a task come together: their *mean* profile is compared
+    with the prototypes, in a graph without edges between tasks (see docs/baselines.md). Here each
+    node is compared by itself, in the graph with all its edges; with tasks of a single class the
+    prototypes do all the work. GRACE contrasts a sample of nodes in each epoch, not all.
 
     C. Niu, G. Pang, L. Chen and B. Liu, "Replay-and-Forget-Free Graph Class-Incremental Learning: A
     Task Profiling and Prompting Approach", NeurIPS 2024.
