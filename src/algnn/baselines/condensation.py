@@ -50,8 +50,7 @@ class CaT(GradientLearner):
     weighs all classes alike, and trains 200 epochs at 0.01 or more, where all baselines here have
     50 at 0.001; the method `cat-long` has their encoders and epochs.
 
-    Y. Liu, R. Qiu and Z. Huang, "CaT: Balanced Continual Graph Learning with Graph Condensation",
-    ICDM 2023.
+    Liu et al., "CaT: Balanced Continual Graph Learning with Graph Condensation", ICDM 2023.
 
     Parameters
     ----------
@@ -120,10 +119,9 @@ class CaT(GradientLearner):
 
 
 class Matching:
-    """Squared distance between the class means of real nodes' embeddings and of synthetic ones'.
+    """Squared distance between class means of embeddings of real nodes and of synthetic ones.
 
-    `codes` [n] and `synthetic` [k] are their classes; classes without a synthetic node are left
-    out. `outputs` is the width of an encoder's last layer; 0 for that of the hidden one.
+    `outputs` is the width of an encoder's last layer; 0 for that of the hidden one.
     """
 
     def __init__(self, field: Field, codes: Tensor, synthetic: Tensor) -> None:
@@ -201,8 +199,7 @@ class DeLoMe(CaT):
     time, from rows of X, keeps 60 nodes of each class and adds up a loss for each earlier session;
     here X̃ starts from Â² X and budget, GCN and epochs are those of `CaT`.
 
-    C. Niu, G. Pang and L. Chen, "Graph Continual Learning with Debiased Lossless Memory Replay",
-    ECAI 2024.
+    Niu et al., "Graph Continual Learning with Debiased Lossless Memory Replay", ECAI 2024.
 
     Parameters
     ----------

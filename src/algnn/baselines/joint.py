@@ -46,14 +46,11 @@ class TargetField(Field):
 class APPNP(GCN):
     """Predict, then propagate (APPNP): a perceptron followed by personalised PageRank.
 
-    H = dropout(ReLU(dropout(X) W_1 + b_1)) W_2 + b_2 for every node, then
-
+        H = dropout(ReLU(dropout(X) W_1 + b_1)) W_2 + b_2,
         Z_0 = H,   Z_{k+1} = (1 − α) Â Z_k + α H,   logits = Z_K,   α = 0.1, K = 10.
 
-    The paper drops entries of Â as well, in each step; that is left out.
-
-    J. Gasteiger, A. Bojchevski and S. Günnemann, "Predict then Propagate: Graph Neural Networks
-    meet Personalized PageRank", ICLR 2019.
+    The paper (J. Gasteiger, A. Bojchevski and S. Günnemann, "Predict then Propagate: Graph Neural
+    Networks meet Personalized PageRank", ICLR 2019) drops entries of Â as well.
     """
 
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
@@ -75,18 +72,13 @@ class APPNP(GCN):
 
 
 class SAGE(GCN):
-    """GraphSAGE with the mean aggregator, full batch.
+    """GraphSAGE with the mean aggregator M over all of a node's neighbours, full batch.
 
-    With M the mean over a node's neighbours, itself left out,
+        logits = H V_0 + M H V_1 + b_2,   H = dropout(ReLU(X W_0 + M X W_1 + b_1)),
 
-        logits = H V_0 + M H V_1 + b_2,   H = dropout(ReLU(X W_0 + M X W_1 + b_1)):
-
-    a node's own weights (W_0, V_0: `weight1`, `weight2`) are apart from those of its neighbours'
-    mean (W_1, V_1: `mean1`, `mean2`). All neighbours are used, where the paper samples some,
-    and hidden units are not scaled to length 1.
-
-    W. L. Hamilton, R. Ying and J. Leskovec, "Inductive Representation Learning on Large Graphs",
-    NeurIPS 2017.
+    W_0, V_0 being `weight1`, `weight2` and W_1, V_1 `mean1`, `mean2`. The paper (W. L. Hamilton,
+    R. Ying and J. Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017)
+    samples neighbours and scales hidden units to length 1.
     """
 
     mean1: nn.Parameter
@@ -188,9 +180,7 @@ NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]]
 
 
 class Trial(NamedTuple):
-    """One training of a session: its weight decay, its best epoch (from 1), and the accuracy of
-    that epoch's weights on the validation nodes, averaged over classes; None where there are none.
-    """
+    """One training: its best epoch (from 1), and that one's mean accuracy over classes, if any."""
 
     weight_decay: float
     epoch: int
@@ -400,6 +390,5 @@ def _balanced_accuracy(gcn: GCN, field: Field, codes: Tensor) -> float:
     """Accuracy averaged over classes, so that a large class does not choose the epoch alone."""
     with torch.no_grad():
         right = (gcn(field).argmax(1) == codes).to(torch.float64)
-    count = torch.bincount(codes).clamp(min=1)
-    present = torch.bincount(codes) > 0
-    return float((torch.bincount(codes, weights=right) / count)[present].mean())
+    counts = torch.bincount(codes)
+    return float((torch.bincount(codes, weights=right) / counts)[counts > 0].mean())

@@ -18,22 +18,14 @@ from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 @dataclass(frozen=True)
 class FrozenField(Field):
-    """A field with the outputs of the frozen part of the network for its nodes.
-
-    `units` [n, h] are Â ReLU(Â X W_1 + b_1) of the h earlier units, `logits` [n, C_old] the frozen
-    head's.
-    """
+    """A field with the outputs of frozen units [n, h] and the frozen head's logits [n, C_old]."""
 
     units: Tensor
     logits: Tensor
 
 
 class Block(GCN):
-    """What one session adds to the network, and all that it trains.
-
-    Its own units have weights for all classes; the columns of the session's new classes read the
-    earlier units as well.
-    """
+    """What one session adds and trains: units for all classes, and columns of its new classes."""
 
     def __init__(
         self,
@@ -82,8 +74,7 @@ class PIGNN(ReplayLearner):
     unstable; here frozen parts stay frozen, and the new block learns from the memory, replayed on
     the graph as it is now, what has changed.
 
-    P. Zhang, Y. Yan, C. Li, S. Wang, X. Xie, G. Song and S. Kim, "Continual Learning on Dynamic
-    Graphs via Parameter Isolation", SIGIR 2023.
+    Zhang et al., "Continual Learning on Dynamic Graphs via Parameter Isolation", SIGIR 2023.
 
     Parameters
     ----------

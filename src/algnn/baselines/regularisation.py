@@ -20,17 +20,11 @@ from algnn.graph.propagate import Field, Operator, spmm, take_rows
 
 @dataclass(frozen=True)
 class QuadraticPenalty:
-    """Σ_s Σ I_s (θ − θ*_s)² over any number of sessions s, in the memory of one session.
+    """Σ_s Σ I_s (θ − θ*_s)² = I (θ − a)² + constant over any number of sessions s.
 
-    For each weight, quadratics add up to a quadratic:
-
-        Σ_s I_s (θ − θ*_s)² = I (θ − a)² + constant,   I = Σ_s I_s,   a = Σ_s I_s θ*_s / I.
-
-    The constant has no gradient and is left out. The sums Σ I_s θ*_s would do as well, but
-    I θ − Σ I_s θ*_s cancels in float32 where θ is near θ*; θ − a does not.
-
-    `importance` and `anchor` are I and a, by the names of the GCN's weights; without any name the
-    penalty is 0. Columns of the head that came later than they did are not penalised.
+    `importance` I = Σ_s I_s and `anchor` a = Σ_s I_s θ*_s / I, by the names of the GCN's weights;
+    without any name the penalty is 0. The constant is left out. I θ − Σ I_s θ*_s would cancel in
+    float32 where θ is near θ*; θ − a does not. Columns of the head that came later are free.
     """
 
     importance: Tensors
@@ -99,15 +93,12 @@ def fisher_information(gcn: GCN, field: Field, codes: Tensor) -> Tensors:
 def node_importance(
     gcn: GCN, field: Field, slope: Callable[[Tensor], Tensor], reduce: Callable[..., Tensor]
 ) -> Tensors:
-    """The mean over nodes of |∇_θ f_v| or (∇_θ f_v)², for an f_v of node v's own logits.
+    """The mean over nodes of |∇_θ f_v| or (∇_θ f_v)² (`reduce`), f_v of node v's logits alone.
 
     With S_v = Σ_m Â_vm x_m r_mᵀ over the neighbours m of v (x_m their rows of ÂX, r_m which of
-    their hidden units are on), δ_v = ∂f_v/∂logits and u_v = W_2 δ_v,
+    their hidden units are on), `slope` giving δ_v = ∂f_v/∂logits [n, C], and u_v = W_2 δ_v,
 
-        ∇_{W_1} f_v = S_v diag(u_v),   ∇_{W_2} f_v = (Σ_m Â_vm h_m) δ_vᵀ,
-
-    where `reduce` (`torch.abs` or `torch.square`) of a product is the product of both reduced.
-    `slope` maps the logits [n, C], without dropout, to δ [n, C].
+        ∇_{W_1} f_v = S_v diag(u_v),   ∇_{W_2} f_v = (Σ_m Â_vm h_m) δ_vᵀ.
     """
     with torch.no_grad():
         mix = field.mix.matrix
@@ -185,8 +176,7 @@ class EWC(Penalised):
     public code often keeps, is smaller: this F was 60 to 274 times as large as BeGin's. It keeps
     ΣF_s and the mean of the θ*_s weighted by F_s, which give the same gradients.
 
-    J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 114(13),
-    2017.
+    Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
 
     Parameters
     ----------
@@ -234,8 +224,7 @@ class MAS(Penalised):
     above all others, whatever λ; on Computers and digits the result is then that of `Bare`.
     It keeps Ω; θ* are the weights that it has anyway.
 
-    R. Aljundi, F. Babiloni, M. Elhoseiny, M. Rohrbach and T. Tuytelaars, "Memory aware synapses:
-    learning what (not) to forget", ECCV 2018.
+    Aljundi et al., "Memory aware synapses: learning what (not) to forget", ECCV 2018.
 
     Parameters
     ----------
@@ -368,8 +357,7 @@ class TWP(Penalised):
     gradients flow through it; those that are kept are taken without dropout, as their sums and
     means of the θ*_s weighted by them, which give the same gradients.
 
-    H. Liu, Y. Yang and X. Wang, "Overcoming catastrophic forgetting in graph neural networks",
-    AAAI 2021.
+    Liu et al., "Overcoming catastrophic forgetting in graph neural networks", AAAI 2021.
 
     Parameters
     ----------

@@ -67,30 +67,14 @@ def with_memory(task: Task) -> tuple[Tensor, Tensor]:
     return torch.cat([task.nodes, old["nodes"]]), torch.cat([task.codes, old["codes"]])
 
 
-def class_quotas(available: Tensor, budget: int) -> Tensor:
-    """Nodes that each class [C] may keep: as equal as can be, and never more than the budget.
-
-    What a small class leaves goes to the others; what cannot be shared equally goes to the classes
-    that came first, so that a budget below the number of classes leaves the last ones with nothing.
-    """
-    if int(available.sum()) <= budget:
-        return available.clone()
-    # the highest level that every class may be filled to
-    levels = torch.arange(budget + 1, device=available.device)
-    filled = torch.minimum(available[None, :], levels[:, None]).sum(1)
-    level = int((filled <= budget).sum()) - 1
-    quotas = available.clamp(max=level)
-    more = (available > level).nonzero().squeeze(1)[: budget - int(quotas.sum())]
-    quotas[more] += 1
-    return quotas
-
-
 def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor]:
-    """The first nodes of each class, as many as `class_quotas` allows, in the order given."""
-    if nodes.numel() == 0:
-        return nodes, codes
-    quotas = class_quotas(torch.bincount(codes), budget)
-    kept = rank_in_class(codes) < quotas[codes]
+    """The first nodes of each class, in the order given, as equally many of each as can be.
+
+    What a small class leaves goes to the others, what cannot be shared equally to the first ones.
+    """
+    by_class = torch.argsort(codes, stable=True)
+    turns = by_class[torch.argsort(rank_in_class(codes)[by_class], stable=True)]
+    kept = turns[:budget].sort().values
     return nodes[kept], codes[kept]
 
 
@@ -197,14 +181,11 @@ class GEM(GradientLearner):
 def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
     """The vector nearest to `gradient` [p] with no negative product with a row of `memory` [K, p].
 
-    With the rows g_k of `memory` in a matrix M, the dual of that quadratic program is
-
-        min ½‖g + Mᵀv‖²  over  v ≥ 0,   and   g̃ = g + Mᵀv,
-
-    where M g̃ ≥ 0. As in the authors' code the bound is v ≥ `margin`: with v = u + margin it is the
-    same program for g + margin·Σ_k g_k in the place of g. SciPy's `nnls` finds u in float64 from a
-    factor of the Gram matrix of the K rows and g, scaled to length 1, since their lengths differ by
-    many orders of magnitude. `gradient` itself is returned where it violates nothing.
+    With the rows g_k in a matrix M it is g̃ = g + Mᵀv, v = argmin ½‖g + Mᵀv‖² over v ≥ 0. As in the
+    authors' code the bound is v ≥ `margin`: with v = u + margin it is the same program for
+    g + margin·Σ_k g_k. SciPy's `nnls` finds u in float64 from a factor of the Gram matrix, with
+    rows of length 1, since lengths differ by many orders of magnitude. `gradient` itself is
+    returned where it violates nothing.
     """
     rows, size = memory.shape
     gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)
@@ -248,7 +229,7 @@ class ERGNN(ReplayLearner):
     rows have length 1, so a distance of 0.5 is an angle of 29 degrees. Session and memory are
     ranked together anew after each session, and classes share the budget equally.
 
-    F. Zhou and C. Cao, "Overcoming Catastrophic Forgetting in Graph Neural Networks with Experience
+    Zhou and Cao, "Overcoming Catastrophic Forgetting in Graph Neural Networks with Experience
     Replay", AAAI 2021.
 
     Parameters
@@ -305,11 +286,7 @@ class ERGNN(ReplayLearner):
 
 
 def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor:
-    """The order [n] in which coverage maximisation prefers nodes, by embeddings [n, h].
-
-    First those with the fewest nodes of other classes nearer than `distance`; of equals, the one
-    nearest to its class's mean, then the one that was given first.
-    """
+    """The order [n] of nodes by how few others are near, then by how near their class's mean is."""
     by_class = torch.argsort(codes, stable=True)
     points = embeddings[by_class]
     squares = points.square().sum(1)
@@ -352,8 +329,7 @@ class CGNN(ReplayLearner):
     neighbours): every node of a class that was ever seen has the same chance. Classes share the
     budget as equally as can be; the original shares it in proportion to their size.
 
-    J. Wang, G. Song, Y. Wu and L. Wang, "Streaming Graph Neural Networks via Continual Learning",
-    CIKM 2020.
+    Wang et al., "Streaming Graph Neural Networks via Continual Learning", CIKM 2020.
 
     Parameters
     ----------
@@ -416,10 +392,7 @@ class CGNN(ReplayLearner):
 
 
 def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
-    """Walks of two steps, along edges or self-loops of Â, that end in each of some nodes [n].
-
-    They are the degrees of a node and of its neighbours, added up.
-    """
+    """Walks of two steps along Â to some nodes [n]: a node's degree and its neighbours' added."""
     near = take_rows(adjacency, nodes)
     degrees = adjacency.crow_indices().diff()[near.col_indices()]
     # integer sums are exact in any order
@@ -430,9 +403,8 @@ def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
 def _drawn(nodes: Tensor, seed: int) -> Tensor:
     """The nodes' positions [n] in a random order of all possible nodes, the same in each session.
 
-    The first of a class in this order are a uniform sample of all its nodes that ever came, of
-    which only the sample must be known. The order is that of splitmix64 (Steele, Lea and Flood,
-    "Fast splittable pseudorandom number generators", OOPSLA 2014).
+    So the first of a class are a uniform sample of all its nodes that ever came. The order is that
+    of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
     """
     (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start

@@ -34,10 +34,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Features(ABC):
-    """How nodes become features, decided in the base session and then frozen.
-
-    `channels` blocks of columns, each [n, width] with sums of its own, stand side by side.
-    """
+    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own."""
 
     inputs: int
     width: int
@@ -324,8 +321,7 @@ class KLDA(Shrunk, OverViews):
     H are the label-free views of `HopEncoder`. Σ is shrunk as in streaming LDA, where the authors'
     code takes a pseudo-inverse: docs/baselines.md says why, and what else differs.
 
-    S. Momeni, S. Mazumder and B. Liu, "Continual Learning Using a Kernel-Based Method Over
-    Foundation Models", AAAI 2025.
+    Momeni et al., "Continual Learning Using a Kernel-Based Method Over Foundation Models", 2025.
 
     Parameters
     ----------
@@ -456,8 +452,7 @@ class LinearBank(OverFilters):
     The paper's attention over the five is learned on another graph's labels; here all weigh the
     same, a variant that it compares with.
 
-    J. Zhao, Z. Zhu, M. Galkin, H. Mostafa, M. Bronstein and J. Tang, "Fully-inductive Node
-    Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.
+    Zhao et al., "Fully-inductive Node Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.
 
     Parameters
     ----------

@@ -30,10 +30,8 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Known:
-    """The state of a gradient-trained learner between sessions.
-
-    `weights` are those of the GCN by name, `arrival` [C] the classes in the order of the head's
-    columns, `sessions` the number of sessions learned, `memory` what the method keeps besides.
+    """The state between sessions: the GCN's weights, the classes in the order of the head's columns
+    [C], the number of sessions, and what the method keeps besides.
     """
 
     weights: Tensors
