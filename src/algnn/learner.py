@@ -123,10 +123,6 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         labels : Tensor, array or list [n]
             The class of each of these nodes: ints or strings. Whole floats and bools count as ints.
             A node without a label (-1, None or NaN) is refused: leave it out.
-
-        Returns
-        -------
-        self
         """
         return self._session(graph, nodes, labels, anew=True)
 
@@ -137,10 +133,6 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         ----------
         graph, nodes, labels
             As for `fit`.
-
-        Returns
-        -------
-        self
         """
         return self._session(graph, nodes, labels, anew=False)
 
@@ -226,10 +218,6 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
             As for `decision_function`; at least one node.
         labels : Tensor, array or list [n]
             The true classes.
-
-        Returns
-        -------
-        float
         """
         view = self._view()
         predicted = view.predict(graph, nodes)
@@ -270,13 +258,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         return by_class(view, sure, check_labels(labels, len(sure), view.classes_))
 
     def retained_bytes(self) -> int:
-        """Bytes that must be kept between sessions: what `save` writes, without its header and the
-        frozen encoder (tensors named ``encoder.…``).
-
-        Returns
-        -------
-        int
-        """
+        """Bytes to keep between sessions: what `save` writes, without header and frozen encoder."""
         view = self._view()
         if view._learned is None:
             return 0
@@ -315,10 +297,6 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         verify : bool
             Whether to compare the content with the SHA-256 that `save` wrote into the file, which
             takes about a second for each gigabyte; False lets a flipped bit by.
-
-        Returns
-        -------
-        Learner
         """
         tensors, facts = checkpoint.read(path, cls.__name__, verify=verify)
         try:
@@ -344,14 +322,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         return learner
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of the constructor by name; all of them or, where one is unknown, none.
-
-        They are checked when they are used.
-
-        Returns
-        -------
-        self
-        """
+        """Set parameters of the constructor by name: all or, where one is unknown, none."""
         known = self.get_params()
         unknown = [name for name in params if name not in known]
         if unknown:

@@ -156,10 +156,6 @@ def novelty(
     times : array [n], optional
         When each node came; by default its place in `nodes`.
 
-    Returns
-    -------
-    Figure
-
     Examples
     --------
     >>> import algnn
@@ -211,10 +207,6 @@ def explanation(
         As for `ALGNN.explain`.
     count : int
         How many features and neighbours are shown; the sum of the others is the last bar.
-
-    Returns
-    -------
-    Figure
 
     Examples
     --------

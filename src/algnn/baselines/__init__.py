@@ -1,1 +1,1 @@
-"""The methods that AL-GNN is compared with: one file each over one shared training loop."""
+"""The methods that AL-GNN is compared with: a file for each family over one shared loop."""

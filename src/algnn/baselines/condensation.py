@@ -18,11 +18,15 @@ from algnn.graph.propagate import Field, normalised_adjacency, receptive_field, 
 
 @dataclass(frozen=True)
 class SyntheticMemory:
-    """Synthetic nodes and their codes, and the field of those that the session trains on."""
+    """Synthetic nodes and their codes, and the field of those that the session trains on.
+
+    `adjustment` is DeLoMe's τ log π [C].
+    """
 
     x: Tensor
     codes: Tensor
     field: Field
+    adjustment: Tensor | float = 0.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -170,13 +174,6 @@ def edge_free(x: Tensor) -> Field:
     return receptive_field(normalised_adjacency(nodes.new_empty(2, 0), x.size(0)), x, nodes)
 
 
-@dataclass(frozen=True)
-class Adjusted(SyntheticMemory):
-    """`field` is that of earlier sessions' nodes alone; `adjustment` is τ log π [C]."""
-
-    adjustment: Tensor
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class DeLoMe(CaT):
     """Debiased lossless memory replay: synthetic nodes with the gradients of real ones.
@@ -222,16 +219,15 @@ class DeLoMe(CaT):
     condense_lr: float = 0.01
     _limits: ClassVar = {"temperature": 0}
 
-    def _prepare(self, task: Task) -> Adjusted:
+    def _prepare(self, task: Task) -> SyntheticMemory:
         x, codes, old = self._condensed(task)
         seen = torch.cat([codes[:old], task.codes])
         # a class that the budget left with nothing counts for one node
         counts = torch.bincount(seen, minlength=task.arrival.size).clamp(min=1)
         adjustment = self.temperature * (counts / counts.sum()).log().to(torch.float32)
-        return Adjusted(x, codes, edge_free(x[:old]), adjustment)
+        return SyntheticMemory(x, codes, edge_free(x[:old]), adjustment)
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
-        assert isinstance(prepared, Adjusted)
         loss = cross_entropy(task.gcn(task.field, task.masks) + prepared.adjustment, task.codes)
         old = prepared.field.inputs.size(0)
         if not old:

@@ -12,7 +12,7 @@ from torch.nn.functional import kl_div, log_softmax, one_hot, pad
 
 from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checkpoint import check_tensor
-from algnn.errors import CheckpointError, InputError
+from algnn.errors import CheckpointError
 from algnn.gcn import GCN, dropout
 from algnn.graph import propagate
 from algnn.graph.propagate import Field, Operator, spmm, take_rows
@@ -295,12 +295,7 @@ class LwF(GradientLearner):
 
     strength: float = 1.0
     temperature: float = 2.0
-    _limits: ClassVar = {"strength": 0, "temperature": 0}
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        if self.temperature == 0:
-            raise InputError("temperature=0 must be above 0")
+    _limits: ClassVar = {"strength": 0, "temperature": 1e-12}
 
     def _prepare(self, task: Task) -> Tensor | None:
         if task.before is None:
