@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 from torch_geometric.data import Data
 
 from algnn.checkpoint import check_tensor
@@ -257,14 +257,12 @@ class GradientLearner(Learner):
         """A new GCN, or the earlier one with a wider head."""
         if before is None:
             return GCN(inputs, self.hidden, classes, self.dropout, draw)
-        old = {name: value.cpu() for name, value in before.weights.items()}
-        known = before.arrival.size
-        columns = glorot(old["weight2"].size(0), classes, draw)[:, known:]
-        wider = {
-            "weight2": torch.cat([old["weight2"], columns], dim=1),
-            "bias2": torch.cat([old["bias2"], old["bias2"].new_zeros(classes - known)]),
-        }
-        return GCN.from_weights({**old, **wider}, self.dropout)
+        wider = {name: value.cpu() for name, value in before.weights.items()}
+        new = classes - before.arrival.size
+        columns = glorot(wider["weight2"].size(0), classes, draw)[:, classes - new :]
+        wider["weight2"] = torch.cat([wider["weight2"], columns], dim=1)
+        wider["bias2"] = pad(wider["bias2"], (0, new))
+        return GCN.from_weights(wider, self.dropout)
 
     # -- answers and files --------------------------------------------------------------------
 
