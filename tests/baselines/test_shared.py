@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 import algnn
 from algnn.baselines.condensation import CaT
-from algnn.baselines.pignn import PIGNN
+from algnn.baselines.isolation import PIGNN
 from algnn.baselines.regularisation import EWC, MAS, TWP, LwF
 from algnn.baselines.replay import CGNN, ERGNN, GEM
 from algnn.baselines.training import Bare

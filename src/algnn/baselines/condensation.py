@@ -18,10 +18,7 @@ from algnn.graph.propagate import Field, normalised_adjacency, receptive_field, 
 
 @dataclass(frozen=True)
 class SyntheticMemory:
-    """Synthetic nodes and their codes, and the field of those that the session trains on.
-
-    `adjustment` is DeLoMe's τ log π [C].
-    """
+    """Synthetic nodes, the field of those that are trained on, and DeLoMe's τ log π [C]."""
 
     x: Tensor
     codes: Tensor
@@ -46,13 +43,12 @@ class CaT(GradientLearner):
         L = 1/C Σ_c mean_{i ∈ M_c} CE_i.
 
     It keeps synthetic features and their classes; no node's id, no edge, no real features. Classes
-    seen so far share the budget, and nodes beyond a class's share are dropped at random; where a
-    class comes back, its old and its new nodes share its part in halves.
+    share the budget, and nodes beyond a class's share are dropped at random; where a class comes
+    back, its old and its new nodes share its part in halves.
 
     X̃ starts from Â² X of nodes drawn at random, what the GCN of a real node sees; the authors' from
-    rows of X. Their code draws 3,000 encoders and more (50 here), of one layer, ReLU(Â² X W_1),
-    weighs all classes alike, and trains 200 epochs at 0.01 or more, where all baselines here have
-    50 at 0.001; the method `cat-long` has their encoders and epochs.
+    rows of X. Their code has r_c = 1, encoders ReLU(Â² X W_1), 3,000 or more (50 here), and
+    200 epochs at 0.01 or more (50 at 0.001 here); the method `cat-long` has as many of both.
 
     Liu et al., "CaT: Balanced Continual Graph Learning with Graph Condensation", ICDM 2023.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -27,9 +27,7 @@ from algnn.errors import InputError
 from algnn.gcn import GCN, Shapes, dropout, train
 from algnn.graph.propagate import Field, Operator, csr, receptive_field, spmm, take_rows
 
-# APPNP's α and K
-RESTART = 0.1
-STEPS = 10
+RESTART, STEPS = 0.1, 10  # APPNP's α and K
 # A sparse product took a tenth of the time of a dense one where 1% of the features are non-zero
 # (Cora, Citeseer), as long at 10% (Pubmed), twice as long at 35% (Computers); one CPU core, forward
 # and back.
@@ -187,13 +185,6 @@ class Trial(NamedTuple):
     accuracy: float | None
 
 
-@dataclass(frozen=True)
-class Chosen(Known):
-    """The state, and the trials of the last session that its weights were chosen from."""
-
-    trials: tuple[Trial, ...]
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class Joint(GradientLearner):
     """A network trained from scratch in each session on the labels of all sessions so far.
@@ -201,10 +192,9 @@ class Joint(GradientLearner):
     L = mean cross-entropy over every labelled node so far (each class the same where `balanced`),
     for `epochs` epochs; the weights are those of the epoch with the best accuracy on validation
     nodes of the classes seen so far, averaged over classes. Each session trains twice from the same
-    initial weights, once with each weight decay, and keeps the training whose best epoch is better;
-    `weight_decay` where they tie. It alone may keep old nodes and labels, training and validation,
-    and it alone is offered validation nodes: `partial_fit` takes them as an argument. Without any
-    there is nothing to choose by: it trains once, with `weight_decay`, and the last epoch counts.
+    initial weights, once with each weight decay, and keeps the better; `weight_decay` where they
+    tie. It alone may keep old nodes and labels, and is offered validation nodes: `partial_fit`
+    takes them as an argument. Without any it trains once, and the last epoch counts.
 
     Parameters
     ----------
@@ -244,9 +234,7 @@ class Joint(GradientLearner):
     @property
     def trials_(self) -> tuple[Trial, ...]:
         """The trainings of the last session, one for each weight decay."""
-        self._check_fitted()
-        chosen: Chosen = self._learned
-        return chosen.trials
+        return self._known.trials
 
     def fit(
         self, graph: Data, nodes: Nodes, labels: Labels | None = None, validation: Validation = None
@@ -296,7 +284,7 @@ class Joint(GradientLearner):
     def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
         return self._network(inputs, self.hidden, classes, self.dropout, draw)
 
-    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Chosen:
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
         kept: Tensors = {}
         if learned is not None:
             kept = {name: value.cpu() for name, value in learned.memory.items()}
@@ -325,19 +313,19 @@ class Joint(GradientLearner):
         memory = {"nodes": task.nodes, "codes": task.codes}
         memory |= {"val_nodes": held, "val_codes": held_codes}
         trials = tuple(trial for trial, _ in found)
-        return Chosen(weights, task.arrival, task.index + 1, memory, trials)
+        return Known(weights, task.arrival, task.index + 1, memory, trials)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, facts = super()._state()
         return tensors, {**facts, "trials": [list(trial) for trial in self.trials_]}
 
-    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Chosen:
+    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Known:
         known = super()._restore(tensors, facts)
         trials = tuple(
             Trial(float(decay), int(epoch), None if accuracy is None else float(accuracy))
             for decay, epoch, accuracy in facts["trials"]
         )
-        return Chosen(known.weights, known.arrival, known.sessions, known.memory, trials)
+        return replace(known, trials=trials)
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         super()._check_memory(memory, weights, classes)

@@ -359,8 +359,7 @@ class TWP(Penalised):
     loss_strength, topology_strength : float
         λ_l and λ_t.
     beta : float
-        β. The default is not that of the benchmarks, 0.01, which public code detached from the
-        weights: see the comment on it.
+        β; 0.01 in public code, which detached its term from the weights.
     hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
 
     Examples

@@ -21,10 +21,7 @@ from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 @dataclass(frozen=True)
 class Replay:
-    """The session's nodes, then the remembered ones: field, codes, and shares of the loss.
-
-    `fisher` is the importance of the weights before the session, by name, where they are held.
-    """
+    """The session's nodes, then the memory's; `fisher` is that of weights where they are held."""
 
     field: Field
     codes: Tensor
@@ -41,10 +38,6 @@ class ReplayLearner(GradientLearner):
     _limits: ClassVar = {"budget": 0}
 
     @abstractmethod
-    def _prepare(self, task: Task) -> Replay | None:
-        """What is trained on, or None for the session's nodes alone."""
-
-    @abstractmethod
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
         """Positions [n] of nodes in the order in which they are kept, the best first."""
 
@@ -55,16 +48,10 @@ class ReplayLearner(GradientLearner):
         return cross_entropy(logits, prepared.codes, reduction="none") @ prepared.shares
 
     def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
-        nodes, codes = with_memory(task)
+        nodes, codes = task.with_memory()
         order = self._order(task, nodes, codes)
         nodes, codes = keep_best(nodes[order], codes[order], self.budget)
         return {"nodes": nodes, "codes": codes}
-
-
-def with_memory(task: Task) -> tuple[Tensor, Tensor]:
-    """The session's nodes and codes, then the remembered ones that it does not bring again."""
-    old = task.replayed()
-    return torch.cat([task.nodes, old["nodes"]]), torch.cat([task.codes, old["codes"]])
 
 
 def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor]:
@@ -107,11 +94,10 @@ class GEM(GradientLearner):
     It keeps at most `budget` nodes in all, with their codes and the session each came with. The
     classes of each session share the budget as equally as can be; nodes are drawn at random.
 
-    The L_k are computed without dropout: the loss that must not rise is that of the model as it
-    predicts. The constraints bind the gradient; Adam, which everyone here uses, scales it by
-    coordinate and adds weight decay before it steps, where the paper takes a plain step.
+    The L_k are without dropout, as the model predicts. The constraints bind the gradient, which
+    Adam scales by coordinate and adds weight decay to, where the paper takes a plain step.
 
-    D. Lopez-Paz and M. Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
+    Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
 
     Parameters
     ----------
@@ -219,9 +205,8 @@ class ERGNN(ReplayLearner):
     """Experience replay with nodes chosen by coverage maximisation (CM).
 
     L = β L_t + (1 − β) L_memory with β = m / (m + n_t), for n_t nodes in the session and m in the
-    memory; L_memory is the mean cross-entropy of the remembered nodes. The smaller the memory, the
-    more it weighs, in the paper and in its authors' code. `weighting` ``"begin"`` is that of the
-    BeGin library, L = (1 − β) L_t + β L_memory: the mean over all n_t + m nodes.
+    memory: the smaller it is, the more it weighs, in the paper and in its authors' code.
+    `weighting` ``"begin"``, of the BeGin library, is the mean over all n_t + m nodes instead.
 
     CM keeps, of each class, the nodes with the fewest nodes of other classes within `distance`; of
     equals, those nearest to their class's mean. Nodes are compared in the hidden layer
@@ -265,7 +250,7 @@ class ERGNN(ReplayLearner):
         check_choice("space", self.space, ("embeddings", "attributes"))
 
     def _prepare(self, task: Task) -> Replay | None:
-        nodes, codes = with_memory(task)
+        nodes, codes = task.with_memory()
         new = task.nodes.numel()
         if new == nodes.numel():
             return None
@@ -324,7 +309,6 @@ class CGNN(ReplayLearner):
     since the last session; each counts twice in the mean. To find them without the old graph, one
     number is kept for each node, `two_hop_walks`, which differs wherever an edge was gained or lost
     at the node or at a neighbour. With ``edges="full"`` in a stream no node is affected.
-
     The memory is the original's "class" strategy with p = 1 and α = 0 (α > 0 would need labels of
     neighbours): every node of a class that was ever seen has the same chance. Classes share the
     budget as equally as can be; the original shares it in proportion to their size.
@@ -355,7 +339,7 @@ class CGNN(ReplayLearner):
     def _prepare(self, task: Task) -> Replay | None:
         if task.before is None or not task.memory or task.memory["nodes"].numel() == 0:
             return None
-        old, (nodes, codes) = task.replayed(), with_memory(task)
+        old, (nodes, codes) = task.replayed(), task.with_memory()
         affected = two_hop_walks(task.adjacency, old["nodes"]) != old["walks"]
         # one that is affected counts twice
         weights = task.class_weights(torch.cat([codes, old["codes"][affected]]))

@@ -248,8 +248,8 @@ class RanPAC(OverViews):
     session of fewer than five keeps the last λ.) H are the label-free views of `HopEncoder`;
     docs/baselines.md says what differs from the original.
 
-    M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad and A. van den Hengel, "RanPAC: Random
-    Projections and Pre-trained Models for Continual Learning", NeurIPS 2023.
+    McDonnell et al., "RanPAC: Random Projections and Pre-trained Models for Continual Learning",
+    NeurIPS 2023.
 
     Parameters
     ----------
@@ -389,17 +389,14 @@ class UGCN(Shrunk, OverFilters):
         Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
         score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
-    The paper's widths we do not know: 4,096 in two layers is ours.
-
-    G. Donghi, D. Zambon, L. Pasa, C. Alippi and N. Navarin, "The Unreasonable Effectiveness of
+    Donghi et al., "The Unreasonable Effectiveness of
     Randomized Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025.
-    T. L. Hayes and C. Kanan, "Lifelong Machine Learning with Deep Streaming Linear Discriminant
-    Analysis", CVPR Workshops 2020.
+    Hayes and Kanan, "Lifelong Machine Learning with Deep Streaming LDA", CVPR Workshops 2020.
 
     Parameters
     ----------
     width : int
-        Width of Z: units of all layers together.
+        Width of Z: units of all layers together. The paper's we do not know; 4,096 is ours.
     layers : int
         L.
     shrinkage : float

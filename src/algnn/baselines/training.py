@@ -8,7 +8,7 @@ stopping on the current session would reward forgetting, so there is none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -30,14 +30,15 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Known:
-    """The state between sessions: the GCN's weights, the classes in the order of the head's columns
-    [C], the number of sessions, and what the method keeps besides.
+    """The state between sessions; `arrival` [C] are the classes in the order of the head's columns,
+    `memory` is what the method keeps besides weights, `trials` how these were chosen, if they were.
     """
 
     weights: Tensors
     arrival: Array
     sessions: int
     memory: Tensors
+    trials: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,11 @@ class Task:
             return dict.fromkeys(("nodes", "codes", "sessions", "walks"), self.nodes[:0])
         others = ~torch.isin(self.memory["nodes"], self.nodes)
         return {name: value[others] for name, value in self.memory.items()}
+
+    def with_memory(self) -> tuple[Tensor, Tensor]:
+        """The session's nodes and codes, then the `replayed` ones."""
+        old = self.replayed()
+        return torch.cat([self.nodes, old["nodes"]]), torch.cat([self.codes, old["codes"]])
 
     @cached_property
     def field(self) -> Field:
@@ -178,8 +184,6 @@ class GradientLearner(Learner):
     device: str = "auto"
     _limits: ClassVar = {"hidden": 1, "epochs": 1, "lr": 0, "dropout": (0, 1), "weight_decay": 0}
 
-    # -- what a method changes ----------------------------------------------------------------
-
     def _prepare(self, task: Task) -> Any:
         """What the loss needs and is the same in every epoch: fields of memory nodes, a teacher."""
 
@@ -194,25 +198,16 @@ class GradientLearner(Learner):
         """What is kept once the session is learned; it replaces what was kept before."""
         return {}
 
-    # the step that chooses or condenses nodes, if any, whose time is reported apart:
-    # "prepare" or "remember"
+    # the step that chooses nodes, if any, "prepare" or "remember": its time is reported apart
     selects_in: ClassVar[str] = ""
-
-    # -- the shared loop ----------------------------------------------------------------------
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
         task = self._checked_task(graph, nodes, labels, learned)
         start = clock(task.x)
         prepared = self._prepare(task)
         seconds = {"prepare": clock(task.x) - start}
-        train(
-            task.gcn.parameters(),
-            lambda: self._loss(task, prepared),
-            self.epochs,
-            self.lr,
-            self.weight_decay,
-            adjust=lambda: self._adjust(task, prepared),
-        )
+        loss, adjust = (partial(self._loss, task, prepared), partial(self._adjust, task, prepared))
+        train(task.gcn.parameters(), loss, self.epochs, self.lr, self.weight_decay, adjust)
         start = clock(task.x)
         memory = self._remember(task, prepared)
         seconds["remember"] = clock(task.x) - start
@@ -263,8 +258,6 @@ class GradientLearner(Learner):
         wider["weight2"] = torch.cat([wider["weight2"], columns], dim=1)
         wider["bias2"] = pad(wider["bias2"], (0, new))
         return GCN.from_weights(wider, self.dropout)
-
-    # -- answers and files --------------------------------------------------------------------
 
     @property
     def classes_(self) -> Array:
@@ -338,8 +331,7 @@ class Bare(GradientLearner):
     """Plain fine-tuning: each session by its own loss, with no defence against forgetting.
 
     L = L_t, the mean cross-entropy on the session's nodes over the classes seen so far. It keeps
-    its weights and nothing else; it is the lower end of every comparison. With `balanced`, classes
-    that come in the same session count the same; one that comes alone leaves nothing to balance.
+    its weights and nothing else; it is the lower end of every comparison.
 
     Parameters
     ----------
