@@ -29,10 +29,9 @@ _held = threading.local()
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The path of a temporary file beside `path`, which replaces it once all is on disk.
 
-    Whoever reads `path` sees the old file or the new one, never part of one, even if the process
-    is killed half-way. A link is followed; a file that exists keeps its mode and, where that is
-    allowed, its owner. The folder is made where it is missing; if the block raises, the temporary
-    file is removed. What a killed writer left behind is removed by a later one.
+    Whoever reads `path` sees the old file or the new one, never part of one. A link is followed; a
+    file that exists keeps its mode and, where that is allowed, its owner; a missing folder is made.
+    If the block raises, the temporary file is removed; that of a killed writer, by a later one.
     """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -64,8 +63,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold a file's lock, so that a second writer starts from what the first has written.
 
-    A thread that holds it may ask for it again. The lock ends with the process that holds it; the
-    empty file beside `path` that carries it may then stay behind, and does no harm.
+    A thread that holds it may ask for it again. It ends with the process that holds it; the empty
+    file beside `path` that carries it may then stay behind.
     """
     target = Path(os.path.realpath(path))
     mine: set[Path] = _held.__dict__.setdefault("paths", set())

@@ -17,10 +17,7 @@ Shapes = dict[str, tuple[int] | tuple[int, int]]
 
 
 class GCN(nn.Module):
-    """A graph convolutional network, d → hidden → classes (Kipf and Welling, 2017).
-
-    The initial weights come from `generator`; the global random state is left alone.
-    """
+    """A graph convolutional network, d → hidden → classes (Kipf and Welling, 2017)."""
 
     weight1: nn.Parameter
     bias1: nn.Parameter
@@ -84,11 +81,7 @@ def train(
     adjust: Callable[[], None] | None = None,
     after: Callable[[int], None] | None = None,
 ) -> None:
-    """Full-batch Adam for a fixed number of epochs.
-
-    `adjust` changes the gradients of an epoch before its step; `after` is called with the number of
-    each epoch once its step is taken.
-    """
+    """Full-batch Adam; `adjust` may change gradients before a step, `after` gets the epoch then."""
     optimiser = torch.optim.Adam(list(parameters), lr=lr, weight_decay=weight_decay, fused=True)
     for epoch in range(epochs):
         optimiser.zero_grad(set_to_none=True)
@@ -121,12 +114,9 @@ def drawn(
 
 
 def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:
-    """Drop a share of the entries and scale up the rest.
-
-    Eight masks come from each random 64-bit word, so the rate is rounded to 1/256 (and the scale
-    with it, so that the mean stays exact). torch's own dropout draws a word per entry, which took
-    18 times as long (0.7 million entries, two CPU cores), and takes no generator.
-    """
+    """Drop a share of the entries, rounded to 1/256, and scale up the rest by as much."""
+    # torch's own draws a word per entry, eight of which have room in one (18 times as long for 0.7
+    # million entries on two CPU cores), and takes no generator
     dropped = min(255, round(rate * 256))
     if dropped == 0:
         return hidden

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -16,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import checkpoint
+from algnn.checkpoint import Path
 from algnn.checks import (
     Array,
     Labels,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 else:
     from sklearn.base import BaseEstimator
 
-Path = str | os.PathLike[str]
 SHOWN = 20  # classes in the HTML representation
 
 
