@@ -177,7 +177,7 @@ def find(method: str | type[Learner]) -> Method:
 
     Examples
     --------
-    >>> find("algnn-paper").kind, find("algnn.baselines.regularisation:EWC").learner.__name__
+    >>> find("algnn-paper").kind, find("algnn.baselines.ewc:EWC").learner.__name__
     ('analytic', 'EWC')
     """
     if isinstance(method, type):

@@ -158,7 +158,6 @@ def condense(
         weight1 = glorot(x.size(1), hidden, draw).to(x.device)
         weight2 = glorot(hidden, matching.outputs or hidden, draw).to(x.device)
         optimiser.zero_grad(set_to_none=True)
-        # torch types `backward` loosely
         matching.loss(x, weight1, weight2).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return x.detach()

@@ -222,7 +222,6 @@ class TPP(Learner):
     weight_decay: float = 5e-4
     seed: int = 0
     device: str = "auto"
-
     _limits: ClassVar = {
         "hidden": 1, "prompts": 1, "epochs": 1, "pretrain": 0, "lr": 0, "weight_decay": 0
     }  # fmt: skip
@@ -295,8 +294,11 @@ class TPP(Learner):
         def build() -> tuple[Tensor, Tensor]:
             adjacency = self._adjacency(graph)
             twice = spmm(adjacency, spmm(adjacency, self._inputs(graph)))
-            # the diagonal of Â is 1 / d
-            return twice, spmm(adjacency, twice) * _diagonal(adjacency).sqrt()[:, None]
+            # the diagonal of Â, which has an entry in every row, is 1 / d
+            degrees = adjacency.crow_indices().diff()
+            rows = torch.arange(degrees.numel(), device=degrees.device).repeat_interleave(degrees)
+            diagonal = adjacency.values()[adjacency.col_indices() == rows]
+            return twice, spmm(adjacency, twice) * diagonal.sqrt()[:, None]
 
         return self._last_smoothed.get(inputs_of(graph), build)
 
@@ -384,10 +386,3 @@ def _contrast(one: Tensor, two: Tensor) -> Tensor:
     every = within.sum(1) + between.sum(1) - within.diagonal()
     loss: Tensor = -(between.diagonal() / every).log().mean()
     return loss
-
-
-def _diagonal(adjacency: Tensor) -> Tensor:
-    """The diagonal [N] of Â, in which every row has an entry."""
-    counts = adjacency.crow_indices().diff()
-    rows = torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
-    return adjacency.values()[adjacency.col_indices() == rows]

@@ -223,7 +223,6 @@ class Joint(GradientLearner):
     lr: float = 1e-2
     other_weight_decay: float = 5e-3
     check_every: int = 5
-
     uses_validation: ClassVar[bool] = True
     _limits: ClassVar = {"other_weight_decay": 0, "check_every": 1}
 

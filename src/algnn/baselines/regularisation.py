@@ -194,10 +194,9 @@ class EWC(Penalised):
     10
     """
 
-    # A thousand times the usual 1e4, and that with a Fisher that is larger than the usual ones:
-    # at 1e4 it leaves Bare as it is. AP on validation nodes (mean of three seeds) at λ = 1e4, 1e5,
-    # 1e6, 1e7, 1e8: Cora 25, 25, 62, 64, 56, Citeseer 25, 25, 27, 52, 57; Computers 17 at all of
-    # these.
+    # A thousand times the usual 1e4, and that with a larger Fisher: at 1e4 it leaves Bare as it is.
+    # AP on validation nodes (mean of three seeds) at λ = 1e4, 1e5, 1e6, 1e7, 1e8: Cora 25, 25, 62,
+    # 64, 56, Citeseer 25, 25, 27, 52, 57; Computers 17 at all of these.
     strength: float = 1e7
     _limits: ClassVar = {"strength": 0}
 
@@ -320,14 +319,11 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
     return temperature**2 * divergence
 
 
-# the two importances, kept apart
-KINDS = ("loss", "topology")
+KINDS = ("loss", "topology")  # the two importances, kept apart
 # Below this share of non-zeros, products with ÂX and its transpose are faster as sparse ones on the
 # CPU; β's term takes four more of them in each epoch. At the size of Cora's base session both take
 # 17 ms dense, and 7, 12 and 27 ms sparse at shares of 0.06, 0.1 and 0.25.
 SPARSE_BELOW = 0.1
-
-
 # the penalty of earlier sessions; the field's inputs, sparse where that pays; and of its edges the
 # rows of these that they come from and lead to
 _Prepared = tuple[QuadraticPenalty, Tensor | Operator, Tensor, Tensor]

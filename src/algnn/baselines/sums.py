@@ -85,8 +85,7 @@ class SumLearner(Learner):
     device: str = "auto"
     _limits: ClassVar = {"width": 1}
 
-    # the head that is solved, of `algnn.analytic.heads`
-    head: ClassVar[Any] = staticmethod(ridge)
+    head: ClassVar[Any] = staticmethod(ridge)  # what is solved, of `algnn.analytic.heads`
 
     @abstractmethod
     def _encoder(self, graph: Data) -> Features:
@@ -267,7 +266,6 @@ class RanPAC(OverViews):
     """
 
     width: int = 10_000
-
     LAMBDAS: ClassVar[tuple[float, ...]] = tuple(10.0**k for k in range(-8, 9))
     bandwidth: ClassVar[float] = 0.0  # type: ignore[misc]
 

@@ -331,11 +331,8 @@ class Bare(GradientLearner):
     """Plain fine-tuning: each session by its own loss, with no defence against forgetting.
 
     L = L_t, the mean cross-entropy on the session's nodes over the classes seen so far. It keeps
-    its weights and nothing else; it is the lower end of every comparison.
-
-    Parameters
-    ----------
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+    its weights and nothing else; it is the lower end of every comparison. Its parameters are those
+    of `GradientLearner`.
 
     Examples
     --------
