@@ -171,7 +171,7 @@ def examine(folder: Path, path: Path, cases: int, seed: int) -> dict[str, int]:
     import algnn
     from algnn.analytic.joint import JointRidge
     from algnn.analytic.privacy.model import PrivateALGNN
-    from algnn.baselines.ergnn import ERGNN
+    from algnn.baselines.replay import ERGNN
 
     torch.set_num_threads(1)
     kinds = dict.fromkeys(("default", "decaying", "paper"), algnn.ALGNN)
@@ -221,7 +221,7 @@ def folder(tmp_path):
     import algnn
     from algnn.analytic.joint import JointRidge
     from algnn.analytic.privacy.model import PrivateALGNN
-    from algnn.baselines.ergnn import ERGNN
+    from algnn.baselines.replay import ERGNN
 
     paper = {"encoder": "gcn", "head": "ridge", "gamma": 0.1}
     sizes = {"hidden": 3, "width": 5, "epochs": 2, "device": "cpu"}

@@ -8,9 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -22,15 +20,14 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+Path = str | os.PathLike[str]
 VERSION = 1
 # errors raised by values of an unexpected type
 MISFITS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 LONGEST = 200
 
 
-def write(
-    path: str | os.PathLike[str], kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]
-) -> None:
+def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
     from safetensors import torch as safetensors
 
@@ -55,9 +52,7 @@ def write(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def read(
-    path: str | os.PathLike[str], kind: str, *, verify: bool = True
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors, on the CPU, and JSON values of a checkpoint of a learner of class `kind`."""
     with _opened(path) as file:
         header = _header(path, file.metadata())
@@ -77,13 +72,7 @@ def read(
     return tensors, header["facts"]
 
 
-def read_kind(path: str | os.PathLike[str]) -> str:
-    """The class of the learner in a checkpoint."""
-    return peek(path).kind
-
-
-@dataclass(frozen=True)
-class Peek:
+class Peek(NamedTuple):
     """What `peek` found: the learner's class, JSON values, shapes of all tensors, some arrays."""
 
     kind: str
@@ -92,22 +81,18 @@ class Peek:
     arrays: dict[str, Any]
 
 
-def peek(path: str | os.PathLike[str], names: Sequence[str] = ()) -> Peek:
-    """Look into a checkpoint without torch: only the named tensors are read, as arrays.
-
-    The content is not compared with its SHA-256.
-    """
+def peek(path: Path, names: Sequence[str] = ()) -> Peek:
+    """A look without torch, which reads only the named tensors and compares no SHA-256."""
     with _opened(path, "numpy") as file:
         header = _header(path, file.metadata())
-        stored = list(file.keys())
-        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in stored}
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in list(file.keys())}
         arrays = {name: file.get_tensor(name) for name in names if name in shapes}
     return Peek(header["kind"], header["facts"], shapes, arrays)
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str], framework: str = "pt") -> Iterator[Any]:
-    if not Path(path).is_file():
+def _opened(path: Path, framework: str = "pt") -> Iterator[Any]:
+    if not os.path.isfile(path):
         raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
     try:
         with safe_open(path, framework=framework) as file:
@@ -154,7 +139,7 @@ def in_short(error: BaseException) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
-def _header(path: str | os.PathLike[str], metadata: dict[str, str] | None) -> dict[str, Any]:
+def _header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:
     try:
         header = json.loads((metadata or {})["algnn"])
         ours = header["format"] == "algnn" and isinstance(header["facts"], dict)

@@ -1,14 +1,13 @@
 """The checks that every learner's input passes before anything changes.
 
-Each returns its input in one known form, or raises an error that says which argument was wrong, in
-what way, and what would be right.
+Each returns its input in one known form, or raises an error that names argument, fault and remedy.
 """
 
 from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,13 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from algnn.errors import AlgnnError, DeviceError, InputError
+from algnn.errors import DeviceError, InputError
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
-Nodes = Tensor | npt.NDArray[Any] | Sequence[int]
+Array = npt.NDArray[Any]
+Nodes = Tensor | Array | Sequence[int]
 NO_LABEL = -1  # in a graph's y, a table of labels, a session
-Labels = Tensor | npt.NDArray[Any] | Sequence[int] | Sequence[str]
+Labels = Tensor | Array | Sequence[int] | Sequence[str]
 
 
 def onto(tensor: Tensor, device: torch.device) -> Tensor:
@@ -34,32 +34,24 @@ def onto(tensor: Tensor, device: torch.device) -> Tensor:
 
 def resolve_device(device: str) -> torch.device:
     """The device a name stands for, if it is there."""
+    words = "use 'auto', 'cpu' or 'cuda'"
     if not isinstance(device, str):
         # a torch.device could not be written into a checkpoint
-        raise DeviceError(f"device={device!r} is no name: use 'auto', 'cpu' or 'cuda'")
+        raise DeviceError(f"device={device!r} is no name: {words}")
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError):
-        raise DeviceError(f"device={device!r} is no device: use 'auto', 'cpu' or 'cuda'") from None
+        raise DeviceError(f"device={device!r} is no device: {words}") from None
     if found.type not in ("cpu", "cuda"):
-        raise DeviceError(f"device={device!r} is not supported: use 'auto', 'cpu' or 'cuda'")
+        raise DeviceError(f"device={device!r} is not supported: {words}")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise DeviceError(
             f"device={device!r} was asked for but torch sees {torch.cuda.device_count()} CUDA"
             " devices here: use device='cpu' or 'auto'"
         )
     return found
-
-
-def is_present(device: str) -> bool:
-    """Whether this machine has such a device."""
-    try:
-        resolve_device(device)
-    except AlgnnError:
-        return False
-    return True
 
 
 def check_kind(graph: Any) -> None:
@@ -97,7 +89,16 @@ def check_graph(graph: Data) -> bool:
         raise InputError(f"graph.x has shape {list(x.shape)}: give at least one node and feature")
     _check_finite(x.detach())
     _check_edges(edge_index, x.size(0))
-    _check_weights(graph.get("edge_weight"), edge_index.size(1))
+    edges, weight = edge_index.size(1), graph.get("edge_weight")
+    if weight is None:
+        return True
+    if not isinstance(weight, Tensor) or weight.layout != torch.strided or weight.shape != (edges,):
+        raise InputError(f"graph.edge_weight must be a dense tensor [{edges}], one for each edge")
+    if weight.is_complex() or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+        raise InputError(
+            "graph.edge_weight holds values that are negative, NaN or infinite: give each edge a"
+            " finite weight of at least 0"
+        )
     return True
 
 
@@ -118,18 +119,6 @@ def _check_edges(edge_index: Any, num_nodes: int) -> None:
             )
 
 
-def _check_weights(weight: Any, edges: int) -> None:
-    if weight is None:
-        return
-    if not isinstance(weight, Tensor) or weight.layout != torch.strided or weight.shape != (edges,):
-        raise InputError(f"graph.edge_weight must be a dense tensor [{edges}], one for each edge")
-    if weight.is_complex() or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
-        raise InputError(
-            "graph.edge_weight holds values that are negative, NaN or infinite: give each edge a"
-            " finite weight of at least 0"
-        )
-
-
 def edges_of(adj_t: Tensor) -> dict[str, Tensor]:
     """`edge_index` [2, E] of the transposed sparse adjacency that PyG's ``ToSparseTensor`` makes,
     and `edge_weight` [E] where its entries are not all 1.
@@ -148,10 +137,9 @@ def _check_finite(x: Tensor) -> None:
     # a finite sum has finite terms; only if it is not finite (it may overflow) is each looked at
     if bool(torch.isfinite(values.sum(dtype=torch.float32))):
         return
-    strange = ~torch.isfinite(values.to(torch.float32))
-    if bool(strange.any()):
-        first = strange.nonzero()[0, 0]
-        node = int(first if row_of is None else row_of[first])
+    strange = (~torch.isfinite(values.to(torch.float32))).nonzero()
+    if strange.numel():
+        node = int(strange[0, 0] if row_of is None else row_of[strange[0, 0]])
         raise InputError(
             f"graph.x holds NaN or infinite values (first at node {node}): replace them before"
             " learning"
@@ -194,50 +182,36 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
     ids = _as_ids(nodes)
     if ids.ndim != 1:
         raise InputError(f"nodes has shape {list(ids.shape)}: give one dimension of node ids")
-    if ids.dtype != torch.bool:
-        _check_no_mask(ids, num_nodes)
-    if ids.dtype != torch.int64:
-        ids = _as_int64(ids, num_nodes)
+    count, kind = ids.numel(), ids.dtype
+    # a mask of whole numbers would be read as the ids 0 and 1
+    doubtful = kind != torch.bool and count > 2 and (count == num_nodes or kind == torch.uint8)
+    if doubtful and bool(((ids == 0) | (ids == 1)).all()):
+        raise InputError(
+            f"nodes holds {count} zeros and ones of type {kind}: give a mask as bool, or name each"
+            " node once"
+        )
+    if kind == torch.bool:
+        if count != num_nodes:
+            raise InputError(
+                f"nodes is a mask of {count} for {num_nodes} nodes: give one entry per node"
+            )
+        ids = ids.nonzero().squeeze(1)
+    elif count and (ids.is_floating_point() or ids.is_complex()):  # an empty list is float
+        raise InputError(f"nodes has type {kind}: give whole numbers, the rows of graph.x")
+    ids = ids.to(torch.int64)
     if session and ids.numel() == 0:
         raise InputError("nodes is empty: a session needs at least one labelled node")
-    _check_values(ids.numpy(), num_nodes, session)
-    return ids
-
-
-def _check_no_mask(ids: Tensor, num_nodes: int) -> None:
-    """Raise `InputError` for a mask of whole numbers, which would be read as the ids 0 and 1."""
-    long = ids.numel() > 2 and (ids.numel() == num_nodes or ids.dtype == torch.uint8)
-    if long and bool(((ids == 0) | (ids == 1)).all()):
-        raise InputError(
-            f"nodes holds {ids.numel()} zeros and ones of type {ids.dtype}: give a mask as bool, or"
-            " name each node once"
-        )
-
-
-def _as_int64(ids: Tensor, num_nodes: int) -> Tensor:
-    if ids.dtype == torch.bool:
-        if ids.numel() != num_nodes:
-            raise InputError(
-                f"nodes is a mask of {ids.numel()} for {num_nodes} nodes: give one entry per node"
-            )
-        return ids.nonzero().squeeze(1)
-    # an empty list comes as floating point
-    if ids.numel() and (ids.is_floating_point() or ids.is_complex()):
-        raise InputError(f"nodes has type {ids.dtype}: give whole numbers, the rows of graph.x")
-    return ids.to(torch.int64)
-
-
-def _check_values(ids: npt.NDArray[np.int64], num_nodes: int, session: bool) -> None:
     outside = ids[(ids < 0) | (ids >= num_nodes)]
-    if outside.size:
+    if outside.numel():
         raise InputError(f"nodes holds {outside[0]}: ids must lie in 0 … {num_nodes - 1}")
     if session:
-        ordered = np.sort(ids)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        if twice.size:
+        ordered = ids.sort().values
+        twice = ordered[1:][ordered.diff() == 0]
+        if twice.numel():
             raise InputError(
                 f"nodes holds {twice[0]} more than once: name each node of a session once"
             )
+    return ids
 
 
 def _as_ids(nodes: Any) -> Tensor:
@@ -278,23 +252,21 @@ def check_labels(
     elif array.dtype.kind in "ifU":
         nothing = ["", str(NO_LABEL)] if array.dtype.kind == "U" else [NO_LABEL]
         _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
-    if array.dtype.kind == "f" and bool((array == np.trunc(array)).all()):
-        array = array.astype(np.int64) if bool((np.abs(array) < 2**53).all()) else array
-    if array.dtype.kind == "b":
+    whole = array.dtype.kind == "f" and bool((array == np.trunc(array)).all())
+    if array.dtype.kind == "b" or (whole and bool((np.abs(array) < 2**53).all())):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iuU":
         raise InputError(f"labels has type {array.dtype}: give ints or strings")
-    if array.dtype.kind != "U":
-        if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
-            raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
-        array = array.astype(np.int64)
-    if seen is not None and seen.size and (seen.dtype.kind == "U") != (array.dtype.kind == "U"):
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
+    words = array.dtype.kind == "U"
+    if seen is not None and seen.size and (seen.dtype.kind == "U") != words:
         kinds = {True: "strings", False: "ints"}
         raise InputError(
-            f"labels are {kinds[array.dtype.kind == 'U']} and the classes seen so far are"
-            f" {kinds[seen.dtype.kind == 'U']}: keep to one kind"
+            f"labels are {kinds[words]} and the classes seen so far are {kinds[not words]}: keep to"
+            " one kind"
         )
-    return array
+    return array if words else array.astype(np.int64)
 
 
 def _is_missing(label: Any) -> bool:
@@ -373,3 +345,9 @@ def check_number(
     noun = "a whole number" if whole else "a number"
     below = "" if high == float("inf") else f" and below {high:g}"
     raise InputError(f"{name}={value!r} must be {noun} of at least {low:g}{below}")
+
+
+def check_choice(name: str, value: Any, known: Collection[str]) -> None:
+    """Raise `InputError` unless a parameter is one of some words."""
+    if value not in tuple(known):
+        raise InputError(f"{name}={value!r} is unknown: use one of {', '.join(known)}")

@@ -39,10 +39,9 @@ def make_folder(folder: Path) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The path of a temporary file beside `path`, which replaces it once all is on disk.
 
-    Whoever reads `path` sees the old file or the new one, never part of one, even if the process
-    is killed half-way. A link is followed; a file that exists keeps its mode and, where that is
-    allowed, its owner. The folder is made where it is missing; if the block raises, the temporary
-    file is removed. What a killed writer left behind is removed by a later one.
+    Whoever reads `path` sees the old file or the new one, never part of one. A link is followed; a
+    file that exists keeps its mode and, where that is allowed, its owner; a missing folder is made.
+    If the block raises, the temporary file is removed; that of a killed writer, by a later one.
     """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +56,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600))
         mode = stat.S_IMODE((temporary.stat() if old is None else old).st_mode)
         yield temporary
-        if old is not None and hasattr(os, "chown"):
+        if old is not None:
             with contextlib.suppress(OSError):
                 os.chown(temporary, old.st_uid, old.st_gid)
         # last: a change of owner may clear bits, and a library may have made the file anew
@@ -74,8 +73,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold a file's lock, so that a second writer starts from what the first has written.
 
-    A thread that holds it may ask for it again. The lock ends with the process that holds it; the
-    empty file beside `path` that carries it may then stay behind, and does no harm.
+    A thread that holds it may ask for it again. It ends with the process that holds it; the empty
+    file beside `path` that carries it may then stay behind.
     """
     target = Path(os.path.realpath(path))
     mine: set[Path] = _held.__dict__.setdefault("paths", set())
@@ -122,8 +121,6 @@ def _sweep(target: Path, age: float) -> None:
 
 
 def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():
-        return  # Windows cannot open a folder
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -13,30 +13,38 @@ from torch import Tensor, nn
 
 from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
+Shapes = dict[str, tuple[int] | tuple[int, int]]
+
 
 class GCN(nn.Module):
-    """A graph convolutional network, d → hidden → classes (Kipf and Welling, 2017).
+    """A graph convolutional network, d → hidden → classes (Kipf and Welling, 2017)."""
 
-    The initial weights come from `generator`; the global random state is left alone.
-    """
+    weight1: nn.Parameter
+    bias1: nn.Parameter
+    weight2: nn.Parameter
+    bias2: nn.Parameter
 
     def __init__(
         self, inputs: int, hidden: int, classes: int, dropout: float, generator: torch.Generator
     ) -> None:
         super().__init__()
         self.dropout = dropout
-        self.weight1 = nn.Parameter(glorot(inputs, hidden, generator))
-        self.bias1 = nn.Parameter(torch.zeros(hidden, dtype=torch.float32))
-        self.weight2 = nn.Parameter(glorot(hidden, classes, generator))
-        self.bias2 = nn.Parameter(torch.zeros(classes, dtype=torch.float32))
+        for name, value in drawn(self.shapes(inputs, hidden, classes), generator).items():
+            setattr(self, name, value)
+
+    @classmethod
+    def shapes(cls, inputs: int, hidden: int, classes: int) -> Shapes:
+        """The shapes of the weights by name, in the order in which they are drawn."""
+        first: Shapes = {"weight1": (inputs, hidden), "bias1": (hidden,)}
+        return first | {"weight2": (hidden, classes), "bias2": (classes,)}
 
     @classmethod
     def from_weights(cls, weights: dict[str, Tensor], dropout: float = 0.0) -> GCN:
-        """A GCN of the shape and with the values of some weights, on their device."""
+        """A network of the shape and with the values of some weights, on their device."""
         gcn = cls.__new__(cls)
         nn.Module.__init__(gcn)
         gcn.dropout = dropout
-        for name in ("weight1", "bias1", "weight2", "bias2"):
+        for name in cls.shapes(0, 0, 0):
             setattr(gcn, name, nn.Parameter(weights[name].clone()))
         return gcn
 
@@ -73,11 +81,7 @@ def train(
     adjust: Callable[[], None] | None = None,
     after: Callable[[int], None] | None = None,
 ) -> None:
-    """Full-batch Adam for a fixed number of epochs.
-
-    `adjust` changes the gradients of an epoch before its step; `after` is called with the number of
-    each epoch once its step is taken.
-    """
+    """Full-batch Adam; `adjust` may change gradients before a step, `after` gets the epoch then."""
     optimiser = torch.optim.Adam(list(parameters), lr=lr, weight_decay=weight_decay, fused=True)
     for epoch in range(epochs):
         optimiser.zero_grad(set_to_none=True)
@@ -96,13 +100,23 @@ def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:
     return weights.mul_(2).sub_(1).mul_(math.sqrt(6 / (rows + columns)))
 
 
-def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:
-    """Drop a share of the entries and scale up the rest.
+def drawn(
+    shapes: Shapes, generator: torch.Generator, device: torch.device | None = None
+) -> dict[str, nn.Parameter]:
+    """Parameters to train, by name: `glorot` matrices, and vectors of 0."""
+    values = (
+        glorot(*shape, generator) if len(shape) == 2 else torch.zeros(shape, dtype=torch.float32)
+        for shape in shapes.values()
+    )
+    return {
+        name: nn.Parameter(value.to(device)) for name, value in zip(shapes, values, strict=True)
+    }
 
-    Eight masks come from each random 64-bit word, so the rate is rounded to 1/256 (and the scale
-    with it, so that the mean stays exact). torch's own dropout draws a word per entry, which took
-    18 times as long (0.7 million entries, two CPU cores), and takes no generator.
-    """
+
+def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:
+    """Drop a share of the entries, rounded to 1/256, and scale up the rest by as much."""
+    # torch's own draws a word per entry, eight of which have room in one (18 times as long for 0.7
+    # million entries on two CPU cores), and takes no generator
     dropped = min(255, round(rate * 256))
     if dropped == 0:
         return hidden

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,10 @@ class GraphCache:
     # whether a graph on disk may stay there
     _takes_stores: ClassVar[bool] = False
 
+    @property
+    def _device(self) -> torch.device:
+        return resolve_device(self.device)
+
     def _check_graph(self, graph: Data | GraphStore, width: int | None) -> Data:
         """The graph, with an `edge_index`; checked once for as long as it stays the same.
 
@@ -36,11 +40,11 @@ class GraphCache:
         adj_t = graph.get("adj_t")
         if isinstance(adj_t, Tensor) and graph.get("edge_index") is None:
             graph, packed = copy(graph), graph
-            graph.update(self._unpacked.get((adj_t,), lambda: edges_of(packed.adj_t)))
+            graph.update(self._memos["edges"].get((adj_t,), lambda: edges_of(packed.adj_t)))
             del graph.adj_t
         tensors = inputs_of(graph)
         if all(isinstance(t, Tensor) for t in tensors):
-            self._sound_graph.get(tensors, lambda: check_graph(graph))
+            self._memos["sound"].get(tensors, lambda: check_graph(graph))
         else:
             check_graph(graph)
         check_width(graph.x.size(1), width)
@@ -48,13 +52,13 @@ class GraphCache:
 
     def _adjacency(self, graph: Data) -> Tensor:
         """Â on the learner's device, built once for as long as the edges stay the same."""
-        device = resolve_device(self.device)
 
         def build() -> Tensor:
-            edges = graph.edge_index.to(device)
+            edges = graph.edge_index.to(self._device)
             return normalised_adjacency(edges, graph.x.size(0), graph.get("edge_weight"))
 
-        return self._last_adjacency.get(inputs_of(graph), build)
+        adjacency: Tensor = self._memos["adjacency"].get(inputs_of(graph), build)
+        return adjacency
 
     def _rows(self, graph: Data | GraphStore) -> GraphRows:
         """The graph by blocks of rows: one block, or partitions on disk."""
@@ -67,26 +71,14 @@ class GraphCache:
 
         Dense; where a sparse X may stay so, in CSR.
         """
-        device, sparse = resolve_device(self.device), sparse and graph.x.layout != torch.strided
-        made = self._last_inputs.get((graph.x,), dict)
+        sparse = sparse and graph.x.layout != torch.strided
+        made: dict[bool, Tensor] = self._memos["inputs"].get((graph.x,), dict)
         if sparse not in made:
             # detached: a tensor of its own, so that the memo does not keep its own key alive
-            x: Tensor = graph.x.detach().to(device, torch.float32)
+            x: Tensor = graph.x.detach().to(self._device, torch.float32)
             made[sparse] = to_csr(x) if sparse else x.to_dense()
         return made[sparse]
 
     @cached_property
-    def _unpacked(self) -> Memo[dict[str, Tensor]]:
-        return Memo()
-
-    @cached_property
-    def _sound_graph(self) -> Memo[bool]:
-        return Memo()
-
-    @cached_property
-    def _last_adjacency(self) -> Memo[Tensor]:
-        return Memo()
-
-    @cached_property
-    def _last_inputs(self) -> Memo[dict[bool, Tensor]]:
-        return Memo()
+    def _memos(self) -> dict[str, Memo[Any]]:
+        return {name: Memo() for name in ("edges", "sound", "adjacency", "inputs")}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-import os
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn import checkpoint
+from algnn.checkpoint import Path
 from algnn.checks import (
+    Array,
     Labels,
     Nodes,
     check_labels,
     check_nodes,
     check_number,
-    is_present,
     resolve_device,
 )
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
@@ -37,17 +38,11 @@ if TYPE_CHECKING:
     class BaseEstimator:
         """What is used of scikit-learn's class of that name."""
 
-        def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """The constructor's parameters and their values."""
-            return {}
-
-        def set_params(self, **params: Any) -> Self:
-            """Set some of them."""
-            return self
+        get_params: Callable[..., dict[str, Any]]
+        set_params: Callable[..., Any]
 else:
     from sklearn.base import BaseEstimator
 
-Path = str | os.PathLike[str]
 SHOWN = 20  # classes in the HTML representation
 
 
@@ -69,18 +64,19 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     # whether `fit` and `partial_fit` take validation nodes as a further argument
     uses_validation: ClassVar[bool] = False
 
-    # Time spent on choosing or condensing nodes, per session since `fit` or since the learner was
-    # loaded. Empty for learners that do neither; not saved.
+    # time spent on choosing or condensing nodes, per session since `fit` or `load`, where any is
     selection_seconds_: tuple[float, ...] = ()
 
     # for a learner of the user's own that has no such parameters
     seed: int = 0
     device: str = "auto"
 
-    # -- what a subclass writes ---------------------------------------------------------------
+    # of a class's own parameters: the lowest value, or the lowest and an upper bound that is not
+    # reached; a parameter whose default is an int takes whole numbers
+    _limits: ClassVar[Mapping[str, float | tuple[float, float]]] = {}
 
     @abstractmethod
-    def _learn(self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Any) -> Any:
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Any) -> Any:
         """The state after one more session; `learned`, None before the first, is not changed."""
 
     @abstractmethod
@@ -99,7 +95,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
 
     @property
     @abstractmethod
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """The classes seen so far, sorted; ints or strings, as they were given."""
 
     @property
@@ -107,51 +103,39 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def n_features_in_(self) -> int:
         """The width of `x` in the base session."""
 
-    # -- what everyone calls ------------------------------------------------------------------
-
     def fit(self, graph: Data, nodes: Nodes, labels: Labels | None = None) -> Self:
         """Forget everything and learn a first session.
 
         Parameters
         ----------
         graph : Data or GraphStore
-            A graph in memory, or on disk (`algnn.open_graph`), which `ALGNN` leaves there.
             `x` [N, d], dense or sparse (CSR or COO; methods that train a network take a dense copy
             of it), `edge_index` [2, E], and, if edges have weights, `edge_weight` [E] (of which
             GraphSAGE makes no use); or, in the place of these two, the `adj_t` of PyG's
-            ``ToSparseTensor``. Labels are not looked at, and `edge_attr` is refused. Of a directed
-            edge, the target gathers from the source, and degrees count incoming edges; an
-            undirected graph has each edge in both directions.
-            A graph is encoded again when torch has seen it change; a change that torch cannot see
-            (through ``.data``, or a NumPy array that shares the memory) is missed: pass a new
-            tensor then.
+            ``ToSparseTensor``. A graph on disk (`algnn.open_graph`) stays there with `ALGNN`.
+            Labels are not looked at, and `edge_attr` is refused. Of a directed edge, the target
+            gathers from the source, and degrees count incoming edges; an undirected graph has each
+            edge in both directions. A change of a graph that torch cannot see (through ``.data``,
+            or a NumPy array that shares the memory) is missed: pass a new tensor then.
         nodes : Tensor, array or list [n]
             Ids of the session's nodes, or a mask [N].
         labels : Tensor, array or list [n]
             The class of each of these nodes: ints or strings. Whole floats and bools count as ints.
             A node without a label (-1, None or NaN) is refused: leave it out.
-
-        Returns
-        -------
-        self
         """
         return self._session(graph, nodes, labels, anew=True)
 
     def partial_fit(self, graph: Data, nodes: Nodes, labels: Labels | None = None) -> Self:
-        """Learn one more session; the first call is the base stage.
+        """Learn one more session, of new classes, known ones or both; the first is the base.
 
         Parameters
         ----------
         graph, nodes, labels
-            As for `fit`. The nodes may be of new classes, of known ones, or of both.
-
-        Returns
-        -------
-        self
+            As for `fit`.
         """
         return self._session(graph, nodes, labels, anew=False)
 
-    def decision_function(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[Any]:
+    def decision_function(self, graph: Data, nodes: Nodes | None = None) -> Array:
         """Scores of the classes.
 
         Parameters
@@ -166,10 +150,9 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         array [n, C]
             A column per entry of `classes_`.
         """
-        scores: npt.NDArray[Any] = self._view()._checked_scores(graph, nodes).cpu().numpy()
-        return scores
+        return self._view()._checked_scores(graph, nodes).cpu().numpy()
 
-    def predict(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[Any]:
+    def predict(self, graph: Data, nodes: Nodes | None = None) -> Array:
         """Predicted classes, out of those seen so far.
 
         Parameters
@@ -184,14 +167,10 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         """
         view = self._view()
         best = view._checked_scores(graph, nodes).argmax(dim=1)
-        labels: npt.NDArray[Any] = view.classes_[best.cpu().numpy()]
-        return labels
+        return cast(Array, view.classes_[best.cpu().numpy()])
 
     def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
-        """Probabilities of the classes seen so far.
-
-        The most probable class is the one that `predict` gives. The probabilities of a node whose
-        class was never seen are over the seen classes, too; `novelty` tells such nodes.
+        """Probabilities of the classes seen so far; the most probable one is that of `predict`.
 
         Parameters
         ----------
@@ -201,15 +180,14 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         Returns
         -------
         array [n, C]
-            A column per entry of `classes_`; rows sum to 1. A softmax of the scores, which only
-            `ALGNN` promises to be calibrated.
+            A column per entry of `classes_`; rows sum to 1, also where a node's class was never
+            seen (`novelty` tells such nodes). A softmax of the scores, which only `ALGNN` promises
+            to be calibrated.
         """
         view = self._view()
         scores = view._checked_scores(graph, nodes).to(torch.float64)
         with full_precision():
-            found = view._probabilities(scores)
-        probabilities: npt.NDArray[np.float64] = found.cpu().numpy()
-        return probabilities
+            return view._probabilities(scores).cpu().numpy()
 
     def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
         """Out-of-distribution scores: high for nodes that resemble no class seen so far.
@@ -226,26 +204,19 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
             has a better score (`ALGNN` has).
         """
         view = self._view()
-        view._check_fitted()
-        graph = view._check_graph(graph, view.n_features_in_)
-        chosen = check_nodes(nodes, node_count(graph))
+        graph, chosen = view._asked(graph, nodes)
         with full_precision():
-            new: npt.NDArray[np.float64] = view._novelty(graph, chosen).cpu().numpy()
-        return new
+            return view._novelty(graph, chosen).cpu().numpy()
 
     def score(self, graph: Data, nodes: Nodes | None, labels: Labels) -> float:
-        """Accuracy of `predict`.
+        """Accuracy of `predict`; a node of a class that was never seen counts as an error.
 
         Parameters
         ----------
         graph, nodes
             As for `decision_function`; at least one node.
         labels : Tensor, array or list [n]
-            The true classes; a node of a class that was never seen counts as an error.
-
-        Returns
-        -------
-        float
+            The true classes.
         """
         view = self._view()
         predicted = view.predict(graph, nodes)
@@ -286,13 +257,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         return by_class(view, sure, check_labels(labels, len(sure), view.classes_))
 
     def retained_bytes(self) -> int:
-        """Bytes that must be kept between sessions beside the frozen encoder.
-
-        Returns
-        -------
-        int
-            The size of what `save` writes, without the tensors named ``encoder.…`` and the header.
-        """
+        """Bytes to keep between sessions: what `save` writes, without header and frozen encoder."""
         view = self._view()
         if view._learned is None:
             return 0
@@ -325,64 +290,46 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         Parameters
         ----------
         path : str or path
-            The file.
         device : str, optional
             Where it shall run from now on; by default as it was saved, or on the CPU where that
             device is absent.
         verify : bool
-            Whether to compare the content with the SHA-256 that `save` wrote into the file. False
-            saves the time this takes, about a second for each gigabyte, and lets a flipped bit by.
-
-        Returns
-        -------
-        Learner
+            Whether to compare the content with the SHA-256 that `save` wrote into the file, which
+            takes about a second for each gigabyte; False lets a flipped bit by.
         """
         tensors, facts = checkpoint.read(path, cls.__name__, verify=verify)
         try:
             params = dict(facts.pop("params"))
             if device is not None:
                 params["device"] = device
-            elif str(params.get("device")).startswith("cuda") and not is_present(params["device"]):
-                params["device"] = "cpu"
             learner = cls(**params)
-            resolve_device(learner.device)
+            try:
+                resolve_device(learner.device)
+            except DeviceError:
+                if device is not None or not str(learner.device).startswith("cuda"):
+                    raise
+                learner.device = "cpu"
             learner._replace(learner._restore(tensors, facts))
         except DeviceError:
             raise
-        except AlgnnError as error:
-            why = checkpoint.in_short(error)
-            raise CheckpointError(f"{path} is not a whole checkpoint: {why}") from error
         except MemoryError as error:
             raise CheckpointError(f"{path} asks for more memory than there is") from error
-        except checkpoint.MISFITS as error:
+        except checkpoint.MISFITS as error:  # AlgnnError is one of them
+            kind = "whole" if isinstance(error, AlgnnError) else cls.__name__
             why = checkpoint.in_short(error)
-            raise CheckpointError(f"{path} is not a {cls.__name__} checkpoint: {why}") from error
+            raise CheckpointError(f"{path} is not a {kind} checkpoint: {why}") from error
         return learner
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of the constructor, all of them or, where a name is unknown, none.
-
-        Parameters
-        ----------
-        **params
-            New values by name; they are checked when they are used.
-
-        Returns
-        -------
-        self
-        """
+        """Set parameters of the constructor by name: all or, where one is unknown, none."""
         known = self.get_params()
-        for name in params:
-            if name not in known:
-                raise InputError(
-                    f"{name!r} is no parameter of {type(self).__name__}: use one of"
-                    f" {', '.join(known)}"
-                )
+        unknown = [name for name in params if name not in known]
+        if unknown:
+            words = f"use one of {', '.join(known)}"
+            raise InputError(f"{unknown[0]!r} is no parameter of {type(self).__name__}: {words}")
         with self._lock:
             super().set_params(**params)
         return self
-
-    # -- how it is shown ----------------------------------------------------------------------
 
     def __dir__(self) -> Iterable[str]:
         # not scikit-learn's, which computes every property to see whether it is there
@@ -411,8 +358,6 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         kept = f"{self.retained_bytes():,} bytes"
         return {"classes": f"{len(self.classes_)}: {names}", "kept": kept}
 
-    # -- shared by all learners ---------------------------------------------------------------
-
     def _check_params(self) -> None:
         """Raise `InputError` for a parameter that cannot be used."""
         for name, value in self.get_params(deep=False).items():
@@ -420,6 +365,11 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
                 setattr(self, name, value.item())
         check_number("seed", self.seed, 0, 2**63, whole=True)
         resolve_device(self.device)
+        for kind in type(self).__mro__:
+            for name, limit in vars(kind).get("_limits", {}).items():
+                low, high = limit if isinstance(limit, tuple) else (limit, math.inf)
+                whole = isinstance(getattr(type(self), name), int)
+                check_number(name, getattr(self, name), low, high, whole=whole)
 
     @changes
     def _session(
@@ -440,19 +390,23 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
             if not new.any():
                 return self
             chosen, known = chosen[torch.from_numpy(new)], known[new]
-        before = None if first else self._learned
         with undisturbed():
+            before = None if first else self._learned
             self._replace(self._learn(graph, chosen, known, before))
         return self
 
-    def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
+    def _new(self, nodes: Tensor, labels: Array, repeat: str) -> npt.NDArray[np.bool_]:
         """Which of some labelled nodes to learn: all, where a learner cannot tell."""
         return np.ones(labels.size, dtype=bool)
 
-    def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
+    def _asked(self, graph: Data, nodes: Nodes | None) -> tuple[Data, Tensor]:
+        """The graph and the nodes of a question, checked."""
         self._check_fitted()
         graph = self._check_graph(graph, self.n_features_in_)
-        chosen = check_nodes(nodes, node_count(graph))
+        return graph, check_nodes(nodes, node_count(graph))
+
+    def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
+        graph, chosen = self._asked(graph, nodes)
         with full_precision():
             scores = self._scores(graph, chosen)
         wanted = (chosen.numel(), len(self.classes_))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from algnn import checkpoint
 from algnn.analytic.model import ALGNN
 from algnn.analytic.privacy.model import PrivateALGNN
+from algnn.checkpoint import Path
 from algnn.files import locked
 
-Path = str | os.PathLike[str]
 Model = ALGNN | PrivateALGNN
 
 
 def load_model(path: Path, device: str | None = None) -> Model:
     """The model in a file, of whichever kind it is."""
-    if checkpoint.read_kind(path) == PrivateALGNN.__name__:
+    if checkpoint.peek(path).kind == PrivateALGNN.__name__:
         return PrivateALGNN.load(path, device)
     return ALGNN.load(path, device)
 
@@ -26,10 +25,10 @@ def load_model(path: Path, device: str | None = None) -> Model:
 def open_model(path: Path, device: str | None = None) -> Iterator[Model]:
     """Load a model, change it, and save it, while nobody else changes the file.
 
-    It takes the lock that `Learner.save` and the commands of the shell take. Another writer, in
-    this process or in any other on this machine, waits for its turn and then starts from what this
-    one has written: no change is lost. Who only reads the file never waits, and finds the old model
-    or the new one. If the block raises, the file stays as it was.
+    It takes the lock that `Learner.save` and the commands of the shell take. Another writer on this
+    machine waits and then starts from what this one has written: no change is lost. Who only reads
+    the file never waits, and finds the old model or the new one. If the block raises, the file
+    stays as it was.
 
     Parameters
     ----------

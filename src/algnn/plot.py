@@ -6,7 +6,6 @@ Each function returns a matplotlib `Figure` of its own, which a notebook shows; 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from algnn.errors import AlgnnError, InputError
 from algnn.files import replacing
 from algnn.learner import Learner
 
-KINDS = (".png", ".svg", ".pdf")
 NUMBERED = 15  # up to so many classes a cell of a confusion matrix has room for its number
 TICKS = 30  # more names than this along an axis would touch
 KNOWN, NEW, SOFT = "#1f5fae", "#c2410c", "#8a93a0"
@@ -42,8 +40,8 @@ def confusion(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     Returns
     -------
     Figure
-        A row for each class of `labels`, a column for each class learned, both in the order in
-        which the classes were learned; rows of classes never learned come last.
+        A row for each class of `labels`, a column for each class learned, both in the order of
+        learning; rows of classes never learned come last.
 
     Examples
     --------
@@ -51,8 +49,7 @@ def confusion(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     >>> graph = algnn.load("digits")
     >>> train, test = graph.train_mask, graph.test_mask
     >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, train, graph.y[train])
-    >>> figure = algnn.plot.confusion(model, graph, test, graph.y[test])
-    >>> figure.axes[0].get_xlabel()
+    >>> algnn.plot.confusion(model, graph, test, graph.y[test]).axes[0].get_xlabel()
     'predicted'
     """
     table = model.evaluate(graph, nodes, labels)
@@ -64,16 +61,12 @@ def confusion(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     counts = pd.crosstab(true, predicted).reindex(index=rows, columns=columns, fill_value=0)
     shares = 100 * counts.to_numpy() / counts.to_numpy().sum(axis=1, keepdims=True)
     size = min(11.0, 3.2 + 0.42 * len(columns))
-    figure = Figure(figsize=(size + 1.2, size), layout="constrained")
-    axes: Any = figure.subplots()
+    figure, axes = _figure(size + 1.2, size)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
     figure.colorbar(image, ax=axes, label="nodes of the class (%)", shrink=0.8)
     _names(axes.xaxis, columns)
     _names(axes.yaxis, rows)
-    axes.tick_params(axis="x", rotation=90 if _long(columns) else 0)
-    axes.set_xlabel("predicted")
-    axes.set_ylabel("true class")
-    axes.set_title(_total(table))
+    axes.set(xlabel="predicted", ylabel="true class", title=_total(table))
     if max(shares.shape) <= NUMBERED:
         for (i, j), value in np.ndenumerate(shares):
             if value >= 0.5:
@@ -94,8 +87,7 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
     -------
     Figure
         Left, a bar for each class in the order of learning, and a mark at its mean confidence.
-        Right, where the model knows when it learned its classes, the mean accuracy of the classes
-        of each session.
+        Right, where the model knows its sessions, the mean accuracy of the classes of each.
 
     Examples
     --------
@@ -123,18 +115,16 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
     marks = {"markerfacecolor": "black", "markeredgecolor": "white", "ms": 6}
     bars.plot(places, 100 * table.confidence, "D", label="mean confidence", **marks)
     _names(bars.xaxis, table.index.to_list())
-    bars.tick_params(axis="x", rotation=90 if _long(table.index) else 0)
-    bars.set_xlabel("class, in the order of learning" if aged else "class")
-    bars.set_title(_total(table))
+    order = "class, in the order of learning" if aged else "class"
+    bars.set(xlabel=order, title=_total(table))
     if aged:
         ages = both[0][1]
         ages.plot(sessions.index.astype(int), 100 * sessions, "o-", color=KNOWN)
         ages.set_xticks(range(0, int(sessions.index.max()) + 1, -(-len(sessions) // 12)))
-        ages.set_xlabel("session in which a class was learned")
-        ages.set_title("mean over the classes of a session")
+        words = "session in which a class was learned", "mean over the classes of a session"
+        ages.set(xlabel=words[0], title=words[1])
     for axes in both[0]:
-        axes.set_ylim(0, 102)
-        axes.set_ylabel("accuracy (%)")
+        axes.set(ylim=(0, 102), ylabel="accuracy (%)")
         axes.grid(axis="y", alpha=0.3)
         axes.set_axisbelow(True)
     bars.legend(loc="lower right", framealpha=0.9)
@@ -166,15 +156,11 @@ def novelty(
     times : array [n], optional
         When each node came; by default its place in `nodes`.
 
-    Returns
-    -------
-    Figure
-
     Examples
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> first = next(iter(algnn.ClassStream(graph)))
+    >>> first = algnn.ClassStream(graph)[0]
     >>> model = algnn.ALGNN(device="cpu", width=256).fit(first.graph, first.nodes, first.labels)
     >>> figure = algnn.plot.novelty(model, graph, range(300), graph.y[:300], threshold=0.3)
     >>> figure.axes[0].get_title()
@@ -189,8 +175,7 @@ def novelty(
     new = np.zeros(found.size, dtype=bool)
     if labels is not None:
         new = ~np.isin(check_labels(labels, found.size, model.classes_), model.classes_)
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    axes: Any = figure.subplots()
+    figure, axes = _figure(10, 4.4)
     for mask, colour, name in ((~new, KNOWN, "known class"), (new, NEW, "class not learned yet")):
         if mask.any():
             label = name if labels is not None else "nodes"
@@ -203,9 +188,8 @@ def novelty(
     if threshold is not None:
         axes.axhline(threshold, color=SOFT, linestyle="--", linewidth=1)
         title = f"{int((found > threshold).sum()):,} of {found.size:,} nodes above {threshold:g}"
-    axes.set_xlabel("nodes as they came" if times is None else "time")
-    axes.set_ylabel("novelty")
-    axes.set_title(title)
+    when = "nodes as they came" if times is None else "time"
+    axes.set(xlabel=when, ylabel="novelty", title=title)
     axes.legend(loc="upper right", framealpha=0.9)
     return figure
 
@@ -224,18 +208,12 @@ def explanation(
     count : int
         How many features and neighbours are shown; the sum of the others is the last bar.
 
-    Returns
-    -------
-    Figure
-
     Examples
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> train, test = graph.train_mask, graph.test_mask
-    >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, train, graph.y[train])
-    >>> figure = algnn.plot.explanation(model, graph, 0)
-    >>> [axes.get_title() for axes in figure.axes]
+    >>> model = algnn.ALGNN(device="cpu", width=256).fit(graph, range(200), graph.y[:200])
+    >>> [axes.get_title() for axes in algnn.plot.explanation(model, graph, 0).axes]
     ['features', 'neighbours']
     """
     check_number("count", count, 1, 100, whole=True)
@@ -256,10 +234,8 @@ def explanation(
         values = [value for _, value in top] + [rest] * (others > 0)
         axes.barh(range(len(names)), values, color=[KNOWN if v >= 0 else NEW for v in values])
         axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(count + 0.6, -0.6)
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.set_title(title)
-        axes.set_xlabel("contribution to the score")
+        axes.set(ylim=(count + 0.6, -0.6), title=title, xlabel="contribution to the score")
     return figure
 
 
@@ -297,8 +273,7 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     known = model.classes_.tolist()
     corners = _around(sure)
     flat = sure @ corners
-    figure = Figure(figsize=(8, 8), layout="constrained")
-    axes: Any = figure.subplots()
+    figure, axes = _figure(8, 8)
     turn = np.linspace(0, 2 * np.pi, 181)
     axes.plot(np.cos(turn), np.sin(turn), color=SOFT, linewidth=0.7, alpha=0.5)
     names = sorted({*known, *true.tolist()})
@@ -312,10 +287,9 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
         box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": colour, "lw": 1.5}
         place = 1.09 * corners[known.index(name)]
         axes.text(*place, str(name), ha="center", va="center", bbox=box, fontsize=9)
-    axes.set_xlim(-1.25, 1.25)
-    axes.set_ylim(-1.25, 1.25)
     axes.set_axis_off()
-    axes.set_title(f"{len(true):,} nodes between the {len(known):,} classes that they may be")
+    title = f"{len(true):,} nodes between the {len(known):,} classes that they may be"
+    axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), title=title)
     if len(names) > len(known):
         axes.legend(loc="lower left", frameon=False)
     return figure
@@ -337,7 +311,7 @@ def _around(sure: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 def check_path(path: str | os.PathLike[str]) -> Path:
     """The path, if a picture can have this name."""
-    if Path(path).suffix not in KINDS:
+    if Path(path).suffix not in (".png", ".svg", ".pdf"):
         raise InputError(
             f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
         )
@@ -355,15 +329,17 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def _figure(width: float, height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
 def _names(axis: Any, names: list[Any]) -> None:
-    """Names of classes along an axis, as many as it has room for."""
+    """Names of classes along an axis, as many as fit; upright where they would touch."""
     every = -(-len(names) // TICKS)
-    axis.set_ticks(range(0, len(names), every), [str(name) for name in names[::every]])
-
-
-def _long(names: Iterable[Any]) -> bool:
-    """Whether names would touch if they were written level."""
-    return max(len(str(name)) for name in names) > 3
+    shown = [str(name) for name in names[::every]]
+    upright = axis.axis_name == "x" and max(len(str(name)) for name in names) > 3
+    axis.set_ticks(range(0, len(names), every), shown, rotation=90 if upright else 0)
 
 
 def _total(table: pd.DataFrame) -> str:

@@ -6,28 +6,24 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, wraps
 from threading import RLock
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import torch
 
 from algnn.errors import InputError
 
-P = ParamSpec("P")
-R = TypeVar("R")
-Changed = TypeVar("Changed", bound="Shared")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def changes(
-    method: Callable[Concatenate[Changed, P], R],
-) -> Callable[Concatenate[Changed, P], R]:
+def changes(method: Method) -> Method:
     """A method that changes a learner: one such call at a time, others wait for their turn."""
 
     @wraps(method)
-    def in_turn(self: Changed, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def in_turn(self: Shared, /, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
             return method(self, *args, **kwargs)
 
-    return in_turn
+    return cast(Method, in_turn)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 import algnn
-from algnn.baselines.cat import CaT, Matching, condense, edge_free
+from algnn.baselines.condensation import CaT, Matching, condense, edge_free
 from algnn.baselines.training import Bare
 from algnn.errors import InputError
 from algnn.gcn import GCN, glorot

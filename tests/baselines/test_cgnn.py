@@ -4,7 +4,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 import algnn
-from algnn.baselines.cgnn import CGNN, _drawn, two_hop_walks
+from algnn.baselines.replay import CGNN, _drawn, two_hop_walks
 from algnn.gcn import GCN
 from algnn.graph.propagate import normalised_adjacency
 

@@ -6,8 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.cat import condense
-from algnn.baselines.delome import DeLoMe, GradientMatching
+from algnn.baselines.condensation import DeLoMe, GradientMatching, condense
 
 
 def test_nodes_with_the_same_gradients_match_and_others_are_drawn_nearer():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.ergnn import ERGNN, coverage_order
+from algnn.baselines.replay import ERGNN, coverage_order
 from algnn.graph import propagate
 
 SMALL = {"hidden": 16, "epochs": 20, "lr": 0.02, "device": "cpu"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.gem import GEM, project
+from algnn.baselines.replay import GEM, project
 
 SMALL = {"hidden": 16, "epochs": 20, "lr": 0.02, "device": "cpu"}
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.lwf import LwF, distillation
+from algnn.baselines.regularisation import LwF, distillation
 from algnn.baselines.training import Bare
 
 SMALL = {"hidden": 8, "epochs": 10, "lr": 0.02, "device": "cpu"}

@@ -2,17 +2,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.baselines.memory import class_quotas, keep_best, rank_in_class
+from algnn.baselines.replay import keep_best, rank_in_class
 
 
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 60))
-def test_quotas_use_the_budget_and_no_class_is_far_behind(available, budget):
-    quotas = class_quotas(torch.tensor(available), budget).tolist()
-    assert sum(quotas) == min(budget, sum(available))
-    assert all(0 <= q <= a for q, a in zip(quotas, available, strict=True))
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 60), st.randoms())
+def test_classes_use_the_budget_and_none_is_far_behind(available, budget, random):
+    codes = [code for code, count in enumerate(available) for _ in range(count)]
+    random.shuffle(codes)
+    given = torch.tensor(codes, dtype=torch.int64)
+    kept = torch.bincount(keep_best(given, given, budget)[1], minlength=len(available)).tolist()
+    assert sum(kept) == min(budget, sum(available))
     # a class that could keep more has at most one node less than any other keeps
-    short = [q for q, a in zip(quotas, available, strict=True) if q < a]
-    assert not short or min(short) >= max(quotas) - 1
+    short = [(k, code) for code, (k, a) in enumerate(zip(kept, available, strict=True)) if k < a]
+    assert not short or min(short)[0] >= max(kept) - 1
+    # what cannot be shared equally went to the first of them
+    assert [k for k, _ in short] == sorted((k for k, _ in short), reverse=True)
 
 
 @given(st.lists(st.integers(0, 4), max_size=40), st.integers(0, 50))

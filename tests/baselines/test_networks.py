@@ -4,7 +4,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP as Propagation
 from torch_geometric.nn.aggr import MeanAggregation
 
-from algnn.baselines.networks import (
+from algnn.baselines.joint import (
     APPNP,
     SAGE,
     neighbour_mean,

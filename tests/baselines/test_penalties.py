@@ -11,13 +11,16 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch_geometric.data import Data
 
 import algnn
-from algnn.baselines import twp
-from algnn.baselines.ewc import EWC
-from algnn.baselines.importance import node_importance
-from algnn.baselines.mas import MAS
-from algnn.baselines.penalty import QuadraticPenalty
+from algnn.baselines import regularisation as twp
+from algnn.baselines.regularisation import (
+    EWC,
+    MAS,
+    TWP,
+    QuadraticPenalty,
+    node_importance,
+    topology_score,
+)
 from algnn.baselines.training import Bare, Task
-from algnn.baselines.twp import TWP, topology_score
 from algnn.gcn import GCN
 from algnn.graph import propagate
 from algnn.graph.propagate import normalised_adjacency, receptive_field

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.pignn import PIGNN, joined
+from algnn.baselines.isolation import PIGNN, joined
 from algnn.baselines.training import Bare
 from algnn.gcn import GCN
 from algnn.graph import propagate

@@ -8,16 +8,11 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.cat import CaT
-from algnn.baselines.cgnn import CGNN
-from algnn.baselines.ergnn import ERGNN
-from algnn.baselines.ewc import EWC
-from algnn.baselines.gem import GEM
-from algnn.baselines.lwf import LwF
-from algnn.baselines.mas import MAS
-from algnn.baselines.pignn import PIGNN
+from algnn.baselines.condensation import CaT
+from algnn.baselines.isolation import PIGNN
+from algnn.baselines.regularisation import EWC, MAS, TWP, LwF
+from algnn.baselines.replay import CGNN, ERGNN, GEM
 from algnn.baselines.training import Bare
-from algnn.baselines.twp import TWP
 from algnn.errors import CheckpointError, InputError
 
 SMALL = {"hidden": 16, "epochs": 10, "lr": 0.02, "device": "cpu"}
@@ -85,8 +80,7 @@ def test_a_balanced_memory(small_graph, learn, task_of, method, settings, memory
     model.fit(small_graph, torch.cat([by_class[0][:9], by_class[1][:2]]), [0] * 9 + [1] * 2)
     task = task_of(model, small_graph, by_class[2][:4], [2] * 4)
     prepared = model._prepare(task)
-    weight = prepared.shares if method is CGNN else prepared.weight
-    sums = torch.bincount(prepared.codes, weights=weight).tolist()
+    sums = torch.bincount(prepared.codes, weights=prepared.shares).tolist()
     # CGNN has one mean over new and old nodes, PI-GNN one of each
     expected = [1 / 3] * 3 if method is CGNN else [memory / 2, memory / 2, 1.0]
     assert sums == pytest.approx(expected)

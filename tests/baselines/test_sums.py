@@ -8,8 +8,16 @@ from torch_geometric.data import Data
 
 import algnn
 from algnn.analytic.features.hops import HopEncoder
-from algnn.baselines.filters import UGCN, FilterBank, LinearBank, UntrainedGCN
-from algnn.baselines.sums import KLDA, RandomUnits, RanPAC, chosen_penalty
+from algnn.baselines.sums import (
+    KLDA,
+    UGCN,
+    FilterBank,
+    LinearBank,
+    RandomUnits,
+    RanPAC,
+    UntrainedGCN,
+    chosen_penalty,
+)
 from algnn.graph.propagate import normalised_adjacency
 
 PAIR = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
@@ -52,7 +60,7 @@ def test_ranpac_chooses_lambda_by_the_error_on_every_fifth_node_and_solves_over_
 
 def test_klda_features_approximate_the_kernel_and_the_nearest_mean_decides(small_graph):
     views = HopEncoder.of(small_graph.x, 0, 0)
-    units = RandomUnits(views, width=60_000, seed=0, bandwidth=0.3)
+    units = RandomUnits(views.inputs, 60_000, views, seed=0, bandwidth=0.3)
     adjacency = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes)
     H = units.prepare(adjacency, small_graph.x)[:20]
     kernel = torch.exp(-0.3 * torch.cdist(H.double(), H.double()) ** 2)
@@ -92,7 +100,7 @@ def test_ugcn_learns_in_sessions_what_it_learns_at_once(small_graph):
 
 def test_the_bank_is_the_mean_of_five_least_squares():
     x = torch.tensor([[1.0], [3.0]])
-    bank = FilterBank(1)
+    bank = FilterBank(1, 1)
     # Â averages the pair: X, 2, 2, X − 2, and (I − Â)² = I − Â
     expected = torch.tensor([[1.0, 2, 2, -1, -1], [3.0, 2, 2, 1, 1]]).double()
     torch.testing.assert_close(bank(bank.prepare(PAIR, x)), expected)

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 import algnn
-from algnn.baselines.tpp import TPP, _contrast
+from algnn.baselines.isolation import TPP, _contrast
 
 
 def test_the_nearest_prototype_names_the_task_by_hand():

@@ -96,7 +96,7 @@ def test_demo(
     assert Path("demo", "digits.png").read_bytes().startswith(PNG)
     assert page == f"page: {Path('demo', 'index.html')}"
     text = Path("demo", "index.html").read_text("utf-8")
-    assert all(word in text for word in ("algnn", "ncm", "digits"))
+    assert all(word in text for word in ("algnn", "bare", "digits"))
 
 
 def test_the_whole_demo_takes_cora_too(

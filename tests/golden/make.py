@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 import algnn
 from algnn.analytic.joint import JointRidge
 from algnn.analytic.privacy.model import PrivateALGNN
-from algnn.baselines.ergnn import ERGNN
+from algnn.baselines.replay import ERGNN
 
 HERE = Path(__file__).parent
 PAPER = {"encoder": "gcn", "head": "ridge", "gamma": 0.1}

@@ -1,34 +1,173 @@
-"""The joint reference: training anew on all labels so far."""
+"""The joint reference: a GCN, APPNP or GraphSAGE, trained anew on all labels so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
 from torch_geometric.data import Data
 
-from algnn.baselines.networks import APPNP, SAGE, neighbourhood, whole_graph
 from algnn.baselines.training import GradientLearner, Known, Task, Tensors, as_codes
-from algnn.checkpoint import check_tensor
 from algnn.checks import (
+    Array,
     Labels,
     Nodes,
-    check_kept_nodes,
+    check_choice,
     check_labels,
     check_nodes,
-    check_number,
     check_trained,
 )
 from algnn.errors import InputError
-from algnn.gcn import GCN, train
-from algnn.graph.propagate import Field, receptive_field
+from algnn.gcn import GCN, Shapes, dropout, train
+from algnn.graph.propagate import Field, Operator, csr, receptive_field, spmm, take_rows
 
-Validation = tuple[Nodes, Labels]
+RESTART, STEPS = 0.1, 10  # APPNP's α and K
+# A sparse product took a tenth of the time of a dense one where 1% of the features are non-zero
+# (Cora, Citeseer), as long at 10% (Pubmed), twice as long at 35% (Computers); one CPU core, forward
+# and back.
+SPARSE_BELOW = 0.05
+
+
+@dataclass(frozen=True)
+class TargetField(Field):
+    """A field with the rows [n] of its inputs, dense or sparse CSR, that are the targets' own."""
+
+    targets: Tensor
+
+
+class APPNP(GCN):
+    """Predict, then propagate (APPNP): a perceptron followed by personalised PageRank.
+
+        H = dropout(ReLU(dropout(X) W_1 + b_1)) W_2 + b_2,
+        Z_0 = H,   Z_{k+1} = (1 − α) Â Z_k + α H,   logits = Z_K,   α = 0.1, K = 10.
+
+    The paper (J. Gasteiger, A. Bojchevski and S. Günnemann, "Predict then Propagate: Graph Neural
+    Networks meet Personalized PageRank", ICLR 2019) drops entries of Â as well.
+    """
+
+    def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
+        """Logits [n, classes] of the targets; without a generator nothing is dropped."""
+        assert isinstance(field, TargetField)
+        first = project(field.inputs, self.weight1, self.dropout, generator)
+        hidden = torch.relu(first + self.bias1)
+        if generator is not None:
+            hidden = dropout(hidden, self.dropout, generator)
+        start = torch.addmm(self.bias2, hidden, self.weight2)
+        return pagerank(lambda reached: field.mix @ reached, start)[field.targets]
+
+    def scores(self, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
+        """Logits [n, classes] of some nodes of a graph, without dropout and without a gradient."""
+        with torch.no_grad():
+            hidden = torch.addmm(self.bias1, x, self.weight1).relu_()
+            start = torch.addmm(self.bias2, hidden, self.weight2)
+            return pagerank(lambda reached: spmm(adjacency, reached), start)[nodes]
+
+
+class SAGE(GCN):
+    """GraphSAGE with the mean aggregator M over all of a node's neighbours, full batch.
+
+        logits = H V_0 + M H V_1 + b_2,   H = dropout(ReLU(X W_0 + M X W_1 + b_1)),
+
+    W_0, V_0 being `weight1`, `weight2` and W_1, V_1 `mean1`, `mean2`. The paper (W. L. Hamilton,
+    R. Ying and J. Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017)
+    samples neighbours and scales hidden units to length 1.
+    """
+
+    mean1: nn.Parameter
+    mean2: nn.Parameter
+
+    @classmethod
+    def shapes(cls, inputs: int, hidden: int, classes: int) -> Shapes:
+        """The shapes of the weights by name, in the order in which they are drawn."""
+        means: Shapes = {"mean1": (inputs, hidden), "mean2": (hidden, classes)}
+        return super().shapes(inputs, hidden, classes) | means
+
+    def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
+        """Logits [n, classes] of the targets; without a generator nothing is dropped."""
+        assert isinstance(field, TargetField)
+        first = torch.cat([self.weight1, self.mean1])
+        hidden = torch.relu(project(field.inputs, first) + self.bias1)
+        if generator is not None:
+            hidden = dropout(hidden, self.dropout, generator)
+        own = torch.addmm(self.bias2, hidden[field.targets], self.weight2)
+        return own + field.mix @ (hidden @ self.mean2)
+
+    def scores(self, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
+        """Logits [n, classes] of some nodes of a graph, without dropout and without a gradient."""
+        with torch.no_grad():
+            mean = neighbour_mean(adjacency)
+            hidden = torch.addmm(self.bias1, x, self.weight1)
+            hidden = hidden.add_(spmm(mean, x @ self.mean1)).relu_()
+            own = torch.addmm(self.bias2, hidden[nodes], self.weight2)
+            return own.add_(spmm(take_rows(mean, nodes), hidden @ self.mean2))
+
+
+def whole_graph(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
+    """The field that APPNP is trained on: ten hops, so the whole graph."""
+    return TargetField(thinned(x), Operator(adjacency), nodes)
+
+
+def neighbourhood(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
+    """The field that GraphSAGE is trained on: rows of [X, M X] of targets and neighbours, and M."""
+    mean = neighbour_mean(adjacency)
+    field = receptive_field(mean, x, nodes)
+    # a target is among them: its own entry in M is an explicit 0
+    reached = torch.unique(take_rows(mean, nodes).col_indices())
+    inputs = torch.cat([x[reached], field.inputs], dim=1)
+    return TargetField(thinned(inputs), field.mix, torch.searchsorted(reached, nodes))
+
+
+def neighbour_mean(adjacency: Tensor) -> Tensor:
+    """M: the mean over a node's neighbours, itself left out (an entry of 0); 0 without any."""
+    starts, columns = adjacency.crow_indices(), adjacency.col_indices()
+    counts = starts.diff()
+    row_of = torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
+    share = 1 / (counts - 1).clamp(min=1).to(torch.float32)
+    values = torch.where(row_of == columns, 0, share[row_of])
+    return csr(starts, columns, values, (counts.numel(), counts.numel()))
+
+
+def pagerank(step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """Personalised PageRank: K steps of Z ← (1 − α) Â Z + α H from H, where `step` gives Â Z."""
+    reached = start
+    for _ in range(STEPS):
+        reached = torch.lerp(step(reached), start, RESTART)
+    return reached
+
+
+def thinned(x: Tensor) -> Tensor:
+    """Features as a sparse CSR matrix where nearly all of them are 0, as they are elsewhere."""
+    return x.to_sparse_csr() if int(x.count_nonzero()) < SPARSE_BELOW * x.numel() else x
+
+
+def project(
+    inputs: Tensor, weight: Tensor, rate: float = 0.0, generator: torch.Generator | None = None
+) -> Tensor:
+    """Features from `thinned`, with dropout, times weights; gradients flow to the weights."""
+    sparse = inputs.layout is torch.sparse_csr
+    values = inputs.values() if sparse else inputs
+    if generator is not None:
+        values = dropout(values, rate, generator)
+    if not sparse:
+        return values @ weight
+    # a row as a bag of its non-zero features: the gradient needs no transpose after dropout
+    return embedding_bag(
+        inputs.col_indices(),
+        weight,
+        inputs.crow_indices(),
+        mode="sum",
+        per_sample_weights=values,
+        include_last_offset=True,
+    )
+
+
+Validation = tuple[Nodes, Labels] | None
 
 # each network, and what prepares a graph for it
 NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]] = {
@@ -39,22 +178,11 @@ NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]]
 
 
 class Trial(NamedTuple):
-    """One training of a session: its weight decay, and its best epoch (from 1).
-
-    `accuracy` is that of the epoch's weights on the validation nodes, averaged over classes; None
-    where there are none.
-    """
+    """One training: its best epoch (from 1), and that one's mean accuracy over classes, if any."""
 
     weight_decay: float
     epoch: int
     accuracy: float | None
-
-
-@dataclass(frozen=True)
-class Chosen(Known):
-    """The state, and the trials of the last session that its weights were chosen from."""
-
-    trials: tuple[Trial, ...]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -62,32 +190,21 @@ class Joint(GradientLearner):
     """A network trained from scratch in each session on the labels of all sessions so far.
 
     L = mean cross-entropy over every labelled node so far (each class the same where `balanced`),
-    for `epochs` epochs; the weights are
-    those of the epoch with the best accuracy on validation nodes of the classes seen so far,
-    averaged over classes. Each session trains twice from the same initial weights, once with each
-    weight decay, and keeps the training whose best epoch is better; `weight_decay` where they tie.
-    It alone may keep old nodes and labels, training and validation, and it alone is offered
-    validation nodes: `partial_fit` takes them as an argument. Without any there is nothing to
-    choose by: it trains once, with `weight_decay`, and the last epoch counts.
+    for `epochs` epochs; the weights are those of the epoch with the best accuracy on validation
+    nodes of the classes seen so far, averaged over classes. Each session trains twice from the same
+    initial weights, once with each weight decay, and keeps the better; `weight_decay` where they
+    tie. It alone may keep old nodes and labels, and is offered validation nodes: `partial_fit`
+    takes them as an argument. Without any it trains once, and the last epoch counts.
 
     Parameters
     ----------
     model : {"gcn", "appnp", "sage"}
-        The network: `GCN`, `APPNP` or `SAGE`.
-    hidden : int
-        Its hidden units.
-    epochs : int
-        Epochs of each training.
-    lr : float
-        Step size of Adam.
-    dropout : float
-        Share of hidden units dropped while training; APPNP drops features too.
+        The network: `GCN`, `APPNP` (which drops features too) or `SAGE`.
     weight_decay, other_weight_decay : float
         The two weight decays; where they are the same, there is only one training.
     check_every : int
         Epochs between two evaluations on the validation nodes.
-    balanced, seed, device
-        As in `GradientLearner`.
+    hidden, epochs, lr, dropout, balanced, seed, device : as in `GradientLearner`
 
     Examples
     --------
@@ -106,66 +223,48 @@ class Joint(GradientLearner):
     lr: float = 1e-2
     other_weight_decay: float = 5e-3
     check_every: int = 5
-
     uses_validation: ClassVar[bool] = True
+    _limits: ClassVar = {"other_weight_decay": 0, "check_every": 1}
 
     def __post_init__(self) -> None:
         # the validation nodes and labels of the session in progress
-        self._offered: tuple[Tensor, npt.NDArray[Any]] | None = None
+        self._offered: tuple[Tensor, Array] | None = None
 
     @property
     def trials_(self) -> tuple[Trial, ...]:
         """The trainings of the last session, one for each weight decay."""
-        self._check_fitted()
-        chosen: Chosen = self._learned
-        return chosen.trials
+        return self._known.trials
 
     def fit(
-        self,
-        graph: Data,
-        nodes: Nodes,
-        labels: Labels | None = None,
-        validation: Validation | None = None,
+        self, graph: Data, nodes: Nodes, labels: Labels | None = None, validation: Validation = None
     ) -> Self:
         """As `Learner.fit`, with nodes and labels to validate on, of the session's classes."""
-        return self._with_validation(graph, nodes, labels, validation, anew=True)
+        with self._offering(graph, validation):
+            return super().fit(graph, nodes, labels)
 
     def partial_fit(
-        self,
-        graph: Data,
-        nodes: Nodes,
-        labels: Labels | None = None,
-        validation: Validation | None = None,
+        self, graph: Data, nodes: Nodes, labels: Labels | None = None, validation: Validation = None
     ) -> Self:
         """As `Learner.partial_fit`, with nodes and labels of the same classes to validate on."""
-        return self._with_validation(graph, nodes, labels, validation, anew=False)
+        with self._offering(graph, validation):
+            return super().partial_fit(graph, nodes, labels)
 
-    def _with_validation(
-        self,
-        graph: Data,
-        nodes: Nodes,
-        labels: Labels | None,
-        validation: Validation | None,
-        anew: bool,
-    ) -> Self:
-        if validation is None:
-            return self._session(graph, nodes, labels, anew=anew)
-        self._check_graph(graph, width=None)
-        held = check_nodes(validation[0], graph.x.size(0))
-        held_labels = check_labels(validation[1], held.numel())
+    @contextmanager
+    def _offering(self, graph: Data, validation: Validation) -> Iterator[None]:
+        """Validation nodes for the session that is learned inside, by one thread at a time."""
         with self._lock:
-            self._offered = (held, held_labels)
+            if validation is not None:
+                self._check_graph(graph, width=None)
+                held = check_nodes(validation[0], graph.x.size(0))
+                self._offered = (held, check_labels(validation[1], held.numel()))
             try:
-                return self._session(graph, nodes, labels, anew=anew)
+                yield
             finally:
                 self._offered = None
 
     def _check_params(self) -> None:
         super()._check_params()
-        if self.model not in tuple(NETWORKS):
-            raise InputError(f"model={self.model!r} is unknown: use one of {', '.join(NETWORKS)}")
-        check_number("other_weight_decay", self.other_weight_decay, 0)
-        check_number("check_every", self.check_every, 1, whole=True)
+        check_choice("model", self.model, NETWORKS)
 
     def _check_graph(self, graph: Data, width: int | None) -> Data:
         graph = super()._check_graph(graph, width)
@@ -177,19 +276,17 @@ class Joint(GradientLearner):
             )
         return graph
 
-    def _model(
-        self, inputs: int, classes: int, before: Known | None, initial: torch.Generator
-    ) -> GCN:
-        network, _ = NETWORKS[self.model]
-        return network(inputs, self.hidden, classes, self.dropout, initial)
+    @property
+    def _network(self) -> type[GCN]:
+        return NETWORKS[self.model][0]
 
-    def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Known | None
-    ) -> Chosen:
+    def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
+        return self._network(inputs, self.hidden, classes, self.dropout, draw)
+
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
         kept: Tensors = {}
         if learned is not None:
             kept = {name: value.cpu() for name, value in learned.memory.items()}
-            check_kept_nodes(kept["val_nodes"], graph.x.size(0))
             # a node that comes again counts once, by its last label
             stays = ~torch.isin(kept["nodes"], nodes)
             old = learned.arrival[kept["codes"][stays].numpy()]
@@ -197,36 +294,37 @@ class Joint(GradientLearner):
             labels = np.concatenate([old, labels])
         task = self._checked_task(graph, nodes, labels, learned)
         held, held_codes = self._validation_nodes(kept, task)
-        weights, trials = self._best_weights(task, held, held_codes)
-        memory = {
-            "nodes": task.nodes,
-            "codes": task.codes,
-            "val_nodes": held,
-            "val_codes": held_codes,
-        }
-        return Chosen(weights, task.arrival, task.index + 1, memory, trials)
-
-    def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
-        network, _ = NETWORKS[self.model]
-        return network.from_weights(weights).scores(adjacency, x, nodes)
+        _, see = NETWORKS[self.model]
+        field = see(task.adjacency, task.x, task.nodes)
+        held_field = see(task.adjacency, task.x, held) if held.numel() else None
+        decays = [self.weight_decay]
+        if held_field is not None and self.other_weight_decay != self.weight_decay:
+            decays.append(self.other_weight_decay)
+        start, found = _weights(task.gcn), []
+        for decay in decays:
+            # the same weights and the same masks: the decay is all that differs
+            task.gcn.load_state_dict(start)
+            task.masks.manual_seed(task.masks.initial_seed())
+            found.append(self._trained(task, field, decay, held_field, held_codes))
+        # the first of those that tie
+        _, weights = max(found, key=lambda pair: pair[0].accuracy or 0.0)
+        check_trained(*weights.values())
+        memory = {"nodes": task.nodes, "codes": task.codes}
+        memory |= {"val_nodes": held, "val_codes": held_codes}
+        trials = tuple(trial for trial, _ in found)
+        return Known(weights, task.arrival, task.index + 1, memory, trials)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, facts = super()._state()
         return tensors, {**facts, "trials": [list(trial) for trial in self.trials_]}
 
-    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Chosen:
+    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Known:
         known = super()._restore(tensors, facts)
         trials = tuple(
             Trial(float(decay), int(epoch), None if accuracy is None else float(accuracy))
             for decay, epoch, accuracy in facts["trials"]
         )
-        return Chosen(known.weights, known.arrival, known.sessions, known.memory, trials)
-
-    def _check_weights(self, weights: Tensors, classes: int) -> None:
-        super()._check_weights(weights, classes)
-        if self.model == "sage":
-            for name, own in (("mean1", "weight1"), ("mean2", "weight2")):
-                check_tensor(name, weights[name], tuple(weights[own].shape), torch.float32)
+        return replace(known, trials=trials)
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         super()._check_memory(memory, weights, classes)
@@ -248,28 +346,6 @@ class Joint(GradientLearner):
             nodes = torch.cat([nodes[stays], self._offered[0]])
             codes = torch.cat([codes[stays], as_codes(task.arrival, self._offered[1])])
         return nodes.to(task.x.device), codes.to(task.x.device)
-
-    def _best_weights(
-        self, task: Task, held: Tensor, codes: Tensor
-    ) -> tuple[Tensors, tuple[Trial, ...]]:
-        """The weights of the better training, and how each of them did."""
-        _, see = NETWORKS[self.model]
-        field = see(task.adjacency, task.x, task.nodes)
-        held_field = see(task.adjacency, task.x, held) if held.numel() else None
-        decays = [self.weight_decay]
-        if held_field is not None and self.other_weight_decay != self.weight_decay:
-            decays.append(self.other_weight_decay)
-        start = _weights(task.gcn)
-        found = []
-        for decay in decays:
-            # the same weights and the same masks: the decay is all that differs
-            task.gcn.load_state_dict(start)
-            task.masks.manual_seed(task.masks.initial_seed())
-            found.append(self._trained(task, field, decay, held_field, codes))
-        # the first of those that tie
-        _, weights = max(found, key=lambda pair: pair[0].accuracy or 0.0)
-        check_trained(*weights.values())
-        return weights, tuple(trial for trial, _ in found)
 
     def _trained(
         self, task: Task, field: Field, decay: float, held: Field | None, held_codes: Tensor
@@ -301,6 +377,5 @@ def _balanced_accuracy(gcn: GCN, field: Field, codes: Tensor) -> float:
     """Accuracy averaged over classes, so that a large class does not choose the epoch alone."""
     with torch.no_grad():
         right = (gcn(field).argmax(1) == codes).to(torch.float64)
-    count = torch.bincount(codes).clamp(min=1)
-    present = torch.bincount(codes) > 0
-    return float((torch.bincount(codes, weights=right) / count)[present].mean())
+    counts = torch.bincount(codes)
+    return float((torch.bincount(codes, weights=right) / counts)[counts > 0].mean())

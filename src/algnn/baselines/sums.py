@@ -1,21 +1,20 @@
 """Rivals that are closed-form too: frozen features, sums over them, and a head that is solved.
 
 Each keeps what AL-GNN keeps, the sums G, Q and n of its own features, and nothing of any node.
-They differ in how a node becomes features (`_encoder`), in how the penalty is found (`_penalty`)
-and in the head.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-import numpy.typing as npt
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import CodedLabels
@@ -23,37 +22,35 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine, ridge, slda
 from algnn.analytic.lifecycle import io
 from algnn.analytic.statistics import Statistics
-from algnn.checks import check_base, check_number, check_trained, onto, resolve_device
+from algnn.checks import Array, check_base, check_number, check_trained, onto
+from algnn.gcn import glorot
 from algnn.graph.memo import Last, Memo, inputs_of
-from algnn.graph.propagate import blocks
+from algnn.graph.propagate import blocks, spmm
 from algnn.learner import Learner
 
 FLOAT = torch.float64
+Tensors = dict[str, Tensor]
 
 
-class Features(Protocol):
-    """How nodes become features, decided in the base session and then frozen.
+@dataclass(frozen=True, eq=False)
+class Features(ABC):
+    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own."""
 
-    `channels` blocks of columns stand side by side, each [n, width] with sums of its own.
-    """
+    inputs: int
+    width: int
+    channels: ClassVar[int] = 1
 
-    @property
-    def inputs(self) -> int:
-        """Width of X."""
-
-    @property
-    def width(self) -> int:
-        """Width of one channel."""
-
-    @property
-    def channels(self) -> int:
-        """Number of channels."""
-
+    @abstractmethod
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """What is computed once for the whole graph, a row per node."""
+        """What is computed once for the whole graph from X [N, inputs], a row per node."""
 
     def __call__(self, prepared: Tensor) -> Tensor:
         """Z [n, channels × width] of some rows of it, in float64."""
+        return prepared.to(FLOAT)
+
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """Frozen tensors and facts, beside what the learner's parameters say."""
+        return {}, {"inputs": self.inputs}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,37 +67,45 @@ class Sums:
 class SumLearner(Learner):
     """Base class of the closed-form rivals; a subclass is a dataclass too.
 
-    Scores are the mean over channels of Z W + b.
+    They differ in how a node becomes features (`_encoder`), in the penalty (`_penalty`) and in the
+    head. Scores are the mean over channels of Z W + b.
+
+    Parameters
+    ----------
+    width : int
+        Width of Z.
+    seed : int
+        Seed of all that is random.
+    device : str
+        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
     """
 
     width: int = 2048
     seed: int = 0
     device: str = "auto"
+    _limits: ClassVar = {"width": 1}
 
-    # -- what a method changes ----------------------------------------------------------------
-
-    # the head that is solved, of `algnn.analytic.heads`
-    head: ClassVar[Any] = staticmethod(ridge)
+    head: ClassVar[Any] = staticmethod(ridge)  # what is solved, of `algnn.analytic.heads`
 
     @abstractmethod
     def _encoder(self, graph: Data) -> Features:
         """The features that the base session decides on; no label is looked at."""
 
     @abstractmethod
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
+        """The features whose `state` this is."""
+
+    @abstractmethod
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         """γ of one channel's head, from a session's features [n, d], codes [n] and all sums."""
 
-    # -- what they share ----------------------------------------------------------------------
-
-    def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Sums | None
-    ) -> Sums:
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Sums | None) -> Sums:
         if learned is None:
             check_base(labels)
             features = self._encoder(graph)
-            nothing = Statistics.empty(features.width, resolve_device(self.device))
-            none = (nothing,) * features.channels
-            learned = Sums(features, none, (0.0,) * len(none), ())
+            nothing = Statistics.empty(features.width, self._device)
+            count = features.channels
+            learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
         Z = torch.cat(list(self._features(graph, nodes, learned.features)))
         coded = onto(torch.from_numpy(CodedLabels.of(labels).codes), Z.device)
         found = []
@@ -137,7 +142,7 @@ class SumLearner(Learner):
         return torch.cat([torch.addmm(bias, Z, weights) for Z in blocks_of])
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """The classes seen so far, sorted; ints or strings, as they were given."""
         return self._known.statistics[0].classes
 
@@ -152,52 +157,34 @@ class SumLearner(Learner):
         known: Sums = self._learned
         return known
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("width", self.width, 1, whole=True)
-
     def retained_bytes(self) -> int:
         """Bytes of the sums."""
         known: Sums | None = self._view()._learned
         return 0 if known is None else sum(one.nbytes() for one in known.statistics)
 
-    # -- files --------------------------------------------------------------------------------
-
-    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
-        tensors, facts = self._encoder_state(known.features)
+        tensors, facts = known.features.state()
         for channel, sums in enumerate(known.statistics):
             tensors |= {f"sums{channel}.{name}": t for name, t in sums.tensors().items()}
         return tensors, {"penalties": list(known.penalties), **facts}
 
-    def _encoder_state(self, features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Frozen tensors and facts of the features, beside what the parameters say."""
-        return {}, {"inputs": features.inputs}
-
-    @abstractmethod
-    def _restored_encoder(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Features:
-        """The reverse of it."""
-
-    def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Sums:
+    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Sums:
         self._check_params()
         io.check_values(tensors)
-        classes, device = io.restored_classes(facts["classes"]), resolve_device(self.device)
+        classes, device = io.restored_classes(facts["classes"]), self._device
         features = self._restored_encoder(tensors, facts)
         penalties = tuple(float(gamma) for gamma in facts["penalties"])
         sums = tuple(
             io.restored_sums(tensors, f"sums{channel}", features.width, classes, device)
             for channel in range(features.channels)
         )
-        pairs = zip(sums, penalties, strict=True)
-        solved = tuple(self.head(one, gamma) for one, gamma in pairs)
+        solved = tuple(self.head(*pair) for pair in zip(sums, penalties, strict=True))
         return Sums(features, sums, penalties, solved)
 
 
-# -- RanPAC and KLDA: random units of label-free views --------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
-class RandomUnits:
+class RandomUnits(Features):
     """Random units of label-free views H [n, h] (those of `HopEncoder`), with ω drawn N(0, 1).
 
     `bandwidth` 0: Z = ReLU(H ω). Otherwise random Fourier features of the kernel
@@ -205,15 +192,8 @@ class RandomUnits:
     """
 
     views: HopEncoder
-    width: int
     seed: int
     bandwidth: float = 0.0
-    channels: ClassVar[int] = 1
-
-    @property
-    def inputs(self) -> int:
-        """Width of X."""
-        return self.views.inputs
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """The views [N, h] of every node."""
@@ -227,6 +207,10 @@ class RandomUnits:
             return projected.relu_()
         projected = projected.mul_((2 * self.bandwidth) ** 0.5).add_(shift)
         return projected.cos_().mul_((2 / self.width) ** 0.5)
+
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """Those of the views."""
+        return io.encoder_state(self.views)
 
 
 @lru_cache(maxsize=4)
@@ -243,17 +227,13 @@ class OverViews(SumLearner):
     bandwidth: float
 
     def _encoder(self, graph: Data) -> RandomUnits:
-        views = HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed)
-        return RandomUnits(views, self.width, self.seed, self.bandwidth)
+        return self._units(HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed))
 
-    def _encoder_state(self, features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        assert isinstance(features, RandomUnits)
-        return io.encoder_state(features.views)
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
+        return self._units(io.restored_features(tensors, facts, self._device)[0]())
 
-    def _restored_encoder(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> RandomUnits:
-        views = io.restored_features(tensors, facts, resolve_device(self.device))[0]()
-        assert isinstance(views, HopEncoder)
-        return RandomUnits(views, self.width, self.seed, self.bandwidth)
+    def _units(self, views: Any) -> RandomUnits:
+        return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -263,28 +243,18 @@ class RanPAC(OverViews):
         Z = ReLU(H ω), ω ~ N(0, 1) [h, d],   G += ZᵀZ,   Q += ZᵀY,   W = (G + λI)⁻¹ Q
 
     Each session chooses λ from 10⁻⁸, 10⁻⁷, …, 10⁸ on its own nodes: weights from 80% of them,
-    drawn at random, are held against the other 20% by squared error.
+    drawn at random, are held against the other 20% by squared error. (Of 5,000 nodes at most; a
+    session of fewer than five keeps the last λ.) H are the label-free views of `HopEncoder`;
+    docs/baselines.md says what differs from the original.
+
+    McDonnell et al., "RanPAC: Random Projections and Pre-trained Models for Continual Learning",
+    NeurIPS 2023.
 
     Parameters
     ----------
     width : int
         d, the number of random units; 10,000 in the paper.
-    seed : int
-        Of the units, and of the 80%.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
-
-    Notes
-    -----
-    The paper's H are features of a pre-trained vision transformer, adapted on the first session.
-    There is no such model for any graph, so H are the label-free views of `HopEncoder`, as frozen,
-    and nothing is adapted. λ is chosen on 5,000 nodes of a session at most; a session of fewer than
-    five nodes keeps the last λ.
-
-    References
-    ----------
-    M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad and A. van den Hengel, "RanPAC: Random
-    Projections and Pre-trained Models for Continual Learning", NeurIPS 2023.
+    seed, device : as in `SumLearner`
 
     Examples
     --------
@@ -296,19 +266,15 @@ class RanPAC(OverViews):
     """
 
     width: int = 10_000
-
     LAMBDAS: ClassVar[tuple[float, ...]] = tuple(10.0**k for k in range(-8, 9))
-    MOST: ClassVar[int] = 5_000
-    FEWEST: ClassVar[int] = 5
     bandwidth: ClassVar[float] = 0.0  # type: ignore[misc]
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
-        if Z.size(0) < self.FEWEST:
+        if Z.size(0) < 5:
             return last or 1.0
         generator = torch.Generator().manual_seed(self.seed)
-        some = torch.randperm(Z.size(0), generator=generator)[: self.MOST].to(Z.device)
-        Y = torch.nn.functional.one_hot(codes).to(FLOAT)
-        return chosen_penalty(Z[some], Y[some], self.LAMBDAS)
+        some = torch.randperm(Z.size(0), generator=generator)[:5_000].to(Z.device)
+        return chosen_penalty(Z[some], one_hot(codes).to(FLOAT)[some], self.LAMBDAS)
 
 
 def chosen_penalty(Z: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> float:
@@ -335,10 +301,7 @@ class Shrunk(SumLearner):
 
     head: ClassVar[Any] = staticmethod(slda)
     shrinkage: float
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("shrinkage", self.shrinkage, 0, 1)
+    _limits: ClassVar = {"shrinkage": (0, 1)}
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         # ((1 − ε) Σ + εI)⁻¹ is (Σ + ε / (1 − ε) I)⁻¹ but for a factor, and slda takes γ / N
@@ -353,6 +316,11 @@ class KLDA(Shrunk, OverViews):
         Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
         score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
+    H are the label-free views of `HopEncoder`. Σ is shrunk as in streaming LDA, where the authors'
+    code takes a pseudo-inverse: docs/baselines.md says why, and what else differs.
+
+    Momeni et al., "Continual Learning Using a Kernel-Based Method Over Foundation Models", 2025.
+
     Parameters
     ----------
     width : int
@@ -361,22 +329,7 @@ class KLDA(Shrunk, OverViews):
         β, of the kernel; the views H have length 2.
     shrinkage : float
         ε.
-    seed : int
-        Of the features.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
-
-    Notes
-    -----
-    The paper's H are features of a frozen language model; here the label-free views of
-    `HopEncoder`. Its authors' code inverts Σ by a pseudo-inverse, which leaves out every direction
-    in which no class varies; where nodes are fewer than features, that is where classes differ, so
-    Σ is shrunk as in streaming LDA. Its ensemble of several such models (KLDA-E) is left out.
-
-    References
-    ----------
-    S. Momeni, S. Mazumder and B. Liu, "Continual Learning Using a Kernel-Based Method Over
-    Foundation Models", AAAI 2025.
+    seed, device : as in `SumLearner`
 
     Examples
     --------
@@ -390,7 +343,134 @@ class KLDA(Shrunk, OverViews):
     width: int = 5_000
     bandwidth: float = 0.1
     shrinkage: float = 1e-2
+    _limits: ClassVar = {"bandwidth": 1e-12}
+
+
+class OverFilters(SumLearner):
+    """A rival whose features are graph filters that nobody trained."""
+
+    @abstractmethod
+    def _filters(self, inputs: int) -> Features:
+        """The filters of X [N, inputs]."""
+
+    def _encoder(self, graph: Data) -> Features:
+        return self._filters(graph.x.size(1))
+
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
+        check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
+        return self._filters(facts["inputs"])
+
+
+@dataclass(frozen=True, eq=False)
+class UntrainedGCN(Features):
+    """H_i = tanh(Â H_{i−1} Θ_i) from H_0 = X, with random Θ_i; Z = [H_1 … H_L]."""
+
+    layers: int
+    seed: int
+
+    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
+        """Z [N, width] of every node, in float32."""
+        generator = torch.Generator().manual_seed(self.seed)
+        hidden, found = x.to_dense(), []
+        for units in np.diff(np.arange(self.layers + 1) * self.width // self.layers).tolist():
+            weights = glorot(hidden.size(1), units, generator).to(hidden.device)
+            hidden = spmm(adjacency, hidden @ weights).tanh_()
+            found.append(hidden)
+        return torch.cat(found, dim=1)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class UGCN(Shrunk, OverFilters):
+    """An untrained, wide GCN with streaming linear discriminant analysis.
+
+        H_i = tanh(Â H_{i−1} Θ_i), H_0 = X, Θ_i Glorot-uniform and never trained;  Z = [H_1 … H_L]
+        Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
+        score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
+
+    Donghi et al., "The Unreasonable Effectiveness of
+    Randomized Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025.
+    Hayes and Kanan, "Lifelong Machine Learning with Deep Streaming LDA", CVPR Workshops 2020.
+
+    Parameters
+    ----------
+    width : int
+        Width of Z: units of all layers together. The paper's we do not know; 4,096 is ours.
+    layers : int
+        L.
+    shrinkage : float
+        ε; 10⁻⁴ in Hayes and Kanan.
+    seed, device : as in `SumLearner`
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = UGCN(width=256).fit(graph, graph.train_mask, graph.y[graph.train_mask])
+    >>> model.score(graph, graph.test_mask, graph.y[graph.test_mask]) > 0.9
+    True
+    """
+
+    width: int = 4_096
+    layers: int = 2
+    shrinkage: float = 1e-4
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_number("bandwidth", self.bandwidth, 1e-12)
+        check_number("layers", self.layers, 1, self.width + 1, whole=True)
+
+    def _filters(self, inputs: int) -> UntrainedGCN:
+        return UntrainedGCN(inputs, self.width, self.layers, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class FilterBank(Features):
+    """Five fixed graph filters of X, a channel each: X, ÂX, Â²X, (I − Â)X and (I − Â)²X."""
+
+    channels: ClassVar[int] = 5
+
+    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
+        """The five of them side by side, [N, 5 × inputs], in float32."""
+        X = x.to_dense()
+        once = spmm(adjacency, X)
+        twice = spmm(adjacency, once)
+        return torch.cat([X, once, twice, X - once, X - 2 * once + twice], dim=1)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearBank(OverFilters):
+    """GraphAny's bank of linear GNNs, each solved by least squares; their mean decides.
+
+        F_1 … F_5 = X, ÂX, Â²X, (I − Â)X, (I − Â)²X
+        W_i = (F_iᵀF_i + γ s_i I)⁻¹ F_iᵀY,  s_i the mean of F_iᵀF_i's diagonal
+        scores = 1/5 Σ_i F_i W_i
+
+    The paper's attention over the five is learned on another graph's labels; here all weigh the
+    same, a variant that it compares with.
+
+    Zhao et al., "Fully-inductive Node Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.
+
+    Parameters
+    ----------
+    gamma : float
+        γ; the paper's minimum-norm solution is that of a γ next to 0.
+    seed, device : as in `SumLearner`; nothing is random
+
+    Examples
+    --------
+    >>> import algnn
+    >>> graph = algnn.load("digits")
+    >>> model = LinearBank().fit(graph, graph.train_mask, graph.y[graph.train_mask])
+    >>> model.score(graph, graph.test_mask, graph.y[graph.test_mask]) > 0.9
+    True
+    """
+
+    gamma: float = 0.1
+    width: ClassVar[int] = 1  # type: ignore[misc]
+    _limits: ClassVar = {"gamma": 0}
+
+    def _filters(self, inputs: int) -> FilterBank:
+        return FilterBank(inputs, inputs)
+
+    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
+        # features that are all zero have weights all the same: zeros
+        return self.gamma * (float(sums.G.diagonal().mean()) or 1.0)

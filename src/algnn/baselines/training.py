@@ -3,34 +3,23 @@
 One two-layer GCN with a head that grows with the classes, trained in each session by full-batch
 Adam for a fixed number of epochs; weights are carried over, the optimiser's state is not. Early
 stopping on the current session would reward forgetting, so there is none.
-
-A method adds to this its own loss (`_loss`), its own rule for gradients (`_adjust`) and its own
-memory (`_remember`); `Bare` adds nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 from torch_geometric.data import Data
 
 from algnn.checkpoint import check_tensor
-from algnn.checks import (
-    check_base,
-    check_kept_nodes,
-    check_number,
-    check_trained,
-    onto,
-    resolve_device,
-)
+from algnn.checks import Array, check_base, check_kept_nodes, check_number, check_trained, onto
 from algnn.errors import CheckpointError, InputError
 from algnn.gcn import GCN, glorot, train
 from algnn.graph.propagate import Field, receptive_field
@@ -41,39 +30,25 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Known:
-    """The state of a gradient-trained learner between sessions.
-
-    `weights` are those of the GCN by name, `arrival` [C] the classes in the order of the head's
-    columns, `sessions` the number of sessions learned, `memory` what the method keeps besides:
-    importances, nodes and labels, or synthetic nodes.
+    """The state between sessions; `arrival` [C] are the classes in the order of the head's columns,
+    `memory` is what the method keeps besides weights, `trials` how these were chosen, if they were.
     """
 
     weights: Tensors
-    arrival: npt.NDArray[Any]
+    arrival: Array
     sessions: int
     memory: Tensors
+    trials: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
 class Task:
     """One session, as a method sees it while it learns.
 
-    Attributes
-    ----------
-    gcn : GCN
-        The model in training; its head has a column for each class seen so far.
-    adjacency, x : Tensor
-        The graph, on the learner's device.
-    nodes, codes : Tensor [n]
-        The session's nodes, and their classes as columns of the head.
-    arrival : array [C]
-        The classes seen so far, this session's included, in the order of the head's columns.
-    before : Known or None
-        The state before the session; None in the base session.
-    initial, masks : torch.Generator
-        For initial weights, on the CPU; for dropout, on the learner's device.
-    balanced : bool
-        Whether a mean over nodes counts each class the same.
+    `gcn` is the model in training, `adjacency` and `x` the graph on the learner's device, `nodes`
+    and `codes` [n] the session's nodes and their classes as columns of the head, `arrival` [C] the
+    classes in that order, `before` the state before the session (None in the base session).
+    `initial` draws weights, on the CPU; `masks` draws dropout, on the learner's device.
     """
 
     gcn: GCN
@@ -81,7 +56,7 @@ class Task:
     x: Tensor
     nodes: Tensor
     codes: Tensor
-    arrival: npt.NDArray[Any]
+    arrival: Array
     before: Known | None
     initial: torch.Generator
     masks: torch.Generator
@@ -91,11 +66,6 @@ class Task:
     def index(self) -> int:
         """Position of the session in the stream."""
         return 0 if self.before is None else self.before.sessions
-
-    @property
-    def old(self) -> int:
-        """Number of classes known before; they are the first columns of the head."""
-        return 0 if self.before is None else self.before.arrival.size
 
     @property
     def memory(self) -> Tensors:
@@ -113,6 +83,11 @@ class Task:
             return dict.fromkeys(("nodes", "codes", "sessions", "walks"), self.nodes[:0])
         others = ~torch.isin(self.memory["nodes"], self.nodes)
         return {name: value[others] for name, value in self.memory.items()}
+
+    def with_memory(self) -> tuple[Tensor, Tensor]:
+        """The session's nodes and codes, then the `replayed` ones."""
+        old = self.replayed()
+        return torch.cat([self.nodes, old["nodes"]]), torch.cat([self.codes, old["codes"]])
 
     @cached_property
     def field(self) -> Field:
@@ -148,7 +123,7 @@ def class_weights(codes: Tensor, classes: int) -> Tensor:
     return counts.to(torch.float32).reciprocal()
 
 
-def as_codes(arrival: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Tensor:
+def as_codes(arrival: Array, labels: Array) -> Tensor:
     """The position of each label in the order of arrival."""
     order = np.argsort(arrival)
     return torch.from_numpy(order[np.searchsorted(arrival, labels, sorter=order)])
@@ -165,8 +140,9 @@ def clock(on: Tensor) -> float:
 class GradientLearner(Learner):
     """A GCN trained by gradient descent, session after session; base class of the baselines.
 
-    A subclass is a dataclass too (``@dataclass(kw_only=True, eq=False, repr=False)``): its fields
-    are the constructor's parameters, after those listed here.
+    A method adds its own loss (`_loss`), its own rule for gradients (`_adjust`) and its own memory
+    (`_remember`). A subclass is a dataclass too (``@dataclass(kw_only=True, eq=False,
+    repr=False)``): its fields are the constructor's parameters, after those listed here.
 
     Parameters
     ----------
@@ -206,8 +182,7 @@ class GradientLearner(Learner):
     balanced: bool = False
     seed: int = 0
     device: str = "auto"
-
-    # -- what a method changes ----------------------------------------------------------------
+    _limits: ClassVar = {"hidden": 1, "epochs": 1, "lr": 0, "dropout": (0, 1), "weight_decay": 0}
 
     def _prepare(self, task: Task) -> Any:
         """What the loss needs and is the same in every epoch: fields of memory nodes, a teacher."""
@@ -219,84 +194,73 @@ class GradientLearner(Learner):
     def _adjust(self, task: Task, prepared: Any) -> None:
         """Change the gradients that the loss has left in ``task.gcn``, before the step."""
 
-    # whether remembering is a choice of nodes, whose time is reported apart
-    selects: ClassVar[bool] = False
-
     def _remember(self, task: Task, prepared: Any) -> Tensors:
         """What is kept once the session is learned; it replaces what was kept before."""
         return {}
 
-    # -- the shared loop ----------------------------------------------------------------------
+    # the step that chooses nodes, if any, "prepare" or "remember": its time is reported apart
+    selects_in: ClassVar[str] = ""
 
-    def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: Known | None
-    ) -> Known:
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
         task = self._checked_task(graph, nodes, labels, learned)
+        start = clock(task.x)
         prepared = self._prepare(task)
-        train(
-            task.gcn.parameters(),
-            lambda: self._loss(task, prepared),
-            self.epochs,
-            self.lr,
-            self.weight_decay,
-            adjust=lambda: self._adjust(task, prepared),
-        )
+        seconds = {"prepare": clock(task.x) - start}
+        loss, adjust = (partial(self._loss, task, prepared), partial(self._adjust, task, prepared))
+        train(task.gcn.parameters(), loss, self.epochs, self.lr, self.weight_decay, adjust)
         start = clock(task.x)
         memory = self._remember(task, prepared)
-        selection = clock(task.x) - start
+        seconds["remember"] = clock(task.x) - start
         check_trained(*task.weights.values())
-        if self.selects:
+        if self.selects_in:
             earlier = () if learned is None else self.selection_seconds_
-            self.selection_seconds_ = (*earlier, selection)
+            self.selection_seconds_ = (*earlier, seconds[self.selects_in])
         return Known(task.weights, task.arrival, task.index + 1, memory)
 
     def _checked_task(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], before: Known | None
+        self, graph: Data, nodes: Tensor, labels: Array, before: Known | None
     ) -> Task:
-        device = resolve_device(self.device)
         arrival, index = np.unique(labels), 0
         if before is None:
             check_base(labels)
         else:
-            check_kept_nodes(before.memory.get("nodes"), graph.x.size(0))
+            for name in ("nodes", "val_nodes"):
+                check_kept_nodes(before.memory.get(name), graph.x.size(0))
             arrival = np.concatenate([before.arrival, np.setdiff1d(arrival, before.arrival)])
             index = before.sessions
         # each session has randomness of its own, so that one resumed equals one never stopped
         first, second = np.random.SeedSequence([self.seed, index]).generate_state(2).tolist()
         initial = torch.Generator().manual_seed(first)
-        gcn = self._model(graph.x.size(1), arrival.size, before, initial).to(device)
         return Task(
-            gcn,
-            self._adjacency(graph),
-            self._inputs(graph),
-            onto(nodes, device),
-            onto(as_codes(arrival, labels), device),
-            arrival,
-            before,
-            initial,
-            torch.Generator(device).manual_seed(second),
-            self.balanced,
+            gcn=self._model(graph.x.size(1), arrival.size, before, initial).to(self._device),
+            adjacency=self._adjacency(graph),
+            x=self._inputs(graph),
+            nodes=onto(nodes, self._device),
+            codes=onto(as_codes(arrival, labels), self._device),
+            arrival=arrival,
+            before=before,
+            initial=initial,
+            masks=torch.Generator(self._device).manual_seed(second),
+            balanced=self.balanced,
         )
 
-    def _model(
-        self, inputs: int, classes: int, before: Known | None, initial: torch.Generator
-    ) -> GCN:
+    @property
+    def _network(self) -> type[GCN]:
+        return GCN
+
+    def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
         """A new GCN, or the earlier one with a wider head."""
         if before is None:
-            return GCN(inputs, self.hidden, classes, self.dropout, initial)
-        old = {name: value.cpu() for name, value in before.weights.items()}
-        known = before.arrival.size
-        columns = glorot(old["weight2"].size(0), classes, initial)[:, known:]
-        wider = {
-            "weight2": torch.cat([old["weight2"], columns], dim=1),
-            "bias2": torch.cat([old["bias2"], old["bias2"].new_zeros(classes - known)]),
-        }
-        return GCN.from_weights({**old, **wider}, self.dropout)
-
-    # -- answers and files --------------------------------------------------------------------
+            return GCN(inputs, self.hidden, classes, self.dropout, draw)
+        wider = {name: value.cpu() for name, value in before.weights.items()}
+        new = classes - before.arrival.size
+        columns = glorot(wider["weight2"].size(0), classes, draw)[:, classes - new :]
+        wider["weight2"] = torch.cat([wider["weight2"], columns], dim=1)
+        wider["bias2"] = pad(wider["bias2"], (0, new))
+        return GCN.from_weights(wider, self.dropout)
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """The classes seen so far, sorted; ints or strings, as they were given."""
         return np.sort(self._known.arrival)
 
@@ -313,11 +277,6 @@ class GradientLearner(Learner):
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_number("hidden", self.hidden, 1, whole=True)
-        check_number("epochs", self.epochs, 1, whole=True)
-        check_number("lr", self.lr, 0)
-        check_number("dropout", self.dropout, 0, 1)
-        check_number("weight_decay", self.weight_decay, 0)
         if not isinstance(self.balanced, bool):
             raise InputError(f"balanced={self.balanced!r} must be True or False")
 
@@ -328,7 +287,7 @@ class GradientLearner(Learner):
 
     def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
         """Logits [n, C] in the order of arrival."""
-        return GCN.from_weights(weights).scores(adjacency, x, nodes)
+        return self._network.from_weights(weights).scores(adjacency, x, nodes)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
@@ -344,7 +303,7 @@ class GradientLearner(Learner):
         parts: dict[str, Tensors] = {"weights": {}, "memory": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
-            parts[part][rest] = tensor.to(resolve_device(self.device))
+            parts[part][rest] = tensor.to(self._device)
         self._check_weights(parts["weights"], arrival.size)
         self._check_memory(parts["memory"], parts["weights"], arrival.size)
         check_number("sessions", facts["sessions"], 1, 2**63, whole=True)
@@ -362,15 +321,9 @@ class GradientLearner(Learner):
             raise CheckpointError("nodes holds negative ids")
 
     def _check_weights(self, weights: Tensors, classes: int) -> None:
-        """Raise `CheckpointError` unless these are the weights of a GCN with so many classes."""
+        """Raise `CheckpointError` unless these are the weights of a network for so many classes."""
         inputs, hidden = weights["weight1"].shape
-        shapes = {
-            "weight1": (inputs, hidden),
-            "bias1": (hidden,),
-            "weight2": (hidden, classes),
-            "bias2": (classes,),
-        }
-        for name, shape in shapes.items():
+        for name, shape in self._network.shapes(inputs, hidden, classes).items():
             check_tensor(name, weights[name], shape, torch.float32)
 
 
@@ -378,20 +331,14 @@ class Bare(GradientLearner):
     """Plain fine-tuning: each session by its own loss, with no defence against forgetting.
 
     L = L_t, the mean cross-entropy on the session's nodes over the classes seen so far. It keeps
-    its weights and nothing else; it is the lower end of every comparison. With `balanced`, classes
-    that come in the same session count the same; one that comes alone leaves nothing to balance.
-
-    Parameters
-    ----------
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device
-        As in `GradientLearner`.
+    its weights and nothing else; it is the lower end of every comparison. Its parameters are those
+    of `GradientLearner`.
 
     Examples
     --------
     >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
     >>> model = Bare(hidden=16, epochs=5)
-    >>> for session in stream:
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
     ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
     >>> model.classes_.size
     10

@@ -1,0 +1,260 @@
+"""Methods that keep synthetic nodes: CaT and DeLoMe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize, one_hot
+
+from algnn.baselines.replay import keep_best, rank_in_class
+from algnn.baselines.training import GradientLearner, Task, Tensors, class_weights
+from algnn.checkpoint import check_tensor
+from algnn.gcn import glorot
+from algnn.graph.propagate import Field, normalised_adjacency, receptive_field, spmm
+
+
+@dataclass(frozen=True)
+class SyntheticMemory:
+    """Synthetic nodes, the field of those that are trained on, and DeLoMe's τ log π [C]."""
+
+    x: Tensor
+    codes: Tensor
+    field: Field
+    adjustment: Tensor | float = 0.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CaT(GradientLearner):
+    """Condense and train: balanced continual learning in a memory of synthetic nodes.
+
+    A session's labelled nodes V are condensed, once, to nodes X̃ without edges (so Â = I on them)
+    whose classes have the same mean embedding as the real ones under random encoders, each drawn
+    for one step of Adam on X̃ and thrown away:
+
+        min_X̃ E_{W_1, W_2} Σ_c r_c ‖ mean_{v ∈ V_c} e_v/‖e_v‖ − mean_{i ∈ X̃_c} ẽ_i/‖ẽ_i‖ ‖²,
+        e = Â ReLU(Â X W_1) W_2,   ẽ = ReLU(X̃ W_1) W_2,   r_c = |V_c| / |V|.
+
+    The GCN is then trained in the memory M, the synthetic nodes of all sessions, and on nothing
+    else, each class with the same weight (so `balanced` changes nothing):
+
+        L = 1/C Σ_c mean_{i ∈ M_c} CE_i.
+
+    It keeps synthetic features and their classes; no node's id, no edge, no real features. Classes
+    share the budget, and nodes beyond a class's share are dropped at random; where a class comes
+    back, its old and its new nodes share its part in halves.
+
+    X̃ starts from Â² X of nodes drawn at random, what the GCN of a real node sees; the authors' from
+    rows of X. Their code has r_c = 1, encoders ReLU(Â² X W_1), 3,000 or more (50 here), and
+    200 epochs at 0.01 or more (50 at 0.001 here); the method `cat-long` has as many of both.
+
+    Liu et al., "CaT: Balanced Continual Graph Learning with Graph Condensation", ICDM 2023.
+
+    Parameters
+    ----------
+    budget : int
+        Synthetic nodes in all, over the whole stream.
+    condense_steps : int
+        Encoders drawn in the condensation of a session.
+    condense_lr : float
+        Adam's first step, as a share of the root mean square of the features that X̃ starts from,
+        so that one value suits every graph; it falls to 0 in a straight line.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+
+    Examples
+    --------
+    >>> import algnn
+    >>> model = CaT(hidden=16, epochs=5, budget=20, condense_steps=5)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size, len(model.selection_seconds_)
+    (10, 2)
+    """
+
+    budget: int = 300
+    condense_steps: int = 50
+    condense_lr: float = 0.05
+    selects_in: ClassVar[str] = "prepare"
+    _limits: ClassVar = {"budget": 1, "condense_steps": 0, "condense_lr": 0}
+
+    def _prepare(self, task: Task) -> SyntheticMemory:
+        x, codes, _ = self._condensed(task)
+        return SyntheticMemory(x, codes, edge_free(x))
+
+    def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
+        logits, codes = task.gcn(prepared.field, task.masks), prepared.codes
+        return cross_entropy(logits, codes, class_weights(codes, task.arrival.size))
+
+    def _remember(self, task: Task, prepared: SyntheticMemory) -> Tensors:
+        return {"x": prepared.x, "codes": prepared.codes}
+
+    def _condensed(self, task: Task) -> tuple[Tensor, Tensor, int]:
+        """Old synthetic nodes that stay and the session's own, their codes; how many are old."""
+        x = task.memory.get("x", task.x.new_empty(0, task.x.size(1)))
+        codes = task.memory.get("codes", task.codes.new_empty(0))
+        order = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.x.device)
+        offered = torch.cat([codes, task.codes[order]])
+        # by rank in the class: where a class comes back, old and new nodes take turns
+        ranks = torch.cat([rank_in_class(codes), rank_in_class(task.codes[order])])
+        turns = torch.argsort(ranks, stable=True)
+        kept = keep_best(turns, offered[turns], self.budget)[0].sort().values
+        old, new = kept[kept < codes.numel()], order[kept[kept >= codes.numel()] - codes.numel()]
+        two_hops = spmm(task.field.mix.matrix, task.field.inputs)
+        matching = self._matching(task, two_hops, task.codes[new])
+        steps, lr = self.condense_steps, self.condense_lr
+        fresh = condense(matching, two_hops[new], steps, lr, self.hidden, task.initial)
+        x, codes = torch.cat([x[old], fresh]), torch.cat([codes[old], task.codes[new]])
+        return x, codes, old.numel()
+
+    def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> Matching:
+        """What the session's synthetic nodes, of these classes [k], have in common with it."""
+        return Matching(task.field, task.codes, synthetic)
+
+    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
+        super()._check_memory(memory, weights, classes)
+        shape = (memory["codes"].numel(), weights["weight1"].size(0))
+        check_tensor("x", memory["x"], shape, torch.float32)
+
+
+class Matching:
+    """Squared distance between class means of embeddings of real nodes and of synthetic ones.
+
+    `outputs` is the width of an encoder's last layer; 0 for that of the hidden one.
+    """
+
+    def __init__(self, field: Field, codes: Tensor, synthetic: Tensor) -> None:
+        self._inputs, self._mix = field.inputs, field.mix.matrix
+        self.outputs = 0
+        members = one_hot(codes), one_hot(synthetic, int(codes.max()) + 1)
+        counts, present = (found.sum(0) for found in members)
+        self._share = (counts * (present > 0)).to(torch.float32) / codes.numel()
+        # what each node adds to the mean of its class
+        self._real, self._synthetic = (
+            (found.to(torch.float32) / found.sum(0).clamp(min=1)).T for found in members
+        )
+
+    def loss(self, x: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
+        """The distance under one encoder, with a gradient for `x` [k, d]."""
+        with torch.no_grad():
+            real = spmm(self._mix, (self._inputs @ weight1).relu_()) @ weight2
+            target = self._real @ normalize(real)
+        apart = self._synthetic @ normalize(torch.relu(x @ weight1) @ weight2) - target
+        return self._share @ apart.square().sum(1)
+
+
+def condense(
+    matching: Matching, start: Tensor, steps: int, lr: float, hidden: int, draw: torch.Generator
+) -> Tensor:
+    """Synthetic nodes [k, d] that match under `steps` encoders, freshly drawn on the CPU."""
+    if start.numel() == 0:
+        return start
+    x = nn.Parameter(start.clone())
+    first = lr * float(start.square().mean().sqrt())
+    optimiser = torch.optim.Adam([x], lr=first, fused=True)
+    for step in range(steps):
+        optimiser.param_groups[0]["lr"] = first * (1 - step / steps)
+        weight1 = glorot(x.size(1), hidden, draw).to(x.device)
+        weight2 = glorot(hidden, matching.outputs or hidden, draw).to(x.device)
+        optimiser.zero_grad(set_to_none=True)
+        matching.loss(x, weight1, weight2).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    return x.detach()
+
+
+def edge_free(x: Tensor) -> Field:
+    """The receptive field of isolated nodes: themselves."""
+    nodes = torch.arange(x.size(0), device=x.device)
+    return receptive_field(normalised_adjacency(nodes.new_empty(2, 0), x.size(0)), x, nodes)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeLoMe(CaT):
+    """Debiased lossless memory replay: synthetic nodes with the gradients of real ones.
+
+    A session's nodes V are condensed to nodes X̃ without edges, under networks that are drawn for
+    one step of Adam on X̃ and thrown away, so that each class has the same gradient:
+
+        min_X̃ E_W Σ_c r_c ‖ ∇_W mean_{v ∈ V_c} CE_v − ∇_W mean_{i ∈ X̃_c} CE_i ‖²,
+        logits = ReLU(Â² X W_1) W_2 and ReLU(X̃ W_1) W_2,   r_c = |X̃_c| / max_c |X̃_c|.
+
+    The GCN learns from the session's own nodes and from the memory of earlier ones, with logits
+    that are adjusted for how often a class is seen in the two together:
+
+        L = CE(z_t + τ log π) + CE(z_M + τ log π),   π_c = m_c / Σ m,
+
+    where m_c counts the memory's nodes of an old class and the session's of a new one. `balanced`
+    changes nothing, the adjustment stands in its place.
+
+    The authors' code matches under 900 networks a session (fewer here by default), a class at a
+    time, from rows of X, keeps 60 nodes of each class and adds up a loss for each earlier session;
+    here X̃ starts from Â² X and budget, GCN and epochs are those of `CaT`.
+
+    Niu et al., "Graph Continual Learning with Debiased Lossless Memory Replay", ECAI 2024.
+
+    Parameters
+    ----------
+    temperature : float
+        τ; 1 in the authors' code, 0 for no adjustment.
+    budget, condense_steps, condense_lr : as in `CaT`
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+
+    Examples
+    --------
+    >>> import algnn
+    >>> model = DeLoMe(hidden=16, epochs=5, budget=20, condense_steps=5)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size, len(model.selection_seconds_)
+    (10, 2)
+    """
+
+    temperature: float = 1.0
+    condense_lr: float = 0.01
+    _limits: ClassVar = {"temperature": 0}
+
+    def _prepare(self, task: Task) -> SyntheticMemory:
+        x, codes, old = self._condensed(task)
+        seen = torch.cat([codes[:old], task.codes])
+        # a class that the budget left with nothing counts for one node
+        counts = torch.bincount(seen, minlength=task.arrival.size).clamp(min=1)
+        adjustment = self.temperature * (counts / counts.sum()).log().to(torch.float32)
+        return SyntheticMemory(x, codes, edge_free(x[:old]), adjustment)
+
+    def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
+        loss = cross_entropy(task.gcn(task.field, task.masks) + prepared.adjustment, task.codes)
+        old = prepared.field.inputs.size(0)
+        if not old:
+            return loss
+        logits = task.gcn(prepared.field, task.masks) + prepared.adjustment
+        return loss + cross_entropy(logits, prepared.codes[:old])
+
+    def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> Matching:
+        return GradientMatching(two_hops, task.codes, synthetic, task.arrival.size)
+
+
+class GradientMatching(Matching):
+    """Squared distance between the gradients of real nodes [n, d] and of synthetic ones."""
+
+    def __init__(self, real: Tensor, codes: Tensor, synthetic: Tensor, classes: int) -> None:
+        self._real, self._codes, self._own = real, codes, synthetic
+        self.outputs = classes
+        counts = torch.bincount(synthetic, minlength=classes)
+        self._classes = counts.nonzero().squeeze(1).tolist()
+        self._weights = (counts / counts.max().clamp(min=1)).to(torch.float32)
+
+    def loss(self, x: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
+        """The distance under one network, with a gradient for `x` [k, d]."""
+        weights = [weight.requires_grad_() for weight in (weight1, weight2)]
+        apart = []
+        for code in self._classes:
+            found = []
+            for inputs, codes, keep in ((self._real, self._codes, False), (x, self._own, True)):
+                rows = codes == code
+                logits = torch.relu(inputs[rows] @ weight1) @ weight2
+                loss = cross_entropy(logits, codes[rows])
+                found.append(torch.autograd.grad(loss, weights, create_graph=keep))
+            squares = [(one - other).square().sum() for one, other in zip(*found, strict=True)]
+            apart.append(self._weights[code] * torch.stack(squares).sum())
+        return torch.stack(apart).sum()

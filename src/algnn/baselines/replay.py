@@ -1,0 +1,398 @@
+"""Methods that keep nodes of earlier sessions: GEM, ER-GNN and ContinualGNN."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize, one_hot
+from torch.nn.utils import vector_to_parameters
+
+from algnn.baselines.regularisation import fisher_information
+from algnn.baselines.training import GradientLearner, Task, Tensors
+from algnn.checks import check_choice
+from algnn.gcn import GCN
+from algnn.graph.propagate import Field, blocks, spmm, take_rows
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The session's nodes, then the memory's; `fisher` is that of weights where they are held."""
+
+    field: Field
+    codes: Tensor
+    shares: Tensor
+    fisher: Tensors | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ReplayLearner(GradientLearner):
+    """A learner that trains on nodes of earlier sessions too, at most `budget` of them in all."""
+
+    budget: int = 300
+    selects_in: ClassVar[str] = "remember"
+    _limits: ClassVar = {"budget": 0}
+
+    @abstractmethod
+    def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
+        """Positions [n] of nodes in the order in which they are kept, the best first."""
+
+    def _loss(self, task: Task, prepared: Replay | None) -> Tensor:
+        if prepared is None:
+            return task.loss()
+        logits = task.gcn(prepared.field, task.masks)
+        return cross_entropy(logits, prepared.codes, reduction="none") @ prepared.shares
+
+    def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
+        nodes, codes = task.with_memory()
+        order = self._order(task, nodes, codes)
+        nodes, codes = keep_best(nodes[order], codes[order], self.budget)
+        return {"nodes": nodes, "codes": codes}
+
+
+def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor]:
+    """The first nodes of each class, in the order given, as equally many of each as can be.
+
+    What a small class leaves goes to the others, what cannot be shared equally to the first ones.
+    """
+    by_class = torch.argsort(codes, stable=True)
+    turns = by_class[torch.argsort(rank_in_class(codes)[by_class], stable=True)]
+    kept = turns[:budget].sort().values
+    return nodes[kept], codes[kept]
+
+
+def rank_in_class(codes: Tensor) -> Tensor:
+    """For each entry, the number of earlier entries of the same class."""
+    order = torch.argsort(codes, stable=True)
+    counts = torch.bincount(codes)
+    starts = counts.cumsum(0) - counts
+    ranks = torch.empty_like(codes)
+    ranks[order] = torch.arange(codes.numel(), device=codes.device) - starts[codes[order]]
+    return ranks
+
+
+# This ridge keeps the multipliers of nearly opposite gradients bounded; the authors' code adds 1e-3
+# to M Mᵀ. With ε on unit rows a product ⟨g̃, g_k⟩/‖g_k‖ falls below zero by at most √ε/2·‖g‖: here
+# 5e-8 ‖g‖, which float32 rounds away.
+RIDGE = 1e-14
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GEM(GradientLearner):
+    """Gradient episodic memory (GEM): steps along which no earlier session's loss rises.
+
+    After session s some of its nodes are remembered; L_k is the mean cross-entropy, over the
+    classes seen so far, of those remembered of session k, and g_k its gradient. In session t the
+    gradient g of L_t is replaced by the nearest one along which no L_k rises:
+
+        g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
+
+    It keeps at most `budget` nodes in all, with their codes and the session each came with. The
+    classes of each session share the budget as equally as can be; nodes are drawn at random.
+
+    The L_k are without dropout, as the model predicts. The constraints bind the gradient, which
+    Adam scales by coordinate and adds weight decay to, where the paper takes a plain step.
+
+    Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
+
+    Parameters
+    ----------
+    budget : int
+        Nodes remembered in all.
+    margin : float
+        Lower bound of the multipliers, the paper's memory strength γ: where the gradient must be
+        changed at all, at least this multiple of every g_k is added to it.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+
+    Examples
+    --------
+    >>> import algnn
+    >>> model = GEM(budget=40, hidden=16, epochs=5)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    budget: int = 300
+    margin: float = 0.5
+    selects_in: ClassVar[str] = "remember"
+    _limits: ClassVar = {"budget": 0, "margin": 0}
+
+    def _prepare(self, task: Task) -> tuple[list[tuple[Field, Tensor]], Tensor]:
+        """Fields and codes of each of K earlier sessions, and a buffer [K + 1, p] for gradients."""
+        memory = task.memory or task.replayed()
+        sessions = [
+            (task.field_of(memory["nodes"][own]), memory["codes"][own])
+            for session in torch.unique(memory["sessions"])
+            for own in [memory["sessions"] == session]
+        ]
+        size = sum(parameter.numel() for parameter in task.gcn.parameters())
+        return sessions, task.x.new_empty(len(sessions) + 1, size)
+
+    def _adjust(self, task: Task, prepared: tuple[list[tuple[Field, Tensor]], Tensor]) -> None:
+        sessions, buffer = prepared
+        if not sessions:
+            return
+        parameters = list(task.gcn.parameters())
+        for row, (field, codes) in zip(buffer, sessions, strict=False):
+            loss = task.mean_loss(task.gcn(field), codes)
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)], out=row)
+        own = [p.grad for p in parameters if p.grad is not None]
+        gradient = torch.cat([g.flatten() for g in own], out=buffer[-1])
+        projected = project(gradient, buffer[:-1], self.margin)
+        if projected is not gradient:
+            vector_to_parameters(projected, own)
+
+    def _remember(self, task: Task, prepared: Any) -> Tensors:
+        drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
+        new = {
+            "nodes": task.nodes[drawn],
+            "codes": task.codes[drawn],
+            "sessions": torch.full_like(task.nodes, task.index),
+        }
+        old = task.replayed()
+        every = {name: torch.cat([old[name], value]) for name, value in new.items()}
+        # shares are of a session's classes, so that one bringing more of an old class has its own
+        pairs = every["sessions"] * len(task.arrival) + every["codes"]
+        _, share = torch.unique(pairs, return_inverse=True)
+        kept, _ = keep_best(torch.arange(share.numel(), device=share.device), share, self.budget)
+        return {name: value[kept] for name, value in every.items()}
+
+
+def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
+    """The vector nearest to `gradient` [p] with no negative product with a row of `memory` [K, p].
+
+    With the rows g_k in a matrix M it is g̃ = g + Mᵀv, v = argmin ½‖g + Mᵀv‖² over v ≥ 0. As in the
+    authors' code the bound is v ≥ `margin`: with v = u + margin it is the same program for
+    g + margin·Σ_k g_k. SciPy's `nnls` finds u in float64 from a factor of the Gram matrix, with
+    rows of length 1, since lengths differ by many orders of magnitude. `gradient` itself is
+    returned where it violates nothing.
+    """
+    rows, size = memory.shape
+    gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)
+    for block in blocks(size, 8 * (rows + 1)):
+        part = torch.cat([memory[:, block], gradient[None, block]]).double()
+        gram.addmm_(part, part.T)
+    products = gram.cpu().numpy()
+    if not (products[-1, :-1] < 0).any():
+        return gradient
+    shift = np.eye(rows + 1)
+    shift[-1, :-1] = margin
+    products = shift @ products @ shift.T
+    lengths = np.sqrt(products.diagonal().clip(min=0))
+    lengths[lengths == 0] = 1
+    values, vectors = np.linalg.eigh(products / np.outer(lengths, lengths))
+    factor = np.sqrt(values.clip(min=0))[:, None] * vectors.T
+    stacked = np.concatenate([factor, np.sqrt(RIDGE) * np.eye(rows + 1)[:-1]])
+    from scipy.optimize import nnls  # a second to import
+
+    u, _ = nnls(stacked[:, :-1], -stacked[:, -1], maxiter=100 * (rows + 1))
+    v = torch.from_numpy(margin + u * lengths[-1] / lengths[:-1]).to(gradient.device)
+    projected = torch.empty_like(gradient)
+    for block in blocks(size, 8 * rows):
+        # in float64: a short row has a large multiplier
+        projected[block] = gradient[block] + v @ memory[:, block].double()
+    return projected
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ERGNN(ReplayLearner):
+    """Experience replay with nodes chosen by coverage maximisation (CM).
+
+    L = β L_t + (1 − β) L_memory with β = m / (m + n_t), for n_t nodes in the session and m in the
+    memory: the smaller it is, the more it weighs, in the paper and in its authors' code.
+    `weighting` ``"begin"``, of the BeGin library, is the mean over all n_t + m nodes instead.
+
+    CM keeps, of each class, the nodes with the fewest nodes of other classes within `distance`; of
+    equals, those nearest to their class's mean. Nodes are compared in the hidden layer
+    ReLU(Â X W_1 + b_1) at the end of the session, the paper's CM*, or by their attributes, its CM;
+    rows have length 1, so a distance of 0.5 is an angle of 29 degrees. Session and memory are
+    ranked together anew after each session, and classes share the budget equally.
+
+    Zhou and Cao, "Overcoming Catastrophic Forgetting in Graph Neural Networks with Experience
+    Replay", AAAI 2021.
+
+    Parameters
+    ----------
+    budget : int
+        Nodes remembered in all.
+    distance : float
+        d, within which a node of another class counts; at most 2 makes sense.
+    weighting : {"paper", "begin"}
+        β at L_t, as in the paper, or at L_memory.
+    space : {"embeddings", "attributes"}
+        What CM compares nodes by.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+
+    Examples
+    --------
+    >>> import algnn
+    >>> model = ERGNN(budget=40, hidden=16, epochs=5)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    distance: float = 0.5
+    weighting: str = "paper"
+    space: str = "embeddings"
+    _limits: ClassVar = {"distance": 0}
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_choice("weighting", self.weighting, ("paper", "begin"))
+        check_choice("space", self.space, ("embeddings", "attributes"))
+
+    def _prepare(self, task: Task) -> Replay | None:
+        nodes, codes = task.with_memory()
+        new = task.nodes.numel()
+        if new == nodes.numel():
+            return None
+        beta = 1 - new / nodes.numel()
+        first = beta if self.weighting == "paper" else 1 - beta
+        parts = first * task.shares(task.codes), (1 - first) * task.shares(codes[new:])
+        return Replay(task.field_of(nodes), codes, torch.cat(parts))
+
+    def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
+        if self.space == "attributes":
+            return coverage_order(normalize(task.x[nodes]), codes, self.distance)
+        with torch.no_grad():
+            hidden = task.x.new_empty(nodes.numel(), task.gcn.bias1.numel())
+            for block in blocks(nodes.numel(), task.x.size(1) * task.x.element_size()):
+                inputs = spmm(take_rows(task.adjacency, nodes[block]), task.x)
+                hidden[block] = torch.addmm(task.gcn.bias1, inputs, task.gcn.weight1).relu_()
+        return coverage_order(normalize(hidden), codes, self.distance)
+
+
+def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor:
+    """The order [n] of nodes by how few others are near, then by how near their class's mean is."""
+    by_class = torch.argsort(codes, stable=True)
+    points = embeddings[by_class]
+    squares = points.square().sum(1)
+    counts = torch.zeros_like(codes)
+    first = 0
+    for last in torch.bincount(codes).cumsum(0).tolist():
+        # a class with all those after it: each pair of nodes is looked at once
+        for block in blocks(last - first, 2 * points.element_size() * (codes.numel() - last)):
+            rows = slice(first + block.start, first + block.stop)
+            apart = squares[rows, None] + squares[last:] - 2 * points[rows] @ points[last:].T
+            near = apart.clamp_(min=0) < distance**2
+            counts[rows] += near.sum(1)
+            counts[last:] += near.sum(0)
+        first = last
+    crowd = torch.empty_like(counts)
+    crowd[by_class] = counts
+    # sums by the product with one-hot rows: in a fixed order on any device
+    members = one_hot(codes).to(embeddings.dtype)
+    means = members.T @ embeddings / members.sum(0).clamp(min=1)[:, None]
+    order = torch.argsort((embeddings - means[codes]).square().sum(1), stable=True)
+    return order[torch.argsort(crowd[order], stable=True)]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CGNN(ReplayLearner):
+    """ContinualGNN: cross-entropy on new, affected and remembered nodes, and an EWC penalty.
+
+    L = mean of ℓ_v over new ∪ affected ∪ memory  +  λ/2 Σ F (θ − θ*)²
+
+    ℓ_v is the cross-entropy of node v over the classes seen so far, θ* are the weights before the
+    session and F the mean of (∇_θ ℓ_v)² over the remembered nodes at θ*, found when a session
+    begins, as in the authors' code. The head's new columns are free.
+
+    *Affected* are remembered nodes (of others the labels are gone) whose surroundings have changed
+    since the last session; each counts twice in the mean. To find them without the old graph, one
+    number is kept for each node, `two_hop_walks`, which differs wherever an edge was gained or lost
+    at the node or at a neighbour. With ``edges="full"`` in a stream no node is affected.
+    The memory is the original's "class" strategy with p = 1 and α = 0 (α > 0 would need labels of
+    neighbours): every node of a class that was ever seen has the same chance. Classes share the
+    budget as equally as can be; the original shares it in proportion to their size.
+
+    Wang et al., "Streaming Graph Neural Networks via Continual Learning", CIKM 2020.
+
+    Parameters
+    ----------
+    budget : int
+        Nodes remembered in all, with their codes and a number for each.
+    strength : float
+        λ.
+    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
+
+    Examples
+    --------
+    >>> import algnn
+    >>> model = CGNN(budget=40, hidden=16, epochs=5)
+    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
+    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
+    >>> model.classes_.size
+    10
+    """
+
+    strength: float = 0.5
+    _limits: ClassVar = {"strength": 0}
+
+    def _prepare(self, task: Task) -> Replay | None:
+        if task.before is None or not task.memory or task.memory["nodes"].numel() == 0:
+            return None
+        old, (nodes, codes) = task.replayed(), task.with_memory()
+        affected = two_hop_walks(task.adjacency, old["nodes"]) != old["walks"]
+        # one that is affected counts twice
+        weights = task.class_weights(torch.cat([codes, old["codes"][affected]]))
+        shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
+        parts = shares if weights is None else shares * weights[codes]
+        shares = parts.to(torch.float32) / parts.sum()
+        fisher = None
+        if self.strength > 0:
+            before, field = (
+                GCN.from_weights(task.before.weights),
+                task.field_of(task.memory["nodes"]),
+            )
+            fisher = fisher_information(before, field, task.memory["codes"])
+        return Replay(task.field_of(nodes), codes, shares, fisher)
+
+    def _adjust(self, task: Task, prepared: Replay | None) -> None:
+        """Add λ F (θ − θ*), the penalty's gradient; by autograd it takes several times as long."""
+        if prepared is None or task.before is None:
+            return
+        for name, fisher in (prepared.fisher or {}).items():
+            weight, before = task.gcn.get_parameter(name), task.before.weights[name]
+            if weight.grad is not None:
+                # the head's first columns are those it had
+                held = slice(before.size(-1))
+                moved = weight.detach()[..., held] - before
+                weight.grad[..., held].addcmul_(fisher, moved, value=self.strength)
+
+    def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
+        return _drawn(nodes, self.seed)
+
+    def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
+        kept = super()._remember(task, prepared)
+        return {**kept, "walks": two_hop_walks(task.adjacency, kept["nodes"])}
+
+
+def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
+    """Walks of two steps along Â to some nodes [n]: a node's degree and its neighbours' added."""
+    near = take_rows(adjacency, nodes)
+    degrees = adjacency.crow_indices().diff()[near.col_indices()]
+    # integer sums are exact in any order
+    upto = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
+    return upto[near.crow_indices()].diff()
+
+
+def _drawn(nodes: Tensor, seed: int) -> Tensor:
+    """The nodes' positions [n] in a random order of all possible nodes, the same in each session.
+
+    So the first of a class are a uniform sample of all its nodes that ever came. The order is that
+    of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+    """
+    (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
+    tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start
+    tickets = (tickets ^ (tickets >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    tickets = (tickets ^ (tickets >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    tickets ^= tickets >> np.uint64(31)
+    return torch.from_numpy(np.argsort(tickets)).to(nodes.device)
