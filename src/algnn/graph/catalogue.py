@@ -1,23 +1,26 @@
-"""The graphs that `load` knows by name, and where their files are.
+"""The graphs that `load` knows by name: their sizes, their raw files and where these come from.
 
-Listing them needs no torch: what builds a graph imports it when it is called.
+Listing them needs no torch: what builds a graph is imported when it is called.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from algnn.graph.download import Root, Source, locate
-from algnn.graph.sources import SOURCES
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 RANDOM_SPLIT = "random 40/10/50"
 STRUCTURAL = 384  # columns of structural features, `structural.WIDTH` for each of its `HOPS`
+# below the folder of ogbn-arxiv: as OGB has them
+ARXIV_FILES = (
+    *(f"raw/{part}.csv.gz" for part in ("edge", "node-feat", "node-label", "num-node-list")),
+    *(f"split/time/{part}.csv.gz" for part in ("train", "valid", "test")),
+)
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,7 @@ class Entry:
 
     Its name, one line about it, its size (edges are undirected), how its nodes are split and who
     made it. `source` are its raw files; `file` is the path below a data root of an ``.npz`` that is
-    used before them; `make` makes it from its four sizes, without a file.
-
-    Examples
-    --------
-    >>> [entry.name for entry in datasets() if entry.classes == 70]
-    ['corafull', 'corafull-graph']
+    used before them; one with neither is made from its sizes and a seed.
     """
 
     name: str
@@ -44,43 +42,73 @@ class Entry:
     origin: str
     source: Source | None = None
     file: str | None = None
-    make: Callable[[int, int, int, int], Data] | None = None
 
     def status(self, root: Root = None) -> str:
         """``"ready"``, or what is missing: a download, scikit-learn, or its file."""
-        if self.make is not None:
-            return "ready"
         if self.file is not None and locate(self.file, root) is not None:
             return "ready"
-        if self.source is None and self.name != "digits":
-            return "file needed"
-        if self.source is None:
-            return "ready" if importlib.util.find_spec("sklearn") else "scikit-learn needed"
-        here = all(locate(file, root) is not None for file in self.source.files)
-        return "ready" if here else "download needed"
+        if self.source is not None:
+            here = all(locate(file, root) is not None for file in self.source.files)
+            return "ready" if here else "download needed"
+        if self.name == "digits":
+            return "ready" if find_spec("sklearn") else "scikit-learn needed"
+        return "ready" if self.file is None else "file needed"
 
 
 def datasets() -> list[Entry]:
-    """The graphs that `load` knows by name.
-
-    Returns
-    -------
-    list of Entry
-
-    Examples
-    --------
-    >>> entry = datasets()[0]
-    >>> entry.name, entry.nodes, entry.classes, entry.status()
-    ('digits', 1797, 10, 'ready')
-    """
+    """The graphs that `load` knows by name."""
     return list(_ENTRIES)
 
 
-def _communities(*sizes: int) -> Data:
-    from algnn.graph.synthetic import communities
+def _builder(module: str, kind: str, below: str, **options: str) -> Callable[[Path], Any]:
+    """What makes a dataset from a folder of raw files, by a class or function of a module."""
+    return lambda folder: getattr(import_module(module), kind)(str(folder / below), **options)
 
-    return communities(*sizes)
 
+def _pyg(label: str, files: tuple[str, ...], url: str, kind: str, **options: str) -> Source:
+    """Raw files of a dataset of PyTorch Geometric, which all lie in a folder of its name."""
+    build = _builder("torch_geometric.datasets", kind, kind, **options)
+    return Source(label, tuple(f"{kind}/{file}" for file in files), url, build)
+
+
+def _planetoid(name: str) -> Source:
+    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+    files = tuple(f"{name}/raw/ind.{name.lower()}.{part}" for part in parts)
+    url = "https://github.com/kimiyoung/planetoid/raw/master/data/{}"
+    return _pyg(name.lower(), files, url, "Planetoid", name=name)
+
+
+def _amazon(name: str) -> Source:
+    file = f"{name}/raw/amazon_electronics_{name.lower()}.npz"
+    url = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/{}"
+    return _pyg(name.lower(), (file,), url, "Amazon", name=name)
+
+
+def _heterophilous(name: str, file: str) -> Source:
+    path = f"heterophilous/{file}.npz"
+    url = "https://raw.githubusercontent.com/yandex-research/heterophilous-graphs/main/data/{}"
+    return Source(name, (path,), url, _builder("algnn.graph.raw", "heterophilous", path))
+
+
+# addresses are those of PyTorch Geometric's own classes
+_CORAFULL = "https://github.com/abojchevski/graph2gauss/raw/master/data/{}"
+_REDDIT = "https://data.dgl.ai/dataset/reddit.zip"
+_ARXIV = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
+_ALL = (
+    *map(_planetoid, ("Cora", "CiteSeer", "PubMed")),
+    *map(_amazon, ("Computers", "Photo")),
+    _heterophilous("actor", "actor"),
+    _heterophilous("chameleon", "chameleon_filtered"),
+    _pyg("corafull", ("cora/raw/cora.npz",), _CORAFULL, "CoraFull"),
+    _pyg("reddit", ("raw/reddit_data.npz", "raw/reddit_graph.npz"), _REDDIT, "Reddit"),
+    Source(
+        "arxiv",
+        tuple(f"ogbn_arxiv/{file}" for file in ARXIV_FILES),
+        _ARXIV,
+        _builder("algnn.graph.raw", "arxiv", "ogbn_arxiv"),
+    ),
+)
+SOURCES = {source.name: source for source in _ALL}
 
 # fmt: off
 _ENTRIES = (
@@ -124,7 +152,6 @@ _ENTRIES = (
           "more/chameleon.npz"),
     Entry("reddit-synthetic", "synthetic, of the size that the paper gives for Reddit: for time and"
           " memory only; its accuracy means nothing",
-          232_965, 11_606_919, 602, 41, "66/10/24 of each class", "synthetic, seed 0",
-          make=_communities),
+          232_965, 11_606_919, 602, 41, "66/10/24 of each class", "synthetic, seed 0"),
 )
 # fmt: on

@@ -13,7 +13,6 @@ from torch_geometric.utils import subgraph
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import InputError
-from algnn.graph.npz import weights_of
 from algnn.graph.propagate import take_rows, to_csr
 
 SPLITS = ("train", "val", "test")
@@ -140,17 +139,15 @@ class ClassStream:
         """
         graph = self._graph
         if self.edges == "full":
-            return Data(x=graph.x, edge_index=graph.edge_index, **weights_of(graph))
+            weight = graph.get("edge_weight")
+            return Data(x=graph.x, edge_index=graph.edge_index, edge_weight=weight)
         exists = self._arrival[: int((self._session_of <= index).sum())]
         device = graph.edge_index.device
         # node ids in the order of arrival, of the nodes that exist
         edge_index, weight = subgraph(exists.to(device), graph.edge_index, graph.get("edge_weight"))
         x = graph.x if graph.x.layout == torch.strided else to_csr(graph.x)
-        seen = Data(
-            x=take_rows(x, exists.to(device)), edge_index=self._position.to(device)[edge_index]
-        )
-        seen.update({} if weight is None else {"edge_weight": weight})
-        return seen
+        edge_index = self._position.to(device)[edge_index]
+        return Data(x=take_rows(x, exists.to(device)), edge_index=edge_index, edge_weight=weight)
 
     def nodes(self, split: str, index: int) -> tuple[Tensor, Tensor]:
         """Nodes of session `index`'s classes in one split, with their labels.
