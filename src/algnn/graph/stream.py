@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -85,30 +87,28 @@ class ClassStream:
     ) -> None:
         labels = _check_labelled(graph)
         check_number("seed", seed, 0, 2**63, whole=True)
-        seed = int(seed)
         if edges not in ("full", "seen"):
             raise InputError(f"edges={edges!r} is not a scenario: use 'full' or 'seen'")
-        present = torch.unique(labels[labels >= 0]).tolist()
-        self.order = _ordered(present, order, seed)
-        self.base = _base_size(base, len(present))
         check_number("step", step, 1, whole=True)
-        self.step = step = int(step)
-        self.edges = edges
-        self.seed = seed
-        self.classes: list[tuple[int, ...]] = [
-            tuple(self.order[: self.base]),
-            *(tuple(self.order[i : i + step]) for i in range(self.base, len(self.order), step)),
-        ]
+        self.step, self.edges, self.seed = int(step), edges, int(seed)
+        present = torch.unique(labels[labels >= 0]).tolist()
+        self.order = _ordered(present, order, self.seed)
+        self.base = _base_size(base, len(present))
+        starts = [0, *range(self.base, len(present), self.step), len(present)]
+        self.classes = [tuple(self.order[a:b]) for a, b in pairwise(starts)]
         self._session_of = _session_index(labels, self.classes)
-        if edges == "full":
-            self._arrival = torch.arange(labels.numel())
-        else:
-            # stable: within a session nodes keep the graph's own order
-            self._arrival = torch.argsort(self._session_of.clamp(min=0), stable=True)
-        self._position = torch.empty_like(self._arrival)
-        self._position[self._arrival] = torch.arange(labels.numel())
+        # stable: within a session nodes keep the graph's own order
+        arrival = torch.argsort(self._session_of.clamp(min=0), stable=True)
+        self._arrival = arrival if edges == "seen" else torch.arange(labels.numel())
+        self._position = torch.argsort(self._arrival)
         self._graph = graph
-        _check_every_class_has_training_nodes(labels, graph.train_mask.cpu(), self.order)
+        taught = set(torch.unique(labels[graph.train_mask.cpu()]).tolist())
+        empty = [str(c) for c in self.order if c not in taught]
+        if empty:
+            raise InputError(
+                f"graph.train_mask holds no node of class {', '.join(empty)}: give each class a"
+                " training node, or set its labels to -1"
+            )
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -126,16 +126,7 @@ class ClassStream:
     def graph(self, index: int) -> Data:
         """The graph as it is in session `index`: features and edges, no labels, no masks.
 
-        Parameters
-        ----------
-        index : int
-            The session.
-
-        Returns
-        -------
-        Data
-            A new object that shares the tensors of the whole graph where ``edges="full"``; a graph
-            of the nodes that exist by then where ``edges="seen"``.
+        It shares the tensors of the whole graph where ``edges="full"``.
         """
         graph = self._graph
         if self.edges == "full":
@@ -150,21 +141,10 @@ class ClassStream:
         return Data(x=take_rows(x, exists.to(device)), edge_index=edge_index, edge_weight=weight)
 
     def nodes(self, split: str, index: int) -> tuple[Tensor, Tensor]:
-        """Nodes of session `index`'s classes in one split, with their labels.
+        """Nodes [n] of session `index`'s classes in one split, with their labels [n].
 
-        For the evaluation; a learner never sees a stream.
-
-        Parameters
-        ----------
-        split : {"train", "val", "test"}
-            Which part of the graph's split.
-        index : int
-            The session.
-
-        Returns
-        -------
-        nodes, labels : Tensor [n]
-            Ids valid in the graph of this and every later session, and labels.
+        `split` is "train", "val" or "test". The ids are valid in the graph of this and every later
+        session. For the evaluation; a learner never sees a stream.
         """
         if split not in SPLITS:
             raise InputError(f"split={split!r} is not a part of a split: use one of {SPLITS}")
@@ -174,18 +154,7 @@ class ClassStream:
         return self._position[original], self._graph.y.cpu()[original]
 
     def original_ids(self, nodes: Tensor) -> Tensor:
-        """The ids that `nodes` of a session have in the graph the stream was made of.
-
-        Parameters
-        ----------
-        nodes : Tensor [n]
-            Node ids as a session uses them.
-
-        Returns
-        -------
-        Tensor [n]
-            The same ids where ``edges="full"``.
-        """
+        """The ids [n] that `nodes` [n] of a session have in the graph the stream was made of."""
         return self._arrival[nodes]
 
 
@@ -200,18 +169,17 @@ def _check_labelled(graph: Data) -> Tensor:
             " (algnn.load gives all four)"
         )
     check_graph(graph)
-    labels = graph.y
+    labels, nodes = graph.y, graph.x.size(0)
     if not isinstance(labels, Tensor):
         raise InputError(f"graph.y is a {type(labels).__name__}: give a tensor of classes")
     for split in SPLITS:
         mask = graph[f"{split}_mask"]
-        fits = isinstance(mask, Tensor) and mask.dtype == torch.bool
-        if not fits or mask.shape != (graph.x.size(0),):
-            raise InputError(f"graph.{split}_mask must be a bool tensor [{graph.x.size(0)}]")
-    if labels.dim() != 1 or labels.is_floating_point() or labels.numel() != graph.x.size(0):
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (nodes,):
+            raise InputError(f"graph.{split}_mask must be a bool tensor [{nodes}]")
+    if labels.is_floating_point() or labels.shape != (nodes,):
         raise InputError(
             f"graph.y has shape {tuple(labels.shape)} and type {labels.dtype}: it must hold one"
-            f" integer class for each of the {graph.x.size(0)} nodes"
+            f" integer class for each of the {nodes} nodes"
         )
     return labels.cpu()
 
@@ -240,13 +208,9 @@ def _ordered(present: list[int], order: str | Sequence[int], seed: int) -> list[
 def _base_size(base: int | None, classes: int) -> int:
     if base is None:
         return -(-classes // 2)
-    try:
-        size = operator.index(base)
-    except TypeError:
-        size = 0
-    if isinstance(base, bool) or not 1 <= size <= classes:
+    if isinstance(base, bool) or not isinstance(base, Integral) or not 1 <= base <= classes:
         raise InputError(f"base={base!r} must be a number of classes between 1 and {classes}")
-    return size
+    return int(base)
 
 
 def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:
@@ -256,13 +220,3 @@ def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:
     names, sessions = (torch.tensor(column) for column in zip(*pairs, strict=True))
     position = torch.searchsorted(names, labels.long()).clamp(max=names.numel() - 1)
     return torch.where(labels >= 0, sessions[position], -1)
-
-
-def _check_every_class_has_training_nodes(labels: Tensor, mask: Tensor, order: list[int]) -> None:
-    present = set(torch.unique(labels[mask]).tolist())
-    empty = [c for c in order if c not in present]
-    if empty:
-        raise InputError(
-            f"graph.train_mask holds no node of class {', '.join(map(str, empty))}: give each class"
-            " a training node, or set its labels to -1"
-        )
