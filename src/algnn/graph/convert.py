@@ -206,14 +206,13 @@ def _names(ends: list[pd.Series], labels: pd.Series | None) -> pd.Index:
         ) from None
 
 
-def _ids(what: str, nodes: pd.Series, names: pd.Index) -> Any:
+def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
     ids = names.get_indexer(nodes)
     if (ids < 0).any():
         place = int(np.argmax(ids < 0))
-        where = "none" if pd.isna(nodes.iloc[place]) else repr(nodes.iloc[place])
         raise InputError(
-            f"{what} names {where} in row {place}, which is not in the index of features:"
-            " add it there, or leave the edge out"
+            f"{what} names {nodes.tolist()[place]!r} in row {place}, which is not in the index of"
+            " features: add it there, or leave the row out"
         )
     return ids.astype(np.int64)
 
@@ -234,11 +233,7 @@ def _numbers(what: str, column: pd.Series) -> Any:
 def _labels(labels: pd.Series, names: pd.Index) -> Any:
     """A label for each node, ints with -1 or strings with '' where there is none."""
     given = labels.dropna()
-    ids = names.get_indexer(given.index)
-    if (ids < 0).any():
-        strange = given.index[ids < 0][0]
-        raise InputError(f"labels names node {strange!r}, which is not in the graph")
-    values = given.tolist()
+    ids, values = _ids("labels", given.index, names), given.tolist()
     if all(isinstance(v, str) for v in values):
         found: Any = np.full(len(names), "", dtype=object)
         found[ids] = values

@@ -12,7 +12,6 @@ from torch_geometric.utils import index_to_mask, remove_self_loops, to_undirecte
 
 from algnn.errors import DatasetError
 from algnn.files import replacing
-from algnn.graph.catalogue import ARXIV_FILES
 from algnn.graph.npz import MASKS, read_arrays
 
 
@@ -25,9 +24,9 @@ def arxiv(folder: str) -> list[Data]:
     return [Data.from_dict(torch.load(made, weights_only=True))]
 
 
-def heterophilous(file: str) -> list[Data]:
+def heterophilous(folder: str, file: str) -> list[Data]:
     """A graph of Platonov et al.: an ``.npz`` of features, labels and directed edges."""
-    arrays = read_arrays(file, ("node_features", "node_labels", "edges"))
+    arrays = read_arrays(Path(folder) / file, ("node_features", "node_labels", "edges"))
     x, y, edges = (torch.from_numpy(array) for array in arrays.values())
     edges = to_undirected(edges.t().long(), num_nodes=y.numel())
     return [Data(x=x.float(), edge_index=remove_self_loops(edges)[0], y=y.long())]
@@ -35,11 +34,10 @@ def heterophilous(file: str) -> list[Data]:
 
 def _parsed(folder: Path) -> Data:
     tables = {}
-    for file in ARXIV_FILES:
-        kind = np.float32 if "feat" in file else np.int64
-        frame = pd.read_csv(folder / file, header=None, dtype=kind)
-        name = Path(file).name.removesuffix(".csv.gz")
-        tables[name] = torch.from_numpy(frame.to_numpy(copy=True))
+    for file in folder.rglob("*.csv.gz"):
+        kind = np.float32 if "feat" in file.name else np.int64
+        frame = pd.read_csv(file, header=None, dtype=kind)
+        tables[file.name.removesuffix(".csv.gz")] = torch.from_numpy(frame.to_numpy(copy=True))
     nodes = int(tables["num-node-list"].sum())
     x, y, edges = tables["node-feat"], tables["node-label"], tables["edge"].t()
     if (x.size(0), y.numel()) != (nodes, nodes) or edges.size(0) != 2:

@@ -198,7 +198,13 @@ class GraphStore:
         """A partition's rows of Â in CSR, float32, mapped from the cache, where they are put."""
         names = [self.folder / "adjacency" / f"{part}-{name}.npy" for name in ("p", "i", "v")]
         if not all(name.exists() for name in names):
-            self._normalise(part, names)
+            rows = scaled_rows(self._looped(part), self.parts[part].start, self._roots)
+            # torch wants both kinds of indices of one type
+            large = max(self.num_nodes, rows.values().numel()) >= 2**31
+            kind = torch.int64 if large else torch.int32
+            parts = (rows.crow_indices().to(kind), rows.col_indices().to(kind), rows.values())
+            for name, array in zip(names, parts, strict=True):
+                save_array(name, array)
         starts, columns, values = map(mapped, names)
         return csr(starts, columns, values, (starts.numel() - 1, self.num_nodes))
 
@@ -264,14 +270,6 @@ class GraphStore:
 
     def _looped(self, part: int) -> Tensor:
         return looped_rows(*self.edges(part), self.parts[part], self.num_nodes)
-
-    def _normalise(self, part: int, names: list[Path]) -> None:
-        rows = scaled_rows(self._looped(part), self.parts[part].start, self._roots)
-        # torch wants both kinds of indices of one type
-        kind = torch.int32 if max(self.num_nodes, rows.values().numel()) < 2**31 else torch.int64
-        parts = (rows.crow_indices().to(kind), rows.col_indices().to(kind), rows.values())
-        for name, array in zip(names, parts, strict=True):
-            save_array(name, array)
 
 
 def node_count(graph: Data | GraphStore) -> int:

@@ -6,7 +6,6 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -93,7 +92,9 @@ class ClassStream:
         self.step, self.edges, self.seed = int(step), edges, int(seed)
         present = torch.unique(labels[labels >= 0]).tolist()
         self.order = _ordered(present, order, self.seed)
-        self.base = _base_size(base, len(present))
+        base = -(-len(present) // 2) if base is None else base
+        check_number("base", base, 1, len(present) + 1, whole=True)
+        self.base = int(base)
         starts = [0, *range(self.base, len(present), self.step), len(present)]
         self.classes = [tuple(self.order[a:b]) for a, b in pairwise(starts)]
         self._session_of = _session_index(labels, self.classes)
@@ -203,14 +204,6 @@ def _ordered(present: list[int], order: str | Sequence[int], seed: int) -> list[
             f"order={order!r} must name each class of the graph exactly once; they are {present}"
         )
     return given
-
-
-def _base_size(base: int | None, classes: int) -> int:
-    if base is None:
-        return -(-classes // 2)
-    if isinstance(base, bool) or not isinstance(base, Integral) or not 1 <= base <= classes:
-        raise InputError(f"base={base!r} must be a number of classes between 1 and {classes}")
-    return int(base)
 
 
 def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:

@@ -202,7 +202,9 @@ def _edges(counts: Ints, sizes: Ints, order: Ints, community: Ints, seed: int) -
 def _draw(bits: np.random.Philox, kinds: npt.NDArray[np.int32], sizes: Ints, order: Ints) -> Ints:
     """One edge of each kind (a community, or C: between two) as low · N + high."""
     nodes, starts = order.size, np.cumsum(sizes) - sizes
-    u, v, u_rank, v_rank = _halves(bits, kinds.size)
+    # four numbers of 32 bits for each edge, whatever the blocks they are drawn in
+    words = bits.random_raw(2 * kinds.size).reshape(-1, 2).T
+    u, v, u_rank, v_rank = (part for word in words for part in (word >> HALF, word & LOW))
     within = kinds < sizes.size
     # communities by their size, the second one among all others
     here = np.searchsorted(starts, _scaled(u, nodes), side="right") - 1
@@ -217,12 +219,6 @@ def _draw(bits: np.random.Philox, kinds: npt.NDArray[np.int32], sizes: Ints, ord
     one, two = order[starts[here] + one], order[starts[there] + two]
     keys: Ints = np.minimum(one, two) * nodes + np.maximum(one, two)
     return keys
-
-
-def _halves(bits: np.random.Philox, count: int) -> list[npt.NDArray[np.uint64]]:
-    """Four numbers of 32 bits for each of `count` edges, whatever the blocks they are drawn in."""
-    words = bits.random_raw(2 * count).reshape(count, 2).T
-    return [part for word in words for part in (word >> HALF, word & LOW)]
 
 
 def _square(fraction: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
