@@ -44,17 +44,11 @@ Source = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 
 
-def open_graph(
-    path: Source,
-    *,
-    memory: str | int = DEFAULT_MEMORY,
-    cache: Source | None = None,
-    verify: bool = False,
-) -> GraphStore:
-    """Open a graph on disk, which `algnn partition` or `write_graph` has made.
+class GraphStore:
+    """A graph on disk, which `algnn partition` or `write_graph` has made; also named `open_graph`.
 
-    Only the manifest is read. `ALGNN` takes the result wherever it takes a graph in memory, and
-    gives the same answers.
+    Only the manifest is read. `ALGNN` takes it wherever it takes a graph in memory, and gives the
+    same answers.
 
     Parameters
     ----------
@@ -71,9 +65,12 @@ def open_graph(
     verify : bool
         Whether to compare each file with its SHA-256; sizes are compared in any case.
 
-    Returns
-    -------
-    GraphStore
+    Attributes
+    ----------
+    num_nodes, num_edges, num_features : int
+        N, E (directed), and the width of X.
+    parts : list of slice
+        The nodes of each partition: consecutive, and together 0 … N - 1.
 
     Examples
     --------
@@ -85,24 +82,6 @@ def open_graph(
     ...     model = algnn.ALGNN().fit(again, range(200), graph.y[:200])
     ...     bool((model.predict(again) == model.predict(graph)).all())
     True
-    """
-    return GraphStore(path, memory=memory, cache=cache, verify=verify)
-
-
-class GraphStore:
-    """A graph on disk; made by `open_graph`.
-
-    Parameters
-    ----------
-    path, memory, cache, verify
-        As for `open_graph`.
-
-    Attributes
-    ----------
-    num_nodes, num_edges, num_features : int
-        N, E (directed), and the width of X.
-    parts : list of slice
-        The nodes of each partition: consecutive, and together 0 … N - 1.
     """
 
     def __init__(
@@ -272,6 +251,9 @@ class GraphStore:
         return looped_rows(*self.edges(part), self.parts[part], self.num_nodes)
 
 
+open_graph = GraphStore
+
+
 def node_count(graph: Data | GraphStore) -> int:
     """N, of a graph in memory or on disk."""
     return graph.num_nodes if isinstance(graph, GraphStore) else int(graph.x.size(0))
@@ -351,12 +333,12 @@ def filesystem(address: str) -> tuple[Any, str]:
     """The fsspec file system of an address, and the path in it."""
     try:
         from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise InputError(f"{address} needs fsspec ({error}): install algnn[cluster]") from error
-    try:
+
         system, place = url_to_fs(address)
     except (ImportError, ValueError) as error:
-        raise InputError(f"{address} cannot be opened: {error}") from error
+        raise InputError(
+            f"{address} cannot be opened ({error}): install algnn[cluster], or check the address"
+        ) from error
     return system, place
 
 

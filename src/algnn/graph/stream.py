@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -92,10 +93,12 @@ class ClassStream:
         self.step, self.edges, self.seed = int(step), edges, int(seed)
         present = torch.unique(labels[labels >= 0]).tolist()
         self.order = _ordered(present, order, self.seed)
-        base = -(-len(present) // 2) if base is None else base
-        check_number("base", base, 1, len(present) + 1, whole=True)
+        most, base = len(present), -(-len(present) // 2) if base is None else base
+        whole = isinstance(base, Integral) and not isinstance(base, bool)
+        if not whole or not 1 <= base <= most:
+            raise InputError(f"base={base!r} must be a number of classes between 1 and {most}")
         self.base = int(base)
-        starts = [0, *range(self.base, len(present), self.step), len(present)]
+        starts = [0, *range(self.base, most, self.step), most]
         self.classes = [tuple(self.order[a:b]) for a, b in pairwise(starts)]
         self._session_of = _session_index(labels, self.classes)
         # stable: within a session nodes keep the graph's own order

@@ -16,8 +16,8 @@ from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.encoding import Encoding
 from algnn.analytic.lifecycle import preconditions
 from algnn.analytic.lifecycle.audit import Event
-from algnn.analytic.lifecycle.reach import affected, without_node
-from algnn.analytic.lifecycle.summary import Summary, described, exposure, summarise
+from algnn.analytic.lifecycle.glance import Summary, exposure
+from algnn.analytic.lifecycle.summary import described, summarise
 from algnn.analytic.state import Features, State, per_class
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
@@ -255,7 +255,9 @@ class Lifecycle(Encoding):
         """
         graph = whole(self._check_graph(graph, self.n_features_in_))
         one = int(check_nodes([node], graph.x.size(0), session=True))
-        return affected(self._known.features, graph.edge_index, graph.x.size(0), one).numpy()
+        return preconditions.affected(
+            self._known.features, graph.edge_index, graph.x.size(0), one
+        ).numpy()
 
     @changes
     def forget_node(self, graph: Data, node: int, nodes: Nodes = (), labels: Labels = ()) -> Data:
@@ -297,7 +299,7 @@ class Lifecycle(Encoding):
         gone, known = int(node), self._known
         graph, chosen, given = self._checked_learned(whole(graph), nodes, labels, once=False)
         preconditions.check_reached(known, within, chosen)
-        bare = without_node(graph, gone)
+        bare = preconditions.without_node(graph, gone)
         stays = chosen != gone
         kept, forgotten = (CodedLabels.of(given.values[m.numpy()]) for m in (stays, ~stays))
         with undisturbed():
@@ -411,7 +413,7 @@ class Lifecycle(Encoding):
         Returns
         -------
         Summary
-            Its text is a table; `algnn.analytic.lifecycle.summary.Summary` says what is in it.
+            Its text is a table; `algnn.analytic.lifecycle.glance.Summary` says what is in it.
 
         Examples
         --------

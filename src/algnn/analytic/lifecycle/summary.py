@@ -8,9 +8,7 @@ import torch
 
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import penalised
-from algnn.analytic.lifecycle.glance import Summary as Summary
-from algnn.analytic.lifecycle.glance import exposure as exposure
-from algnn.analytic.lifecycle.glance import number, schema
+from algnn.analytic.lifecycle.glance import Summary, number, schema
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.state import State, per_class
 from algnn.learner import shortened
