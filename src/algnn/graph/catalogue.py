@@ -1,11 +1,14 @@
-"""The graphs that `load` knows by name, as ``datasets.toml`` lists them.
+"""The graphs that `load` knows by name, as ``datasets.csv`` and ``sources.csv`` list them.
 
-Listing them needs no torch: what builds a graph is imported when it is called.
+A source has raw files in a folder below a data root; the address of each (``{}`` in it stands for a
+file's name) or of an archive of all, which are those of PyTorch Geometric's own classes; and the
+class or function that makes a dataset of the folder. That is imported when it is called: listing
+graphs needs no torch.
 """
 
 from __future__ import annotations
 
-import tomllib
+import csv
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -54,18 +57,26 @@ def datasets() -> list[Entry]:
     return list(_ENTRIES)
 
 
-def _source(name: str, row: dict[str, Any]) -> Source:
-    folder, (module, _, kind) = row["folder"], row["build"].rpartition(".")
-
-    def build(root: Path) -> Any:
-        return getattr(import_module(module), kind)(str(root / folder), **row.get("options", {}))
-
-    return Source(name, tuple(f"{folder}/{file}" for file in row["files"]), row["url"], build)
+def _rows(file: str) -> list[dict[str, str]]:
+    """The rows of a table beside this module, without their empty cells."""
+    with Path(__file__).with_name(file).open(encoding="utf-8", newline="") as lines:
+        return [{k: v for k, v in row.items() if v} for row in csv.DictReader(lines)]
 
 
-_TABLES = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text("utf-8"))
-SOURCES = {name: _source(name, row) for name, row in _TABLES.pop("sources").items()}
-_ENTRIES = [
-    Entry(name, **{**row, "source": SOURCES.get(row.get("source"))})
-    for name, row in _TABLES.items()
-]
+def _source(name: str, folder: str, files: str, url: str, build: str, options: str = "") -> Source:
+    module, _, kind = build.rpartition(".")
+    given = dict(option.split("=") for option in options.split())
+
+    def make(root: Path) -> Any:
+        return getattr(import_module(module), kind)(str(root / folder), **given)
+
+    return Source(name, tuple(f"{folder}/{file}" for file in files.split()), url, make)
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    sizes = {key: int(row[key]) for key in ("nodes", "edges", "features", "classes")}
+    return Entry(**{**row, **sizes, "source": SOURCES.get(row.get("source", ""))})
+
+
+SOURCES = {row["name"]: _source(**row) for row in _rows("sources.csv")}
+_ENTRIES = [_entry(row) for row in _rows("datasets.csv")]
