@@ -109,7 +109,7 @@ def test_networkx():
         ({"features": FEATURES.assign(age=np.nan)}, r"features\['age'\] holds missing"),
         ({"features": FEATURES[[]]}, "x .* must be numbers of shape"),
         ({"labels": ["owl"]}, "labels is a list"),
-        ({"labels": pd.Series({"z": "owl"}), "features": FEATURES}, "labels names node 'z'"),
+        ({"labels": pd.Series({"z": "owl"}), "features": FEATURES}, "labels names 'z' in row 0"),
         ({"labels": pd.Series({"a": "owl", "b": 3})}, "labels must be strings, or whole"),
         ({"labels": pd.Series({"a": 1.5})}, "y .* must hold integers"),
         ({"labels": pd.Series({"a": -7})}, "y .* must hold integers"),

@@ -20,9 +20,9 @@ from torch_geometric.utils import is_undirected, to_undirected
 
 from algnn.errors import AlgnnError, DatasetError, InputError
 from algnn.graph import download
+from algnn.graph.catalogue import SOURCES
 from algnn.graph.datasets import available, datasets, load, load_entry, save_npz
 from algnn.graph.npz import read_npz
-from algnn.graph.sources import SOURCES
 from algnn.graph.structural import structural_features
 
 DATA = os.environ.get("ALGNN_DATA")

@@ -233,7 +233,7 @@ MALFORMED = [
     ({"train_idx": [0]}, (), "train_mask and train_idx"),
     ({"val_idx": [0], "valid_idx": [0]}, ("val_mask",), "val_idx and valid_idx"),
     ({"test_mask": np.array([False, True, True, False])}, (), "overlap"),
-    ({"train_idx": [0, 4]}, ("train_mask",), "train_idx names nodes 0 to 4 of 4"),
+    ({"train_idx": [0, 4]}, ("train_mask",), "train_idx names nodes 0 to 4: there are 4 nodes"),
     ({"train_idx": [0, 0]}, ("train_mask",), "train_idx names a node twice"),
     ({"train_idx": [0.0]}, ("train_mask",), "train_idx .*float64"),
     ({"train_idx": [[0]]}, ("train_mask",), "train_idx .*shape"),

@@ -25,7 +25,8 @@ class CodedLabels:
     @classmethod
     def of(cls, labels: Array) -> CodedLabels:
         """Code an array of ints or of strings."""
-        return cls(*distinct(labels))
+        classes, codes = np.unique(labels, return_inverse=True)
+        return cls(classes, codes.astype(np.int64, copy=False))
 
     @property
     def values(self) -> Array:
@@ -40,12 +41,6 @@ class CodedLabels:
     def codes_in(self, classes: Array) -> Codes:
         """Codes with respect to a sorted array that holds all of these classes, and others."""
         return np.searchsorted(classes, self.classes)[self.codes]
-
-
-def distinct(labels: Array) -> tuple[Array, Codes]:
-    """The sorted classes among some labels, and the code of each label."""
-    classes, codes = np.unique(labels, return_inverse=True)
-    return classes, codes.astype(np.int64, copy=False)
 
 
 def union(classes: Array, others: Array) -> Array:

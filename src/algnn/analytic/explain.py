@@ -72,10 +72,7 @@ class Explanation:
     by_neighbour: npt.NDArray[np.float64]
 
     def top_features(self, count: int = SHOWN) -> list[tuple[int, float]]:
-        """The columns of `x` with the largest contributions, up or down, and these contributions.
-
-        Of at most `count`, those without a contribution are left out.
-        """
+        """The columns of `x` with the `count` largest contributions other than 0, and these."""
         return _largest(np.arange(self.by_feature.size), self.by_feature, count)
 
     def top_neighbours(self, count: int = SHOWN) -> list[tuple[int, float]]:
@@ -129,11 +126,9 @@ def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
     reduction = encoder.reduction(sums.device) if encoder.is_reduced else None
     views = sums if reduction is None else sums @ reduction
     lengths = views.norm(dim=1, keepdim=True).clamp_min(TINY)
-    worth = weights[: encoder.breadth]
+    worth, beyond = weights.tensor_split([encoder.breadth])
     if encoder.expanded:
-        worth = worth + _through_units(
-            encoder, (views / lengths).reshape(1, -1), weights[encoder.breadth :]
-        )
+        worth = worth + _through_units(encoder, (views / lengths).reshape(1, -1), beyond)
     worth = worth.view(views.shape) / lengths
     by_input: Tensor = worth if reduction is None else worth @ reduction.mT
     return by_input
@@ -144,10 +139,8 @@ def _through_units(encoder: HopEncoder, views: Tensor, weights: Tensor) -> Tenso
     units = encoder.units(views)
     length = units.norm().clamp_min(TINY)
     # without a bias, a unit that is on is its own weights times its input
-    slopes: Tensor = encoder.unit_weights(views.device) @ (
-        (units.squeeze(0) > 0) * weights / length
-    )
-    return slopes
+    active: Tensor = (units.squeeze(0) > 0) * weights / length
+    return encoder.unit_weights(views.device) @ active
 
 
 def column_of(label: int | str, classes: npt.NDArray[Any]) -> int:

@@ -1,7 +1,8 @@
 """Ways of turning statistics into weights.
 
-A head scores a class by an affine function of the features, Z W + b. All of them need nothing but
-G, Q and n, so another head, or another γ, can be chosen later without any data.
+A head scores a class by an affine function of the features, Z W + b, with W [d, C] and b [C] in
+float64. All of them need nothing but G, Q and n, so another head, or another γ > 0, can be chosen
+later without any data.
 """
 
 from __future__ import annotations
@@ -19,26 +20,7 @@ Affine = tuple[Tensor, Tensor]
 
 
 def ridge(statistics: Statistics, gamma: float) -> Affine:
-    """The paper's joint solution (Eq. joint_closed_form): W = (G + γI)⁻¹ Q, b = 0.
-
-    Parameters
-    ----------
-    statistics : Statistics
-    gamma : float
-        γ > 0.
-
-    Returns
-    -------
-    W : Tensor [d, C], float64
-    b : Tensor [C], float64
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one = Statistics.empty(1).plus([torch.tensor([[2.0]])], np.array([7]))
-    >>> ridge(one, 1.0)
-    (tensor([[0.4000]], dtype=torch.float64), tensor([0.], dtype=torch.float64))
-    """
+    """The paper's joint solution (Eq. joint_closed_form): W = (G + γI)⁻¹ Q, b = 0."""
     weights = solve(statistics.G.clone(), statistics.Q, gamma)
     return weights, weights.new_zeros(weights.size(1))
 
@@ -46,25 +28,7 @@ def ridge(statistics: Statistics, gamma: float) -> Affine:
 def ncm(statistics: Statistics, gamma: float) -> Affine:
     """Nearest class mean: the score of a class is −½‖z − μ_c‖², but for what all classes share.
 
-    With μ_c = Q_c / n_c, W = [μ_1 … μ_C] and b_c = −½ ‖μ_c‖².
-
-    Parameters
-    ----------
-    statistics : Statistics
-    gamma : float
-        Not used; every head takes it.
-
-    Returns
-    -------
-    W : Tensor [d, C], float64
-    b : Tensor [C], float64
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Z = torch.tensor([[1.0], [3.0], [9.0]])
-    >>> ncm(Statistics.empty(1).plus([Z], np.array([0, 0, 1])), 1.0)
-    (tensor([[2., 9.]], dtype=torch.float64), tensor([ -2.0000, -40.5000], dtype=torch.float64))
+    With μ_c = Q_c / n_c, W = [μ_1 … μ_C] and b_c = −½ ‖μ_c‖². γ is not used.
     """
     means = statistics.Q / statistics.n.to(statistics.Q.device)
     return means, -0.5 * means.square().sum(0)
@@ -76,25 +40,6 @@ def slda(statistics: Statistics, gamma: float) -> Affine:
     With Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N, W = (Σ + (γ/N) I)⁻¹ [μ_1 … μ_C] and b_c = −½ μ_cᵀ W_c
     (Hayes and Kanan, Lifelong Machine Learning with Deep Streaming Linear Discriminant Analysis,
     CVPR Workshops 2020, with the ridge penalty in the place of its shrinkage).
-
-    Parameters
-    ----------
-    statistics : Statistics
-    gamma : float
-        γ > 0, in the units of `ridge`.
-
-    Returns
-    -------
-    W : Tensor [d, C], float64
-    b : Tensor [C], float64
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Z = torch.tensor([[0.0], [2.0], [4.0], [6.0]])
-    >>> W, b = slda(Statistics.empty(1).plus([Z], np.array([0, 0, 1, 1])), 4e-9)
-    >>> W.round(decimals=4), b.round(decimals=4)
-    (tensor([[1., 5.]], dtype=torch.float64), tensor([ -0.5000, -12.5000], dtype=torch.float64))
     """
     n = statistics.n.to(statistics.Q.device)
     means = statistics.Q / n
@@ -108,26 +53,8 @@ def balanced(statistics: Statistics, gamma: float) -> Affine:
     """Least squares in which every class counts the same, however many nodes it has.
 
     With μ_c = Q_c / n_c and Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N, W = (B + γ tr(B) I)⁻¹ [μ_1 … μ_C] where
-    B = Σ_c μ_c μ_cᵀ + C Σ, and b = 0.
-
-    Parameters
-    ----------
-    statistics : Statistics
-    gamma : float
-        γ > 0, in units of the trace of B, so that one value suits features of any size.
-
-    Returns
-    -------
-    W : Tensor [d, C], float64
-    b : Tensor [C], float64
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Z = torch.tensor([[1.0, 0.0]] * 99 + [[0.0, 1.0]])
-    >>> balanced(Statistics.empty(2).plus([Z], np.arange(100) // 99), 1e-9)[0].round(decimals=4)
-    tensor([[1., 0.],
-            [0., 1.]], dtype=torch.float64)
+    B = Σ_c μ_c μ_cᵀ + C Σ, and b = 0. γ is in units of tr(B), so that one value suits features of
+    any size.
     """
     matrix, means = balanced_system(statistics)
     trace = matrix.trace()
@@ -144,6 +71,17 @@ def balanced_system(statistics: Statistics) -> tuple[Tensor, Tensor]:
     # Σ_c (1 − C n_c / N) μ_c μ_cᵀ + (C / N) G
     matrix = (means * (1 - share * n)) @ means.mT + share * statistics.G
     return matrix, means
+
+
+def penalised(head: str, statistics: Statistics, gamma: float) -> tuple[Tensor, float]:
+    """The matrix that a head solves for, and what is added to its diagonal."""
+    if head == "balanced":
+        matrix, _ = balanced_system(statistics)
+        return matrix, gamma * (float(matrix.trace()) or 1.0)
+    if head == "slda":
+        n = statistics.n.to(statistics.Q.device)
+        return statistics.G - (statistics.Q / n) @ statistics.Q.mT, gamma
+    return statistics.G, gamma
 
 
 HEADS: dict[str, Callable[[Statistics, float], Affine]] = {

@@ -37,22 +37,7 @@ class JointRidge(ALGNN):
     AL-GNN does not, and shows that nothing is lost without them: where the graph stays the same the
     two agree to rounding. A node that is learned twice counts twice, as in AL-GNN's sums.
 
-    Parameters
-    ----------
-    encoder, head, gamma, hidden, width, expansion, epochs, lr, dropout, weight_decay, seed, device
-        As in `ALGNN`.
-    half_life : float
-        0: all nodes are kept, and each counts for one.
-
-    Examples
-    --------
-    >>> import algnn
-    >>> models = algnn.ALGNN(width=256), JointRidge(width=256)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     for model in models:
-    ...         _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> torch.allclose(models[0].weights_, models[1].weights_, rtol=1e-6)
-    True
+    Parameters are those of `ALGNN`, but that `half_life` is 0.
     """
 
     def retained_bytes(self) -> int:

@@ -20,8 +20,8 @@ from algnn.analytic.features.expansion import EXPANSIONS
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle import io
-from algnn.analytic.lifecycle.corrections import Corrections
 from algnn.analytic.lifecycle.membership import Membership
+from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
@@ -36,7 +36,7 @@ from algnn.graph.store import GraphStore, node_count, whole
 ENCODERS = ("hops", "self-supervised", "gcn")
 
 
-class ALGNN(Corrections):
+class ALGNN(Lifecycle):
     """Analytic learning on a graph: each session is one closed-form step, exact and without replay.
 
     The base session decides how nodes are encoded, and from then on the encoder is frozen. Later

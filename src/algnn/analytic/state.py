@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,14 +16,16 @@ from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.gcn import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS, Affine
-from algnn.analytic.lifecycle.audit import AuditLog
-from algnn.analytic.lifecycle.membership import Membership, Sketch
-from algnn.analytic.lifecycle.removal import check_left, check_spanned
+from algnn.analytic.lifecycle.audit import AuditLog, Counts
+from algnn.analytic.lifecycle.membership import CHANGED_FEATURES, Membership, Sketch
+from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.linalg.subspace import Span
-from algnn.analytic.linalg.update import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.selection import half_masks, halvings
 from algnn.analytic.statistics import Statistics, with_session
 from algnn.errors import InputError
+
+# what G loses to rounding at most, relative to its trace
+GRAM_ROUNDING = 1e-12
 
 Features = HopEncoder | ExpandedGCN
 # nodes, labels, masks of halves and the key of sketches → both sums and the sketches' parts
@@ -117,8 +119,7 @@ class State:
             sketch = Sketch(membership.key)
             features = sketch.watch(features)
         span, factor = before.span, before.factor
-        if factor is not None and not factor.has_room(nodes.numel()):
-            factor = None
+        factor = factor if factor is not None and factor.has_room(nodes.numel()) else None
         if span.basis is not None or factor is not None:
             # few nodes
             Z = torch.cat(list(features))
@@ -138,7 +139,7 @@ class State:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
         if membership is not None:
             membership = membership.plus(nodes, labels.values, sketch)
-        return replace(before._with(span, sums, half_sums, membership), factor=factor)
+        return before._with(sums, half_sums, span=span, membership=membership, factor=factor)
 
     def minus(
         self, features: Iterable[Tensor], nodes: Tensor, labels: CodedLabels, seed: int
@@ -174,7 +175,7 @@ class State:
         if span.basis is not None:
             span, turn = span.narrowed(sums, half_sums, before)
             sums, half_sums = sums.turned(turn), half_sums.turned(turn)
-        return self._with(span, sums, half_sums, membership)
+        return self._with(sums, half_sums, span=span, membership=membership)
 
     def merged(self, other: State) -> State:
         """With all that another learner with the same features knows, not solved yet."""
@@ -199,7 +200,7 @@ class State:
         membership = None
         if self.membership is not None and other.membership is not None:
             membership = self.membership.merged(other.membership)
-        return self._with(span, both[0], both[1], membership)
+        return self._with(*both, span=span, membership=membership)
 
     def decayed(self, factor: float) -> State:
         """With all nodes counting for less.
@@ -209,7 +210,7 @@ class State:
         sums = self.statistics.scaled(factor)
         half_sums = self.half_sums
         half_sums = half_sums.scaled(factor).only(sums.classes) if self.ways else half_sums
-        return self._with(self.span, sums, half_sums, None)
+        return self._with(sums, half_sums, membership=None)
 
     def with_room_for(self, count: int) -> State:
         """The same, ready for so many more nodes: over all features once a span saves nothing."""
@@ -219,9 +220,7 @@ class State:
         if self.span.basis is None or self.span.has_room(max(nodes, self.span.rank) + count):
             return replace(self, half_sums=kept)
         whole = self.span.whole
-        return self._with(
-            Span(self.span.width, None), whole(self.statistics), whole(kept), self.membership
-        )
+        return self._with(whole(self.statistics), whole(kept), span=Span(self.span.width, None))
 
     def asked_for(self, head: str, gamma: float) -> State:
         """With the head and γ of the parameters, which may have changed; γ = 0 keeps the last."""
@@ -229,12 +228,9 @@ class State:
             return replace(self, head=head, gamma=gamma, solved=None, factor=None)
         return self
 
-    def noted(
-        self, what: str, nodes: Mapping[Any, float], *, kept: float = 1.0, other: str = ""
-    ) -> State:
-        """With an entry in its log; `nodes` has a number for each class."""
-        log = self.log.plus(what, nodes, self.head, self.gamma, kept=kept, other=other)
-        return replace(self, log=log)
+    def noted(self, what: str, nodes: Counts, *, kept: float = 1.0, other: str = "") -> State:
+        """With an entry in its log."""
+        return replace(self, log=self.log.plus(what, nodes, self.head, self.gamma, kept, other))
 
     @property
     def ways(self) -> int:
@@ -251,23 +247,10 @@ class State:
         """Whether some nodes count for less than others."""
         return self.statistics.n.is_floating_point()
 
-    def _with(
-        self,
-        span: Span,
-        statistics: Statistics,
-        half_sums: Statistics,
-        membership: Membership | None,
-    ) -> State:
+    def _with(self, sums: Statistics, half_sums: Statistics, **changes: Any) -> State:
         """Other sums, and nothing that followed from the old ones."""
-        return replace(
-            self,
-            span=span,
-            statistics=statistics,
-            half_sums=half_sums,
-            membership=membership,
-            solved=None,
-            factor=None,
-        )
+        changes |= {"statistics": sums, "half_sums": half_sums, "solved": None}
+        return replace(self, **{"factor": None, **changes})
 
     def _check_counts(self, labels: CodedLabels) -> None:
         """Raise `InputError` if fewer nodes of a class were learned than these."""
@@ -284,3 +267,39 @@ class State:
 def per_class(statistics: Statistics) -> dict[Any, float]:
     """The number of nodes of each class, by its label."""
     return dict(zip(statistics.classes.tolist(), statistics.n.tolist(), strict=True))
+
+
+# -- Sums do not tell which nodes they hold. But what is left of them without some nodes must still
+# be sums that nodes can have: features that have changed since they were learned mostly fail here.
+
+
+def check_spanned(span: Span, Z: Tensor, nodes: Tensor) -> None:
+    """Raise `InputError` if features Z [n, d] stick out of the span of all that was learned."""
+    if span.basis is None:
+        return
+    rest = torch.linalg.vector_norm(Z - span.coordinates(Z) @ span.basis, dim=1)
+    outside = rest > CHANGED_FEATURES * torch.linalg.vector_norm(Z, dim=1)
+    if bool(outside.any()):
+        raise _changed(f"node {int(nodes[int(outside.int().argmax())])} has")
+
+
+def check_left(before: Statistics, gone: Statistics, left: Statistics) -> None:
+    """Raise `InputError` if `left` = `before` − `gone` are sums that no nodes can have."""
+    # a class without nodes has no sum
+    empty = torch.from_numpy(~np.isin(before.classes, left.classes)).to(before.Q.device)
+    over = torch.linalg.vector_norm((before.Q - gone._on(before.classes).Q)[:, empty])
+    if float(over) > CHANGED_FEATURES * float(torch.linalg.vector_norm(before.Q[:, empty])):
+        raise _changed("some nodes have")
+    # nor has a sum of squares a negative direction, but for rounding
+    rounding = CHANGED_FEATURES * float(gone.G.trace()) + GRAM_ROUNDING * float(before.G.trace())
+    matrix = left.G.clone()
+    matrix.diagonal().add_(rounding or 1.0)
+    if int(torch.linalg.cholesky_ex(matrix).info):
+        raise _changed("some nodes have")
+
+
+def _changed(who: str) -> InputError:
+    return InputError(
+        f"{who} other features in this graph than those that were learned, and forgetting them"
+        " would leave sums that no nodes can have: give the graph as it was when they were learned"
+    )

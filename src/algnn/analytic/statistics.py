@@ -46,20 +46,6 @@ class Statistics:
         Nodes per class; on the CPU, wherever G and Q are.
     classes : array [C]
         The classes, sorted.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> Z = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
-    >>> statistics = Statistics.empty(2).plus([Z], np.array(["b", "a"]))
-    >>> statistics.classes.tolist(), statistics.n.tolist()
-    (['a', 'b'], [1, 1])
-    >>> statistics.Q
-    tensor([[1., 1.],
-            [1., 0.]], dtype=torch.float64)
-    >>> statistics.G
-    tensor([[2., 1.],
-            [1., 1.]], dtype=torch.float64)
     """
 
     G: Tensor
@@ -71,20 +57,7 @@ class Statistics:
     def empty(
         cls, width: int, device: torch.device | str = "cpu", ways: int | None = None
     ) -> Statistics:
-        """Sums over no nodes.
-
-        Parameters
-        ----------
-        width : int
-            d.
-        device : device
-        ways : int, optional
-            k, the batch dimension; none by default.
-
-        Returns
-        -------
-        Statistics
-        """
+        """Sums over no nodes; `width` is d, and `ways` k, the batch dimension, if there is one."""
         G = torch.zeros(width, width, dtype=torch.float64, device=device)
         Q, n, classes = G.new_zeros(width, 0), torch.zeros(0, dtype=torch.int64), np.arange(0)
         if ways is None:
@@ -93,35 +66,16 @@ class Statistics:
         return cls(G.expand(ways, -1, -1), Q.expand(ways, -1, -1), n.expand(ways, -1), classes)
 
     def plus(self, features: Iterable[Tensor], labels: npt.NDArray[Any]) -> Statistics:
-        """These sums and those of one more session; nothing of `self` changes.
+        """These sums and those of one more session: Z in blocks of rows, and the class of each row.
 
-        Parameters
-        ----------
-        features : iterable of Tensor [b, d]
-            Z in blocks of rows, so that it never exists whole.
-        labels : array [n]
-            The class of each row, all blocks together.
-
-        Returns
-        -------
-        Statistics
+        Nothing of `self` changes.
         """
         no_masks = np.zeros((0, labels.size), dtype=bool)
         no_halves = Statistics.empty(self.G.size(-1), self.G.device, ways=0)
         return with_session(self, no_halves, features, CodedLabels.of(labels), no_masks)[0]
 
     def minus(self, other: Statistics) -> Statistics:
-        """These sums without some of their terms; classes that are left without a node are gone.
-
-        Parameters
-        ----------
-        other : Statistics
-            Sums of nodes that these hold too.
-
-        Returns
-        -------
-        Statistics
-        """
+        """These sums without some of their terms; classes that are left without a node are gone."""
         left = self.less(other)
         least = self.n * COUNT_ROUNDING if self.n.is_floating_point() else torch.zeros_like(self.n)
         return left.only(self.classes[(left.n > least).numpy()])
@@ -135,41 +89,14 @@ class Statistics:
         return Statistics(self.G - other.G, (self.Q - same.Q) * there, n, self.classes)
 
     def merged(self, other: Statistics) -> Statistics:
-        """These sums and others together.
-
-        Parameters
-        ----------
-        other : Statistics
-            Of the same features, on any device; the classes may be others or the same.
-
-        Returns
-        -------
-        Statistics
-        """
+        """These sums and others of the same features, on any device, of any classes."""
         classes = union(self.classes, other.classes)
         ours, theirs = self._on(classes), other._on(classes)
         G, Q = (t.to(self.G.device) for t in (theirs.G, theirs.Q))
         return Statistics(ours.G + G, ours.Q + Q, ours.n + theirs.n, classes)
 
     def scaled(self, factor: float) -> Statistics:
-        """The same sums, with each node counting for less; classes that count for nothing are gone.
-
-        Parameters
-        ----------
-        factor : float
-            From 0 to 1.
-
-        Returns
-        -------
-        Statistics
-
-        Examples
-        --------
-        >>> import numpy as np, torch
-        >>> sums = Statistics.empty(1).plus([torch.tensor([[2.0]])], np.array([7]))
-        >>> sums.scaled(0.5).G.item(), sums.scaled(0.5).n.item()
-        (2.0, 0.5)
-        """
+        """The same sums, each node counting for less; classes that count for nothing go."""
         n = self.n.to(torch.float64) * factor
         less = Statistics(self.G * factor, self.Q * factor, n, self.classes)
         return less.only(self.classes[(n >= GONE).numpy()]) if n.ndim == 1 else less

@@ -1,23 +1,23 @@
-"""The graphs that `load` knows by name, and where their files are.
+"""The graphs that `load` knows by name, as ``datasets.csv`` and ``sources.csv`` list them.
 
-Listing them needs no torch: what builds a graph imports it when it is called.
+A source has raw files in a folder below a data root; the address of each (``{}`` in it stands for a
+file's name) or of an archive of all, which are those of PyTorch Geometric's own classes; and the
+class or function that makes a dataset of the folder. That is imported when it is called: listing
+graphs needs no torch.
 """
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable
+import csv
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from algnn.graph.download import Root, Source, locate
-from algnn.graph.sources import SOURCES
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 RANDOM_SPLIT = "random 40/10/50"
-STRUCTURAL = 384  # columns of structural features, `structural.WIDTH` for each of its `HOPS`
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,7 @@ class Entry:
 
     Its name, one line about it, its size (edges are undirected), how its nodes are split and who
     made it. `source` are its raw files; `file` is the path below a data root of an ``.npz`` that is
-    used before them; `make` makes it from its four sizes, without a file.
-
-    Examples
-    --------
-    >>> [entry.name for entry in datasets() if entry.classes == 70]
-    ['corafull', 'corafull-graph']
+    used before them; one with neither is made from its sizes and a seed.
     """
 
     name: str
@@ -44,87 +39,44 @@ class Entry:
     origin: str
     source: Source | None = None
     file: str | None = None
-    make: Callable[[int, int, int, int], Data] | None = None
 
     def status(self, root: Root = None) -> str:
         """``"ready"``, or what is missing: a download, scikit-learn, or its file."""
-        if self.make is not None:
-            return "ready"
         if self.file is not None and locate(self.file, root) is not None:
             return "ready"
-        if self.source is None and self.name != "digits":
-            return "file needed"
-        if self.source is None:
-            return "ready" if importlib.util.find_spec("sklearn") else "scikit-learn needed"
-        here = all(locate(file, root) is not None for file in self.source.files)
-        return "ready" if here else "download needed"
+        if self.source is not None:
+            here = all(locate(file, root) is not None for file in self.source.files)
+            return "ready" if here else "download needed"
+        if self.name == "digits":
+            return "ready" if find_spec("sklearn") else "scikit-learn needed"
+        return "ready" if self.file is None else "file needed"
 
 
 def datasets() -> list[Entry]:
-    """The graphs that `load` knows by name.
-
-    Returns
-    -------
-    list of Entry
-
-    Examples
-    --------
-    >>> entry = datasets()[0]
-    >>> entry.name, entry.nodes, entry.classes, entry.status()
-    ('digits', 1797, 10, 'ready')
-    """
+    """The graphs that `load` knows by name."""
     return list(_ENTRIES)
 
 
-def _communities(*sizes: int) -> Data:
-    from algnn.graph.synthetic import communities
+def _rows(file: str) -> list[dict[str, str]]:
+    """The rows of a table beside this module, without their empty cells."""
+    with Path(__file__).with_name(file).open(encoding="utf-8", newline="") as lines:
+        return [{k: v for k, v in row.items() if v} for row in csv.DictReader(lines)]
 
-    return communities(*sizes)
+
+def _source(name: str, folder: str, files: str, url: str, build: str, options: str = "") -> Source:
+    module, _, kind = build.rpartition(".")
+    given = dict(option.split("=") for option in options.split())
+
+    def make(root: Path) -> Any:
+        return getattr(import_module(module), kind)(str(root / folder), **given)
+
+    return Source(name, tuple(f"{folder}/{file}" for file in files.split()), url, make)
 
 
-# fmt: off
-_ENTRIES = (
-    Entry("digits", "handwritten digits of scikit-learn, each joined to its 10 nearest",
-          1_797, 12_339, 64, 10, RANDOM_SPLIT, "scikit-learn digits",
-          file="digits/digits_graph.npz"),
-    Entry("cora", "citations between machine-learning papers, 7 topics",
-          2_708, 5_278, 1_433, 7, "public", "PyG Planetoid", SOURCES["cora"]),
-    Entry("citeseer", "citations between computer-science papers, 6 topics",
-          3_327, 4_552, 3_703, 6, "public", "PyG Planetoid", SOURCES["citeseer"]),
-    Entry("pubmed", "citations between papers on diabetes, 3 kinds of it",
-          19_717, 44_324, 500, 3, "public", "PyG Planetoid", SOURCES["pubmed"]),
-    Entry("computers", "products bought together at Amazon, 10 categories",
-          13_752, 245_861, 767, 10, RANDOM_SPLIT, "PyG Amazon", SOURCES["computers"]),
-    Entry("corafull", "citations between papers, the whole of Cora, 70 topics",
-          19_793, 63_421, 8_710, 70, RANDOM_SPLIT, "PyG CoraFull", SOURCES["corafull"]),
-    Entry("reddit", "posts joined by common commenters, 41 communities",
-          232_965, 57_307_946, 602, 41, "public", "PyG Reddit", SOURCES["reddit"]),
-    Entry("arxiv", "citations between arXiv papers in computer science, 40 subjects",
-          169_343, 1_157_799, 128, 40, "OGB time split", "OGB raw files", SOURCES["arxiv"]),
-    Entry("arxiv-graph", "arxiv without its features: structural ones instead",
-          169_343, 1_157_799, STRUCTURAL, 40, "OGB time split", "OGB raw files",
-          SOURCES["arxiv"], "ogbn_arxiv_nofeat/arxiv_graph.npz"),
-    Entry("corafull-graph", "corafull without its features: structural ones instead",
-          19_793, 63_421, STRUCTURAL, 70, RANDOM_SPLIT, "PyG CoraFull",
-          SOURCES["corafull"], "CoraFull_nofeat/cora_full_graph.npz"),
-    Entry("photo", "photo products bought together at Amazon, 8 categories",
-          7_650, 119_081, 745, 8, RANDOM_SPLIT, "PyG Amazon", SOURCES["photo"], "more/photo.npz"),
-    Entry("flickr", "users who follow each other, very wide features, 9 groups",
-          7_575, 239_738, 12_047, 9, RANDOM_SPLIT, "Huang et al. 2017", file="more/flickr.npz"),
-    Entry("facebook", "pages that like each other, wide features, 4 kinds",
-          22_470, 170_823, 4_714, 4, RANDOM_SPLIT, "Rozemberczki et al. 2019",
-          file="more/facebook.npz"),
-    Entry("uai", "web pages, 19 uneven classes",
-          3_067, 28_308, 4_973, 19, RANDOM_SPLIT, "UAI2010", file="more/uai.npz"),
-    Entry("actor", "actors on common pages, neighbours of other classes, 5 kinds",
-          7_600, 26_659, 932, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["actor"],
-          "more/actor.npz"),
-    Entry("chameleon", "pages of Wikipedia, neighbours of other classes, 5 classes of traffic",
-          890, 8_854, 2_325, 5, RANDOM_SPLIT, "Platonov et al. 2023", SOURCES["chameleon"],
-          "more/chameleon.npz"),
-    Entry("reddit-synthetic", "synthetic, of the size that the paper gives for Reddit: for time and"
-          " memory only; its accuracy means nothing",
-          232_965, 11_606_919, 602, 41, "66/10/24 of each class", "synthetic, seed 0",
-          make=_communities),
-)
-# fmt: on
+def _entry(row: dict[str, Any]) -> Entry:
+    sizes = {key: int(row[key]) for key in ("nodes", "edges", "features", "classes")}
+    return Entry(**{**row, **sizes, "source": SOURCES.get(row.get("source", ""))})
+
+
+SOURCES = {row["name"]: _source(**row) for row in _rows("sources.csv")}
+_ENTRIES = [_entry(row) for row in _rows("datasets.csv")]

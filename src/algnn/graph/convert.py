@@ -13,7 +13,7 @@ from torch_geometric.utils import coalesce, to_undirected
 
 from algnn.errors import DatasetError, InputError
 from algnn.graph.datasets import finish
-from algnn.graph.npz import Arrays, graph_of_arrays, weights_of
+from algnn.graph.npz import Arrays, graph_of_arrays
 from algnn.graph.structural import structural_features
 
 if TYPE_CHECKING:
@@ -44,12 +44,8 @@ def from_pandas(
     labels : Series, optional
         The labels of some nodes or all, strings or ints of at least 0; its index holds the nodes.
         Missing values mean that a node has no label.
-    source : str
-        The column of `edges` with the one end.
-    target : str
-        The column of `edges` with the other end.
-    weight : str, optional
-        The column of `edges` with weights of at least 0.
+    source, target, weight : str
+        The columns of `edges` with both ends and, optionally, with weights of at least 0.
     directed : bool
         Whether `target` gathers from `source` only. By default edges count in both directions; one
         that is given both ways counts once, with the larger weight.
@@ -70,19 +66,10 @@ def from_pandas(
     >>> graph.node_names, graph.y.tolist(), graph.class_names, graph.edge_index.size(1)
     (['ann', 'bob', 'cid'], [0, -1, 1], ['fair', 'fraud'], 4)
     """
-    wanted = [source, target, *([] if weight is None else [weight])]
-    _check_frame("edges", edges, pd.DataFrame)
-    for column in wanted:
-        if column not in edges.columns:
-            raise InputError(
-                f"edges has no column {column!r}, it has {', '.join(map(str, edges.columns))}:"
-                " name the columns with source=, target= and weight="
-            )
-    if features is not None:
-        _check_frame("features", features, pd.DataFrame)
-    if labels is not None:
-        _check_frame("labels", labels, pd.Series)
-    names = _names(edges, source, target, features, labels)
+    _check_edges(edges, [source, target, weight])
+    _check_nodes("features", features, pd.DataFrame)
+    _check_nodes("labels", labels, pd.Series)
+    names = _names([edges[source], edges[target]], labels) if features is None else features.index
     ends = [_ids(f"edges[{column!r}]", edges[column], names) for column in (source, target)]
     arrays: Arrays = {"edge_index": np.stack(ends)}
     if weight is not None:
@@ -163,18 +150,17 @@ def _graph(arrays: Arrays, names: pd.Index, directed: bool, origin: str, seed: i
         graph = graph_of_arrays({"y": np.zeros(len(names), np.int64), **arrays})
     except DatasetError as error:
         raise InputError(str(error)) from error
-    weighted = graph.get("edge_weight") is not None
-    weights = graph.edge_weight if weighted else torch.ones(graph.edge_index.size(1))
-    edges, weights = coalesce(graph.edge_index, weights, len(names), "sum")
+    weights = graph.get("edge_weight")
+    given = torch.ones(graph.edge_index.size(1)) if weights is None else weights
+    edges, given = coalesce(graph.edge_index, given, len(names), "sum")
     if not directed:
-        edges, weights = to_undirected(edges, weights, len(names), "max")
-    graph.edge_index = edges
-    graph.update({"edge_weight": weights} if weighted else {})
+        edges, given = to_undirected(edges, given, len(names), "max")
+    graph.edge_index, graph.edge_weight = edges, None if weights is None else given
     if labelled:
         result = finish(graph, origin, origin, "", seed)
     else:
         x = structural_features(edges, len(names)) if graph.x is None else graph.x
-        result = Data(x=x, edge_index=edges, **weights_of(graph))
+        result = Data(x=x, edge_index=edges, edge_weight=graph.get("edge_weight"))
     result.node_names = names.tolist()
     return result
 
@@ -186,24 +172,32 @@ def _check_frame(name: str, value: Any, kind: Any) -> None:
         raise InputError(f"{name} is empty: give at least one row")
 
 
-def _names(
-    edges: pd.DataFrame,
-    source: str,
-    target: str,
-    features: pd.DataFrame | None,
-    labels: pd.Series | None,
-) -> pd.Index:
-    """All nodes in the order of their ids."""
-    for name, table in (("features", features), ("labels", labels)):
-        if table is not None and table.index.has_duplicates:
-            twice = table.index[table.index.duplicated()][0]
-            raise InputError(f"{name} has node {twice!r} twice in its index: give each node once")
-        if table is not None and table.index.hasnans:
-            raise InputError(f"{name} has a missing node in its index: name every node")
-    if features is not None:
-        return features.index
-    parts = [edges[source], edges[target], *([] if labels is None else [labels.index])]
-    found = pd.unique(pd.concat([pd.Series(part) for part in parts]).dropna())
+def _check_edges(edges: pd.DataFrame, columns: list[str | None]) -> None:
+    _check_frame("edges", edges, pd.DataFrame)
+    for column in columns:
+        if column is not None and column not in edges.columns:
+            raise InputError(
+                f"edges has no column {column!r}, it has {', '.join(map(str, edges.columns))}:"
+                " name the columns with source=, target= and weight="
+            )
+
+
+def _check_nodes(name: str, table: Any, kind: Any) -> None:
+    """Raise `InputError` unless a table, where there is one, names each node once in its index."""
+    if table is None:
+        return
+    _check_frame(name, table, kind)
+    if table.index.has_duplicates:
+        twice = table.index[table.index.duplicated()][0]
+        raise InputError(f"{name} has node {twice!r} twice in its index: give each node once")
+    if table.index.hasnans:
+        raise InputError(f"{name} has a missing node in its index: name every node")
+
+
+def _names(ends: list[pd.Series], labels: pd.Series | None) -> pd.Index:
+    """The nodes of edges and labels, sorted."""
+    parts = [*ends, *([] if labels is None else [pd.Series(labels.index)])]
+    found = pd.unique(pd.concat(parts).dropna())
     try:
         return pd.Index(np.sort(found))
     except TypeError:
@@ -212,14 +206,13 @@ def _names(
         ) from None
 
 
-def _ids(what: str, nodes: pd.Series, names: pd.Index) -> Any:
+def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
     ids = names.get_indexer(nodes)
     if (ids < 0).any():
         place = int(np.argmax(ids < 0))
-        where = "none" if pd.isna(nodes.iloc[place]) else repr(nodes.iloc[place])
         raise InputError(
-            f"{what} names {where} in row {place}, which is not in the index of features:"
-            " add it there, or leave the edge out"
+            f"{what} names {nodes.tolist()[place]!r} in row {place}, which is not in the index of"
+            " features: add it there, or leave the row out"
         )
     return ids.astype(np.int64)
 
@@ -240,11 +233,7 @@ def _numbers(what: str, column: pd.Series) -> Any:
 def _labels(labels: pd.Series, names: pd.Index) -> Any:
     """A label for each node, ints with -1 or strings with '' where there is none."""
     given = labels.dropna()
-    ids = names.get_indexer(given.index)
-    if (ids < 0).any():
-        strange = given.index[ids < 0][0]
-        raise InputError(f"labels names node {strange!r}, which is not in the graph")
-    values = given.tolist()
+    ids, values = _ids("labels", given.index, names), given.tolist()
     if all(isinstance(v, str) for v in values):
         found: Any = np.full(len(names), "", dtype=object)
         found[ids] = values

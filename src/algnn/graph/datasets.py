@@ -10,20 +10,24 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
+from torch_geometric.utils import index_to_mask, is_undirected, remove_self_loops, to_undirected
 
-from algnn.errors import DatasetError, InputError
+from algnn.checks import check_number
+from algnn.errors import DatasetError
+from algnn.files import replacing
 from algnn.graph.catalogue import RANDOM_SPLIT, Entry
 from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
 from algnn.graph.download import Root, fetch, locate, process
-from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz, weights_of
+from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
 from algnn.graph.store import GraphStore, is_graph_folder
 from algnn.graph.structural import description, structural_features
+from algnn.graph.synthetic import communities
 
 DIGITS_NEIGHBOURS = 10
 TRAIN_SHARE, VAL_SHARE = 0.4, 0.1  # the paper's, where a dataset has no split of its own
@@ -32,8 +36,8 @@ TRAIN_SHARE, VAL_SHARE = 0.4, 0.1  # the paper's, where a dataset has no split o
 def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Data:
     """A graph by name, or from a user's ``.npz``.
 
-    Named graphs are read from files on this machine where these are at hand (see `datasets`), and
-    downloaded into the user's cache otherwise. A graph without node features gets structural ones
+    Named graphs are read from files on this machine where these are at hand, and downloaded into
+    the user's cache otherwise. A graph without node features gets structural ones
     (`structural_features`), the same for every method.
 
     Parameters
@@ -41,28 +45,21 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     name : str or path
         ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``photo``, ``flickr``,
         ``facebook``, ``uai``, ``actor``, ``chameleon``, ``corafull``, ``reddit``, ``arxiv``,
-        ``arxiv-graph`` and ``corafull-graph`` (the two without their features),
-        ``reddit-synthetic`` (made from a seed, of Reddit's size, to measure time and memory), or
-        the path of an ``.npz`` with the arrays
+        ``arxiv-graph`` and ``corafull-graph`` (without their features), ``reddit-synthetic`` (made
+        from a seed, to measure time and memory); a folder that `write_graph` has made, with labels,
+        which is read into memory; or the path of an ``.npz`` with the arrays
 
         - ``edge_index`` [2, E], integers: edges as (source, target), kept as they are, so an
           undirected graph has each edge in both directions; in a directed one the target gathers
-          from the source;
-        - ``edge_weight`` [E], numbers of at least 0, optional;
+          from the source; and ``edge_weight`` [E], numbers of at least 0, optional;
         - ``y`` [N], integers (-1 = no label) or strings (``""`` = no label), which become 0, 1, …
-          in sorted order;
-        - ``x`` [N, d], numbers, optional; or, where most of them are zero, its CSR arrays
-          ``x_data``, ``x_indices``, ``x_indptr`` and ``x_shape`` (of a SciPy matrix its ``data``,
-          ``indices``, ``indptr`` and ``shape``), which become a sparse tensor;
-        - a split, optional: for each of train, val and test either a mask (``train_mask`` … [N],
-          bool) or the nodes' ids (``train_idx``, ``val_idx`` or ``valid_idx``, ``test_idx``); nodes
-          without a label are left out of it;
-        - ``class_names`` [C], strings, optional: entry c names class c;
-
-        or a folder that `write_graph` has made, with labels, which is read into memory.
+          in sorted order; and ``class_names`` [C], strings, optional: entry c names class c;
+        - ``x`` [N, d], numbers, optional; or, where most of them are zero, the arrays of a SciPy
+          CSR matrix as ``x_data``, ``x_indices``, ``x_indptr`` and ``x_shape``;
+        - a split, optional: for each of train, val and test a mask (``train_mask`` … [N], bool) or
+          the nodes' ids (``train_idx``, ``val_idx`` or ``valid_idx``, ``test_idx``).
     root : str or path, optional
-        The data root: a folder with raw files. By default the variable ``ALGNN_DATA``. Never
-        written to.
+        The folder with raw files, never written to; by default the variable ``ALGNN_DATA``.
     seed : int
         Seed of the random 40/10/50 split of a graph that has no split of its own.
 
@@ -84,42 +81,24 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     >>> graph.x.shape, int(graph.train_mask.sum()), graph.provenance["split"]
     (torch.Size([1797, 64]), 719, 'random 40/10/50, seed 42')
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise InputError(f"seed={seed!r} must be a whole number from 0 to 2**63 - 1")
+    check_number("seed", seed, 0, 2**63, whole=True)
     if root is not None and not Path(root).expanduser().is_dir():
         raise DatasetError(f"root={str(root)!r} is not a folder: give the one that holds raw files")
     found = _find(name)
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
-    if found.is_dir():
-        graph = GraphStore(found).in_memory
-        if graph.get("y") is None:
-            raise DatasetError(f"{found} holds no labels, which a benchmark needs")
-        return finish(graph, found.name, found.name, "as in the folder", seed)
-    graph = read_npz(found)
-    return finish(graph, found.stem, found.name, "as in the file", seed)
+    if not found.is_dir():
+        return finish(read_npz(found), found.stem, found.name, "as in the file", seed)
+    graph = GraphStore(found).in_memory
+    if graph.get("y") is None:
+        raise DatasetError(f"{found} holds no labels, which a benchmark needs")
+    return finish(graph, found.name, found.name, "as in the folder", seed)
 
 
 def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data | GraphStore:
-    """The `x` and `edge_index` of a graph, for prediction; a user's file needs no labels.
+    """The `x`, `edge_index` and `edge_weight` of a graph, named as for `load`, for prediction.
 
-    A graph on disk (a folder that `algnn partition` has made) stays there.
-
-    Parameters
-    ----------
-    name, root
-        As for `load`. An ``.npz`` without ``x`` gets structural features; its number of nodes comes
-        from ``y`` or ``num_nodes``.
-
-    Returns
-    -------
-    Data or GraphStore
-        `x` [N, d] float32, `edge_index` [2, E], and `edge_weight` [E] where the file has it.
-
-    Examples
-    --------
-    >>> sorted(load_inputs("digits").keys())
-    ['edge_index', 'x']
+    A user's file needs no labels; a graph on disk stays there.
     """
     if is_graph_folder(name):
         return GraphStore(name)
@@ -128,20 +107,20 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data | Graph
     x, edge_index = graph.x, graph.edge_index
     if x is None:
         x = structural_features(edge_index, graph.num_nodes)
-    return Data(x=x, edge_index=edge_index, **weights_of(graph))
+    return Data(x=x, edge_index=edge_index, edge_weight=graph.get("edge_weight"))
 
 
 def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     """The graph of one entry of `datasets`, which may be a changed copy (another URL, say)."""
     file = locate(entry.file, root) if entry.file is not None else None
-    if entry.make is not None:
-        graph = entry.make(entry.nodes, entry.edges, entry.features, entry.classes)
-        origin = entry.origin
-    elif entry.name == "digits":
+    origin = entry.origin
+    if entry.name == "digits":
         graph, origin = _digits(entry, file)
     elif file is not None:
         graph, origin = read_npz(file), file.name
         graph.edge_index = to_undirected(graph.edge_index, num_nodes=graph.y.numel())
+    elif entry.source is None and entry.file is None:
+        graph = communities(entry.nodes, entry.edges, entry.features, entry.classes)
     elif entry.source is None:
         raise DatasetError(
             f"{entry.name}: {entry.file} is not on this machine, and nobody offers this version of"
@@ -150,17 +129,16 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
         )
     else:
         files = fetch(entry.source, root)
-        graph, origin = process(entry.source, files), entry.origin
-        first = next(iter(files.values()))
+        graph, first = process(entry.source, files), next(iter(files.values()))
         if first.suffix == ".npz":
             with contextlib.suppress(DatasetError):  # pickled names, which we do not read
-                names = class_names(read_arrays(first, ("class_names",)), graph.y)
-                graph.update({"class_names": names} if names else {})
+                graph.class_names = class_names(read_arrays(first, ("class_names",)), graph.y)
     if entry.name.endswith("-graph"):
         graph.x = None
     if entry.split == RANDOM_SPLIT:
         # one that is in a file is a draw like any other
-        graph = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **_named(graph))
+        names = graph.get("class_names")
+        graph = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, class_names=names)
     return finish(graph, entry.name, origin, entry.split, seed, directed=False)
 
 
@@ -204,7 +182,7 @@ def finish(
     masks = {key: graph[key] for key in MASKS if graph.get(key) is not None}
     if not masks:
         masks, split = _random_split(y, seed), f"{RANDOM_SPLIT}, seed {seed}"
-    result = Data(x=x, edge_index=edge_index, y=y, **weights_of(graph), **masks)
+    result = Data(x=x, edge_index=edge_index, y=y, edge_weight=graph.get("edge_weight"), **masks)
     if directed is None:
         directed = not is_undirected(edge_index, num_nodes=nodes)
     loops = int((edge_index[0] == edge_index[1]).sum())
@@ -219,14 +197,8 @@ def finish(
         "classes": torch.unique(y[y >= 0]).numel(),
         "sha256": _digest(result, features),
     }
-    if graph.get("class_names"):
-        result.class_names = graph.class_names
+    result.class_names = graph.get("class_names")
     return result
-
-
-def _named(graph: Data) -> dict[str, list[str]]:
-    names = graph.get("class_names")
-    return {"class_names": names} if names else {}
 
 
 def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
@@ -239,10 +211,8 @@ def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
 
 
 def _digest(graph: Data, features: str) -> str:
-    """A digest of the graph's content; structural features count by their recipe.
-
-    The last bits of structural features depend on the machine.
-    """
+    """A digest of the graph's content."""
+    # structural features count by their recipe: their last bits depend on the machine
     digest = hashlib.sha256(features.encode())
     for key in ("x", "edge_index", "y", *MASKS, "edge_weight"):
         if (key == "x" and features != "given") or graph.get(key) is None:
@@ -271,19 +241,15 @@ def _digits(entry: Entry, file: Path | None) -> tuple[Data, str]:
                 f"{entry.name}: scikit-learn cannot be imported ({error}): install it, or put"
                 f" {entry.file}, written elsewhere by save_npz, into the data root"
             ) from error
-        graph = read_npz(file)
-        return Data(x=graph.x, edge_index=graph.edge_index, y=graph.y), file.name
+        return read_npz(file), file.name
     images, labels = load_digits(return_X_y=True)
     x = torch.from_numpy((images / 16).astype(np.float32))
     return Data(x=x, edge_index=_nearest(images), y=torch.from_numpy(labels).long()), entry.origin
 
 
 def _nearest(points: npt.NDArray[np.float64]) -> Tensor:
-    """Edges between each point and its nearest ones, in both directions.
-
-    The pixels are whole numbers, so distances are exact in float64; ties go to the lower index.
-    The edges are the same on every machine.
-    """
+    """Edges between each point and its nearest ones, in both directions; equal on every machine."""
+    # the pixels are whole numbers, so distances are exact in float64; ties go to the lower index
     count = len(points)
     squares = (points**2).sum(axis=1)
     distances = squares[:, None] + squares[None, :] - 2 * points @ points.T
@@ -293,3 +259,41 @@ def _nearest(points: npt.NDArray[np.float64]) -> Tensor:
     sources = np.repeat(np.arange(count), DIGITS_NEIGHBOURS)
     edges: Tensor = to_undirected(torch.from_numpy(np.stack([sources, nearest.ravel()])))
     return edges
+
+
+def arxiv(folder: str) -> list[Data]:
+    """ogbn-arxiv from OGB's raw files, so that neither `ogb` nor its cache is needed."""
+    made = Path(folder) / "graph.pt"  # tables take long to parse
+    if not made.exists():
+        with replacing(made) as temporary:
+            torch.save(_arxiv_tables(Path(folder)).to_dict(), temporary)
+    return [Data.from_dict(torch.load(made, weights_only=True))]
+
+
+def heterophilous(folder: str, file: str) -> list[Data]:
+    """A graph of Platonov et al.: an ``.npz`` of features, labels and directed edges."""
+    arrays = read_arrays(Path(folder) / file, ("node_features", "node_labels", "edges"))
+    x, y, edges = (torch.from_numpy(array) for array in arrays.values())
+    edges = to_undirected(edges.t().long(), num_nodes=y.numel())
+    return [Data(x=x.float(), edge_index=remove_self_loops(edges)[0], y=y.long())]
+
+
+def _arxiv_tables(folder: Path) -> Data:
+    tables = {}
+    for file in folder.rglob("*.csv.gz"):
+        kind = np.float32 if "feat" in file.name else np.int64
+        frame = pd.read_csv(file, header=None, dtype=kind)
+        tables[file.name.removesuffix(".csv.gz")] = torch.from_numpy(frame.to_numpy(copy=True))
+    nodes = int(tables["num-node-list"].sum())
+    x, y, edges = tables["node-feat"], tables["node-label"], tables["edge"].t()
+    if (x.size(0), y.numel()) != (nodes, nodes) or edges.size(0) != 2:
+        raise DatasetError(
+            f"{nodes} nodes, {x.size(0)} rows of features, {y.numel()} labels and edges of"
+            f" {edges.size(0)} ends do not belong together"
+        )
+    if int(edges.min()) < 0 or int(edges.max()) >= nodes:
+        raise DatasetError(f"edge.csv.gz names nodes beyond the {nodes} that there are")
+    graph = Data(x=x, edge_index=to_undirected(edges, num_nodes=nodes), y=y.view(-1))
+    for key, part in zip(MASKS, ("train", "valid", "test"), strict=True):
+        graph[key] = index_to_mask(tables[part].view(-1), nodes)
+    return graph

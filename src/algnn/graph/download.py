@@ -23,14 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import wrap_file
 
 from algnn.errors import DatasetError
 from algnn.files import replacing
@@ -77,10 +70,7 @@ def locate(file: str, root: Root = None) -> Path | None:
 
 
 def fetch(source: Source, root: Root = None) -> dict[str, Path]:
-    """The paths of all raw files of a source, downloaded where they are missing.
-
-    Raises `DatasetError` where a file is neither on this machine nor can be downloaded.
-    """
+    """The paths of all raw files of a source, downloaded where they are missing."""
     missing = [file for file in source.files if locate(file, root) is None]
     if missing:
         try:
@@ -102,8 +92,6 @@ def process(source: Source, files: dict[str, Path]) -> Data:
     Its classes write beside the raw files, so they get a folder of links in the cache. The folder's
     name is a digest of the files, and it gets that name only when it is complete: neither other
     files, nor an interruption, nor a second process can spoil it.
-
-    Raises `DatasetError` where the raw files cannot be read, or the cache cannot be written.
     """
     final = cache_dir() / "processed" / f"{source.name}-{_fingerprint(files)}"
     if final.is_dir():
@@ -133,58 +121,44 @@ def one_line(error: BaseException) -> str:
 
 
 def _download(source: Source, missing: list[str], target: Path) -> None:
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),  # standard output belongs to the caller's results
-        transient=True,
-    ) as progress:
-        if not source.url.endswith(".zip"):
-            for file in missing:
-                with replacing(target / file) as temporary, temporary.open("wb") as out:
-                    _stream(source.url.format(_basename(file)), out, progress)
-            return
-        target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=target) as archive:
-            _stream(source.url, archive, progress)
-            _extract(archive, missing, target)
+    if not source.url.endswith(".zip"):
+        for file in missing:
+            with replacing(target / file) as temporary, temporary.open("wb") as out:
+                _stream(source.url.format(Path(file).name), out)
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=target) as archive:
+        _stream(source.url, archive)
+        _extract(archive, missing, target)
 
 
-def _stream(url: str, out: IO[bytes], progress: Progress) -> None:
+def _stream(url: str, out: IO[bytes]) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "algnn"})
+    console = Console(stderr=True)  # standard output belongs to the caller's results
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        length = response.headers.get("Content-Length")
-        expected = int(length) if length is not None and length.isdigit() else None
-        task = progress.add_task(_basename(url), total=expected)
-        received = 0
-        while chunk := response.read(CHUNK):
-            out.write(chunk)
-            received += len(chunk)
-            progress.update(task, completed=received)
-    if expected is not None and received != expected:
-        raise DatasetError(f"{url} ended after {received} of {expected} bytes")
+        expected = response.length or 0  # 0 where the server does not say
+        name = Path(url).name
+        with wrap_file(
+            response, expected, description=name, console=console, transient=True
+        ) as body:
+            shutil.copyfileobj(body, out, CHUNK)
+    if expected and out.tell() != expected:
+        raise DatasetError(f"{url} ended after {out.tell()} of {expected} bytes")
 
 
 def _extract(archive: IO[bytes], missing: list[str], target: Path) -> None:
     # only members we name, to paths we name: a path inside the archive is never used as a path
     with zipfile.ZipFile(archive) as members:
-        by_name = {_basename(member): member for member in members.namelist()}
-        for file in missing:
-            if _basename(file) not in by_name:
-                raise DatasetError(f"the archive holds no {_basename(file)}")
+        by_name = {Path(member).name: member for member in members.namelist()}
+        for name, path in ((Path(file).name, target / file) for file in missing):
+            if name not in by_name:
+                raise DatasetError(f"the archive holds no {name}")
             with (
-                members.open(by_name[_basename(file)]) as member,
-                replacing(target / file) as temporary,
+                members.open(by_name[name]) as member,
+                replacing(path) as temporary,
                 temporary.open("wb") as out,
             ):
                 shutil.copyfileobj(member, out, CHUNK)
-
-
-def _basename(path: str) -> str:
-    return path.rsplit("/", 1)[-1]
 
 
 def _fingerprint(files: dict[str, Path]) -> str:

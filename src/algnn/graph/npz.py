@@ -23,6 +23,7 @@ from algnn.files import replacing
 from algnn.graph.download import one_line
 from algnn.graph.propagate import csr, to_csr
 
+PathLike = str | os.PathLike[str]
 Arrays = dict[str, npt.NDArray[Any]]
 
 # A split's parts, and the keys under which a file may hold each: a mask or an index array.
@@ -36,15 +37,11 @@ SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")  # CSR, under SciPy's na
 INPUTS = ("edge_index", "edge_weight", "x", *SPARSE, "y")
 KEYS = (*INPUTS, "class_names", *(key for keys in PARTS.values() for key in keys))
 UNUSED = ("node_year",)  # in the file of arxiv-graph
+NUMBERS = "iufb"  # kinds of NumPy's types that count as such
 
 
-def read_npz(path: str | os.PathLike[str]) -> Data:
-    """The checked content of a file with the arrays that `algnn.load` documents.
-
-    `edge_index` [2, E] int64 and `y` [N] int64; `x` [N, d] float32, dense or sparse CSR,
-    `edge_weight` [E] float32, the three masks [N] and `class_names` where the file has them. Raises
-    `DatasetError` for a damaged file or array.
-    """
+def read_npz(path: PathLike) -> Data:
+    """The checked content of a file with the arrays that `algnn.load` documents."""
     with _naming(path):
         return graph_of_arrays(read_arrays(path, KEYS, strict=True))
 
@@ -55,17 +52,13 @@ def graph_of_arrays(arrays: Arrays) -> Data:
         if key not in arrays:
             raise DatasetError(f"{key} is missing: edge_index and y are needed")
     y, names = _labels(arrays)
-    graph = Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y))
-    if names:
-        graph.class_names = names
-    return graph
+    return Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y), class_names=names)
 
 
-def read_inputs(path: str | os.PathLike[str]) -> Data:
+def read_inputs(path: PathLike) -> Data:
     """The inputs in a file: `edge_index` and `num_nodes`, `x` and `edge_weight` where it has them.
 
     Without `x`, the number of nodes comes from ``y`` [N] or ``num_nodes``. Labels are not read.
-    Raises `DatasetError` for a damaged file or array.
     """
     with _naming(path):
         arrays = read_arrays(path, (*INPUTS, "num_nodes"), strict=True)
@@ -76,7 +69,7 @@ def read_inputs(path: str | os.PathLike[str]) -> Data:
 
 
 @contextlib.contextmanager
-def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def _naming(path: PathLike) -> Iterator[None]:
     """Put the path before the message of a `DatasetError`."""
     try:
         yield
@@ -84,7 +77,7 @@ def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise DatasetError(f"{os.fspath(path)}: {error}") from error.__cause__
 
 
-def save_npz(graph: Data, path: str | os.PathLike[str]) -> None:
+def save_npz(graph: Data, path: PathLike) -> None:
     """Write a graph as the ``.npz`` that `load` reads: whole, or not at all.
 
     Structural features are left out: they are made again when the file is loaded.
@@ -122,11 +115,6 @@ def write_arrays(file: IO[bytes], arrays: Arrays) -> None:
     np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def weights_of(graph: Data) -> dict[str, Tensor]:
-    """The weights of a graph's edges by their name, if it has any."""
-    return {} if graph.get("edge_weight") is None else {"edge_weight": graph.edge_weight}
-
-
 def input_arrays(graph: Data, *, features: bool = True) -> Arrays:
     """The features and edges of a graph as the arrays of a file."""
     keys = [key for key in ("edge_index", "edge_weight") if graph.get(key) is not None]
@@ -142,13 +130,10 @@ def input_arrays(graph: Data, *, features: bool = True) -> Arrays:
     return {**arrays, **{key: part.numpy() for key, part in zip(SPARSE, parts, strict=True)}}
 
 
-def read_arrays(
-    path: str | os.PathLike[str], keys: tuple[str, ...], *, strict: bool = False
-) -> Arrays:
+def read_arrays(path: PathLike, keys: tuple[str, ...], *, strict: bool = False) -> Arrays:
     """Those of some arrays that an ``.npz`` holds; nothing is ever unpickled.
 
-    Raises `DatasetError` where the file or one of these arrays cannot be read, and where `strict`
-    for an array that no graph has, which may be a misspelt one.
+    Where `strict`, an array that no graph has, which may be a misspelt one, is an error.
     """
     arrays: Arrays = {}
     key = "the file"
@@ -224,11 +209,8 @@ def class_names(arrays: Arrays, y: Tensor) -> list[str] | None:
     if "class_names" not in arrays:
         return None
     names, highest = arrays["class_names"], int(y.max())
-    if names.ndim != 1 or names.dtype.kind != "U" or names.size <= highest:
-        raise DatasetError(
-            f"class_names ({names.dtype}, shape {names.shape}) must hold a string for each of the"
-            f" classes 0 to {highest}"
-        )
+    fits = names.ndim == 1 and names.size > highest
+    _check("class_names", names, "U", fits, f"a string for each of the classes 0 to {highest}")
     return [str(name) for name in names]
 
 
@@ -246,50 +228,44 @@ def _num_nodes(arrays: Arrays) -> int:
 
 def _inputs(arrays: Arrays, nodes: int) -> dict[str, Tensor]:
     """Edges and, where they are there, features and weights."""
-    found = {"edge_index": _edges(arrays["edge_index"], nodes)}
+    edges = arrays["edge_index"]
+    _check(
+        "edge_index", edges, "iu", edges.shape[:1] == (2,) and edges.ndim == 2, "integers [2, E]"
+    )
+    _check_ids("edge_index", edges, nodes)
+    found = {"edge_index": torch.from_numpy(edges.astype(np.int64))}
     sparse = [key for key in SPARSE if key in arrays]
     if "x" in arrays and sparse:
         raise DatasetError(f"x and {sparse[0]} are both there: give x once, dense or sparse")
     if "x" in arrays:
-        found["x"] = _features(arrays["x"], nodes)
+        x = arrays["x"]
+        fits = x.ndim == 2 and x.shape[0] == nodes and x.shape[1] > 0
+        _check("x", x, NUMBERS, fits, f"numbers of shape [N, d], N = {nodes} as in y")
+        found["x"] = _float32("x", x)
     elif sparse:
         found["x"] = _sparse_features(arrays, nodes)
     if "edge_weight" in arrays:
-        found["edge_weight"] = _weights(arrays["edge_weight"], found["edge_index"].size(1))
+        weights, count = arrays["edge_weight"], edges.shape[1]
+        words = f"numbers of shape [{count}], one for each edge"
+        _check("edge_weight", weights, NUMBERS, weights.shape == (count,), words)
+        found["edge_weight"] = _float32("edge_weight", weights)
+        if bool((found["edge_weight"] < 0).any()):
+            raise DatasetError("edge_weight holds negative values: weights are 0 or more")
     return found
 
 
-def _weights(weights: npt.NDArray[Any], edges: int) -> Tensor:
-    if weights.shape != (edges,) or weights.dtype.kind not in "iufb":
-        raise DatasetError(
-            f"edge_weight ({weights.dtype}, shape {weights.shape}) must be numbers of shape"
-            f" [{edges}], one for each edge"
-        )
-    found = _float32("edge_weight", weights)
-    if bool((found < 0).any()):
-        raise DatasetError("edge_weight holds negative values: weights are 0 or more")
-    return found
+def _check(key: str, array: npt.NDArray[Any], kinds: str, fits: bool, words: str) -> None:
+    """Raise `DatasetError` unless an array has the right shape and one of some kinds of entries."""
+    if not fits or array.dtype.kind not in kinds:
+        raise DatasetError(f"{key} ({array.dtype}, shape {array.shape}) must be {words}")
 
 
-def _edges(edges: npt.NDArray[Any], nodes: int) -> Tensor:
-    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
+def _check_ids(key: str, ids: npt.NDArray[Any], nodes: int) -> None:
+    if ids.size and (ids.min() < 0 or ids.max() >= nodes):
         raise DatasetError(
-            f"edge_index ({edges.dtype}, shape {edges.shape}) must be integers of shape [2, E]"
+            f"{key} names nodes {ids.min()} to {ids.max()}: there are {nodes} nodes, so ids are 0"
+            f" to {nodes - 1}"
         )
-    if edges.size and (edges.min() < 0 or edges.max() >= nodes):
-        raise DatasetError(
-            f"edge_index names nodes {edges.min()} to {edges.max()}: there are {nodes} nodes, so"
-            f" ids are 0 to {nodes - 1}"
-        )
-    return torch.from_numpy(edges.astype(np.int64))
-
-
-def _features(x: npt.NDArray[Any], nodes: int) -> Tensor:
-    if x.ndim != 2 or x.shape[0] != nodes or x.shape[1] == 0 or x.dtype.kind not in "iufb":
-        raise DatasetError(
-            f"x ({x.dtype}, shape {x.shape}) must be numbers of shape [N, d], N = {nodes} as in y"
-        )
-    return _float32("x", x)
 
 
 def _float32(key: str, values: npt.NDArray[Any]) -> Tensor:
@@ -309,10 +285,8 @@ def _sparse_features(arrays: Arrays, nodes: int) -> Tensor:
     rows, columns = _sparse_shape(shape)
     if rows != nodes:
         raise DatasetError(f"x_shape gives {rows} rows: there are {nodes} nodes")
-    for key, kinds in zip(SPARSE, ("iufb", "iu", "iu"), strict=False):
-        array = arrays[key]
-        if array.ndim != 1 or array.dtype.kind not in kinds:
-            raise DatasetError(f"{key} ({array.dtype}, shape {array.shape}) must be numbers [n]")
+    for key, kinds in zip(SPARSE, (NUMBERS, "iu", "iu"), strict=False):
+        _check(key, arrays[key], kinds, arrays[key].ndim == 1, "numbers [n]")
     parts = (_float32("x_data", data).numpy(), indices.astype(np.int64), indptr.astype(np.int64))
     try:
         matrix = csr_array(parts, shape=(rows, columns))
@@ -328,10 +302,8 @@ def _sparse_features(arrays: Arrays, nodes: int) -> Tensor:
 
 
 def _sparse_shape(shape: npt.NDArray[Any]) -> tuple[int, int]:
-    if shape.shape != (2,) or shape.dtype.kind not in "iu" or not (shape > 0).all():
-        raise DatasetError(
-            f"x_shape ({shape.dtype}, shape {shape.shape}) must be two sizes, N and d"
-        )
+    fits = shape.shape == (2,) and shape.dtype.kind in "iu" and bool((shape > 0).all())
+    _check("x_shape", shape, "iu", fits, "two sizes, N and d")
     return int(shape[0]), int(shape[1])
 
 
@@ -353,15 +325,12 @@ def _split(arrays: Arrays, y: Tensor) -> dict[str, Tensor]:
 
 def _part(key: str, array: npt.NDArray[Any], nodes: int) -> Tensor:
     if key.endswith("_mask"):
-        if array.shape != (nodes,) or array.dtype != np.bool_:
-            raise DatasetError(f"{key} ({array.dtype}, shape {array.shape}) must be [{nodes}] bool")
+        _check(key, array, "b", array.shape == (nodes,), f"[{nodes}] bool")
         return torch.from_numpy(array)
     if array.size == 0:  # an empty array is float64 unless one says otherwise
         array = array.astype(np.int64).reshape(-1)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise DatasetError(f"{key} ({array.dtype}, shape {array.shape}) must be integers [n]")
-    if array.size and (array.min() < 0 or array.max() >= nodes):
-        raise DatasetError(f"{key} names nodes {array.min()} to {array.max()} of {nodes}")
+    _check(key, array, "iu", array.ndim == 1, "integers [n]")
+    _check_ids(key, array, nodes)
     if np.unique(array).size != array.size:
         raise DatasetError(f"{key} names a node twice: name each once")
     mask: Tensor = index_to_mask(torch.from_numpy(array.astype(np.int64)), nodes)

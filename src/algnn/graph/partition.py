@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -67,18 +68,16 @@ def write_graph(graph: Data, path: Source, parts: int = 1) -> GraphStore:
     """
     check_graph(graph)
     source, target = (row.cpu().numpy() for row in graph.edge_index)
-    weight = graph.get("edge_weight")
+    weight, y, split = graph.get("edge_weight"), graph.get("y"), None
     weights = None if weight is None else weight.detach().cpu().to(torch.float32).numpy()
-    x = graph.x.detach().cpu()
-    x = x.to(torch.float32) if x.layout == torch.strided else to_csr(x.to(torch.float32))
-    split = torch.zeros(x.size(0), dtype=torch.uint8) if graph.get(MASKS[0]) is not None else None
-    if split is not None:
+    x = graph.x.detach().cpu().to(torch.float32)
+    if graph.get(MASKS[0]) is not None:
+        split = torch.zeros(x.size(0), dtype=torch.uint8)
         for code, key in enumerate(MASKS, 1):
             split[graph[key].cpu()] = code
-    y = graph.get("y")
     return write_partitions(
         path,
-        x,
+        x if x.layout == torch.strided else to_csr(x),
         [(source, target, weights)],
         parts=parts,
         y=None if y is None else y.cpu().view(-1).to(torch.int64),
@@ -99,32 +98,11 @@ def write_partitions(
     class_names: list[str] | None = None,
     memory: str | int = DEFAULT_MEMORY,
 ) -> GraphStore:
-    """Write a graph whose edges come in chunks and need not fit into memory.
+    """Write a graph whose edges come in chunks (see `append_nodes`) and need not fit into memory.
 
-    Edges are first put into one file for each partition, then each file is sorted in memory.
-
-    Parameters
-    ----------
-    path, parts
-        As for `write_graph`.
-    x : Tensor [N, d], float32
-        Dense, which may be mapped from a file, or CSR.
-    edges : iterable of (sources, targets, weights)
-        Chunks: int64 [e], int64 [e], and float32 [e] or, in all of them, None.
-    undirected : bool
-        Whether to add the reverse of each edge; of an edge that is then there twice one is kept,
-        with the sum of their weights.
-    y : Tensor [N], int64, optional
-        Labels, -1 for none.
-    split : Tensor [N], uint8, optional
-        1, 2, 3 for training, validation and test nodes, 0 for none of these.
-    class_names : list of str, optional
-    memory : str or int
-        Bytes that sorting may take; where a partition's edges need more, more partitions do.
-
-    Returns
-    -------
-    GraphStore
+    `x` [N, d] may be mapped from a file, or CSR; `split` [N] is uint8: 1, 2, 3 for training,
+    validation and test nodes, 0 for none. Edges are first put into one file for each partition,
+    then each file is sorted in memory, which takes `memory` bytes at most.
     """
     check_number("parts", parts, 1, whole=True)
     nodes = x.size(0)
@@ -145,22 +123,11 @@ def write_partitions(
                 arrays |= {} if y is None else {"y": y[part].numpy()}
                 arrays |= {} if split is None else {"split": split[part].numpy()}
                 found.append(_write_partition(folder, number, part, arrays))
-        write_manifest(
-            folder,
-            {
-                "format": "algnn graph",
-                "version": VERSION,
-                "nodes": nodes,
-                "edges": sum(one["edges"] for one in found),
-                "features": x.size(1),
-                "sparse": x.layout != torch.strided,
-                "weighted": weighted,
-                "labelled": y is not None,
-                "split": split is not None,
-                "class_names": class_names,
-                "partitions": found,
-            },
-        )
+        manifest = {"format": "algnn graph", "version": VERSION, "nodes": nodes}
+        manifest |= {"edges": sum(one["edges"] for one in found), "features": x.size(1)}
+        manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
+        manifest |= {"labelled": y is not None, "split": split is not None}
+        write_manifest(folder, {**manifest, "class_names": class_names, "partitions": found})
     return GraphStore(path)
 
 
@@ -180,8 +147,12 @@ def append_nodes(
         The folder of a graph.
     x : Tensor [m, d]
         Features of the new nodes, whose ids follow those that are there; m may be 0.
-    edges, undirected
-        As for `write_partitions`; they may end, and start, in old nodes and in new ones.
+    edges : iterable of (sources, targets, weights)
+        Chunks: arrays int64 [e], int64 [e], and float32 [e] or, in all of them, None. They may end,
+        and start, in old nodes and in new ones.
+    undirected : bool
+        Whether to add the reverse of each edge; of an edge that is then there twice one is kept,
+        with the sum of their weights.
     y : Tensor [m], int64, optional
         Labels of the new nodes; -1, for none, by default.
 
@@ -202,17 +173,21 @@ def append_nodes(
     manifest = read_manifest(path)
     if "://" in str(path):
         raise InputError(f"{path}: a graph grows where it is a folder; copy it here and back")
-    folder, first = Path(path), manifest["nodes"]
+    first, weighted = manifest["nodes"], manifest["weighted"]
     if x.ndim != 2 or x.size(1) != manifest["features"]:
         raise InputError(f"x has shape {list(x.shape)}: give [m, {manifest['features']}]")
     part = slice(first, first + x.size(0))
     every = list(_checked(edges, part.stop, undirected))
-    weighted = manifest["weighted"]
     if any((one[2] is None) == weighted for one in every):
         raise InputError(f"edges must {'' if weighted else 'not '}have weights, as the graph has")
-    joined = [np.concatenate(some) for some in zip(*every, strict=True) if some[0] is not None]
-    joined = joined or [np.empty(0, np.int64)] * 2 + [np.empty(0, np.float32)] * weighted
-    source, target, weight = _sorted(*joined, *([] if weighted else [None]), merge=undirected)
+    every.append(_no_edges(weighted))
+    sources, targets, weights = zip(*every, strict=True)
+    source, target, weight = _sorted(
+        np.concatenate(sources),
+        np.concatenate(targets),
+        np.concatenate(weights) if weighted else None,
+        merge=undirected,
+    )
     old = target < first
     old_weight, new_weight = (None, None) if weight is None else (weight[old], weight[~old])
     arrays = _csr_arrays(source[~old], target[~old], new_weight, part, part.stop)
@@ -225,11 +200,10 @@ def append_nodes(
         arrays["y"] = given.numpy().astype(np.int64)
     if manifest["split"]:
         arrays["split"] = np.zeros(x.size(0), np.uint8)
-    number = len(manifest["partitions"])
-    found = _write_partition(folder, number, part, arrays)
+    found = _write_partition(Path(path), len(manifest["partitions"]), part, arrays)
     manifest["partitions"].append(found)
     manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-    write_manifest(folder, manifest)
+    write_manifest(Path(path), manifest)
     return GraphStore(path)
 
 
@@ -242,12 +216,13 @@ def read_edges(path: Source) -> Iterator[Edges]:
     Columns `source`, `target` and, if edges have weights, `weight`.
     """
     for file in _tables(Path(path)):
-        for frame in _frames(file, ("source", "target"), ("weight",)):
-            ends = [
-                _whole_numbers(file, name, frame[name].to_numpy()) for name in frame.columns[:2]
-            ]
+        for frame in _frames(file, ("source", "target", "weight")):
             weight = frame["weight"].to_numpy(np.float32) if "weight" in frame else None
-            yield ends[0], ends[1], weight
+            yield (
+                _whole_numbers(file, frame, "source"),
+                _whole_numbers(file, frame, "target"),
+                weight,
+            )
 
 
 def read_features(path: Source, work: Path) -> Tensor:
@@ -268,12 +243,12 @@ def read_features(path: Source, work: Path) -> Tensor:
     raw, width, count = work / "features.raw", 0, 0
     with raw.open("wb") as out:
         for table in _tables(file):
-            for frame in _frames(table, (), None):
+            for frame in _frames(table):
                 if "node" in frame:
-                    ids = _whole_numbers(table, "node", frame.pop("node").to_numpy())
+                    ids = _whole_numbers(table, frame, "node")
                     if not np.array_equal(ids, np.arange(count, count + len(ids))):
                         raise DatasetError(f"{table}: node must be 0, 1, 2, … from row to row")
-                values = frame.to_numpy(np.float32)
+                values = frame.drop(columns="node", errors="ignore").to_numpy(np.float32)
                 if width and values.shape[1] != width:
                     raise DatasetError(f"{table} has {values.shape[1]} features, others {width}")
                 width, count = values.shape[1], count + len(values)
@@ -293,39 +268,31 @@ def _tables(path: Path) -> list[Path]:
     return [path]
 
 
-def _frames(file: Path, needed: tuple[str, ...], further: tuple[str, ...] | None) -> Iterator[Any]:
-    """Frames of some columns, in chunks of rows; of all columns where `further` is None."""
-    import pandas
-
-    def chosen(names: Iterable[str]) -> list[str]:
-        there = list(names)
-        lacking = [name for name in needed if name not in there]
-        if lacking:
-            raise DatasetError(f"{file} has no column {lacking[0]}: it has {', '.join(there)[:80]}")
-        return there if further is None else [n for n in (*needed, *further) if n in there]
-
-    if file.suffix.lower() in PARQUET:
-        try:
-            from pyarrow import ArrowException
-            from pyarrow.parquet import ParquetFile
-        except ImportError as error:
-            raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
-        try:
-            table = ParquetFile(file)
-            for batch in table.iter_batches(CHUNK, columns=chosen(table.schema_arrow.names)):
-                yield batch.to_pandas()
-        except ArrowException as error:
-            raise DatasetError(f"{file} is not a whole Parquet file: {error}") from error
-        return
+def _frames(file: Path, columns: tuple[str, ...] | None = None) -> Iterator[pd.DataFrame]:
+    """The rows of a table in chunks: all columns, or those of some that it has."""
     try:
-        names = chosen(pandas.read_csv(file, nrows=0).columns)
-        for frame in pandas.read_csv(file, usecols=names, chunksize=CHUNK):
-            yield frame[names]
-    except (ValueError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{file} is not CSV with a header: {error}") from error
+        if file.suffix.lower() in PARQUET:
+            from pyarrow.parquet import ParquetFile
+
+            table = ParquetFile(file)
+            names = [n for n in table.schema_arrow.names if columns is None or n in columns]
+            for batch in table.iter_batches(CHUNK, columns=names):
+                yield batch.to_pandas()
+        else:
+            wanted = None if columns is None else columns.__contains__
+            yield from pd.read_csv(file, usecols=wanted, chunksize=CHUNK)
+    except ImportError as error:
+        raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
+    except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
+        raise DatasetError(
+            f"{file} is no whole table, CSV with a header or Parquet: {error}"
+        ) from error
 
 
-def _whole_numbers(file: Path, name: str, values: npt.NDArray[Any]) -> Ints:
+def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
+    if name not in frame:
+        raise DatasetError(f"{file} has no column {name}: name the columns source and target")
+    values: Ints = frame[name].to_numpy()
     if values.dtype.kind not in "iu":
         raise DatasetError(f"{file}: {name} holds {values.dtype}: give whole numbers, from 0 on")
     return values.astype(np.int64)
@@ -354,47 +321,43 @@ def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[E
 def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool:
     """Append each edge to the file of its target's partition; says whether edges have weights."""
     stops = np.array([part.stop for part in rows])
-    kinds: set[bool] = set()
-    with ExitStack() as stack:
-        opened: dict[tuple[int, str], Any] = {}
-        for source, target, weight in edges:
-            kinds.add(weight is not None)
-            if len(kinds) > 1:
-                raise InputError("edges have weights in some chunks and none in others")
-            part_of = np.searchsorted(stops, target, side="right")
-            order = np.argsort(part_of, kind="stable")
-            ends = np.cumsum(np.bincount(part_of, minlength=len(rows)))
-            for part in np.unique(part_of).tolist():
-                mine = order[ends[part - 1] if part else 0 : ends[part]]
-                for name, array in (("s", source), ("t", target), ("w", weight)):
-                    if array is not None:
-                        if (part, name) not in opened:
-                            file = (work / f"{part}{name}").open("wb")
-                            opened[part, name] = stack.enter_context(file)
-                        opened[part, name].write(np.ascontiguousarray(array[mine]))
-    return True in kinds
+    weighted = None
+    for source, target, weight in edges:
+        if weighted not in (None, weight is not None):
+            raise InputError("edges have weights in some chunks and none in others")
+        weighted = weight is not None
+        part_of = np.searchsorted(stops, target, side="right")
+        ends = np.cumsum(np.bincount(part_of, minlength=len(rows)))
+        for part, mine in enumerate(np.split(np.argsort(part_of, kind="stable"), ends[:-1])):
+            for name, array in (("s", source), ("t", target), ("w", weight)):
+                if mine.size and array is not None:
+                    with (work / f"{part}{name}").open("ab") as file:
+                        array[mine].tofile(file)
+    return bool(weighted)
 
 
 def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
     """The edges that were put aside for a partition, in the order in which they came."""
-    if not (work / f"{part}s").exists():
-        return (
-            np.empty(0, np.int64),
-            np.empty(0, np.int64),
-            np.empty(0, np.float32) if weighted else None,
-        )
-    size = (work / f"{part}s").stat().st_size
+    files = [work / f"{part}{name}" for name in "stw"]
+    if not files[0].exists():
+        return _no_edges(weighted)
+    size = files[0].stat().st_size
     if SORT_COPIES * size > limit:
         more = -(-SORT_COPIES * size // limit)
         raise InputError(
             f"parts is too small: the {size // 8:,} edges of a partition take more than memory="
             f"{limit:,} bytes to sort; give {more} times as many parts, or more memory"
         )
-    source, target = (np.fromfile(work / f"{part}{name}", np.int64) for name in "st")
-    weight = np.fromfile(work / f"{part}w", np.float32) if weighted else None
-    for name in "stw":
-        (work / f"{part}{name}").unlink(missing_ok=True)
+    source, target = (np.fromfile(file, np.int64) for file in files[:2])
+    weight = np.fromfile(files[2], np.float32) if weighted else None
+    for file in files:
+        file.unlink(missing_ok=True)
     return source, target, weight
+
+
+def _no_edges(weighted: bool) -> Edges:
+    ends = np.empty(0, np.int64)
+    return ends, ends, np.empty(0, np.float32) if weighted else None
 
 
 def _sorted(source: Ints, target: Ints, weight: Any, *, merge: bool) -> Edges:

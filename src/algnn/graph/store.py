@@ -38,24 +38,17 @@ MANIFEST = "manifest.json"
 VERSION = 1
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
-PIECE = 2**24  # bytes read at once for a checksum
 
 Source = str | os.PathLike[str]
 # what is called after each step of long work: steps done, steps in all
 Progress = Callable[[int, int], None]
 
 
-def open_graph(
-    path: Source,
-    *,
-    memory: str | int = DEFAULT_MEMORY,
-    cache: Source | None = None,
-    verify: bool = False,
-) -> GraphStore:
-    """Open a graph on disk, which `algnn partition` or `write_graph` has made.
+class GraphStore:
+    """A graph on disk, which `algnn partition` or `write_graph` has made; also named `open_graph`.
 
-    Only the manifest is read. `ALGNN` takes the result wherever it takes a graph in memory, and
-    gives the same answers.
+    Only the manifest is read. `ALGNN` takes it wherever it takes a graph in memory, and gives the
+    same answers.
 
     Parameters
     ----------
@@ -72,9 +65,12 @@ def open_graph(
     verify : bool
         Whether to compare each file with its SHA-256; sizes are compared in any case.
 
-    Returns
-    -------
-    GraphStore
+    Attributes
+    ----------
+    num_nodes, num_edges, num_features : int
+        N, E (directed), and the width of X.
+    parts : list of slice
+        The nodes of each partition: consecutive, and together 0 … N - 1.
 
     Examples
     --------
@@ -86,24 +82,6 @@ def open_graph(
     ...     model = algnn.ALGNN().fit(again, range(200), graph.y[:200])
     ...     bool((model.predict(again) == model.predict(graph)).all())
     True
-    """
-    return GraphStore(path, memory=memory, cache=cache, verify=verify)
-
-
-class GraphStore:
-    """A graph on disk; made by `open_graph`.
-
-    Parameters
-    ----------
-    path, memory, cache, verify
-        As for `open_graph`.
-
-    Attributes
-    ----------
-    num_nodes, num_edges, num_features : int
-        N, E (directed), and the width of X.
-    parts : list of slice
-        The nodes of each partition: consecutive, and together 0 … N - 1.
     """
 
     def __init__(
@@ -129,8 +107,8 @@ class GraphStore:
         self.progress: Progress = lambda done, total: None
         # stands for the graph where results are cached by its tensors
         self.token = torch.zeros(0)
-        for name, facts in self._files():
-            _check_file(self.local(name), name, facts, verify) if not self.remote else None
+        for name, facts in [] if self.remote else self._files():
+            _check_file(self.local(name), name, facts, verify)
 
     def __repr__(self) -> str:
         return (
@@ -146,9 +124,8 @@ class GraphStore:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of features and edges and of how they are partitioned; labels do not count."""
-        named = [
-            (n, f["sha256"]) for n, f in self._files() if not n.endswith(("y.npy", "split.npy"))
-        ]
+        labels = ("y.npy", "split.npy")
+        named = [(n, f["sha256"]) for n, f in self._files() if not n.endswith(labels)]
         return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
     @property
@@ -159,25 +136,20 @@ class GraphStore:
     def take(self, rows: Tensor) -> Tensor:
         """Some rows of X, float32, dense or CSR as they are stored."""
         part_of = torch.bucketize(rows, torch.tensor([p.stop for p in self.parts]), right=True)
+        places = {part: part_of == part for part in np.unique(part_of).tolist() or [0]}
+        mine = {part: rows[there] - self.parts[part].start for part, there in places.items()}
         if not self.manifest["sparse"]:
             found = torch.empty(rows.numel(), self.num_features, dtype=torch.float32)
-            for part in np.unique(part_of).tolist():
-                where = part_of == part
-                found[where] = self._map(part, "x")[rows[where] - self.parts[part].start]
+            for part, there in places.items():
+                found[there] = self._map(part, "x")[mine[part]]
             return found
-        some, places = [], []
-        for part in np.unique(part_of).tolist():
-            where = (part_of == part).nonzero().squeeze(1)
-            some.append(take_rows(self._sparse_x(part), rows[where] - self.parts[part].start))
-            places.append(where)
-        counts = torch.cat([one.crow_indices().diff() for one in some] or [rows])
-        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        columns, values = (
-            torch.cat([get(one) for one in some] or [torch.empty(0)])
-            for get in (Tensor.col_indices, Tensor.values)
-        )
-        joined = csr(starts, columns, values, (rows.numel(), self.num_features))
-        return take_rows(joined, torch.argsort(torch.cat(places or [rows])))
+        some = [take_rows(self._sparse_x(part), local) for part, local in mine.items()]
+        counts = torch.cat([rows.new_zeros(1), *(one.crow_indices().diff() for one in some)])
+        columns = torch.cat([one.col_indices() for one in some])
+        values = torch.cat([one.values() for one in some])
+        joined = csr(counts.cumsum(0), columns, values, (rows.numel(), self.num_features))
+        # from the order of partitions back to the one asked for
+        return take_rows(joined, torch.argsort(torch.argsort(part_of, stable=True)))
 
     def edges(self, part: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Sources, targets and weights of all edges that end in a partition, by target."""
@@ -205,7 +177,13 @@ class GraphStore:
         """A partition's rows of Â in CSR, float32, mapped from the cache, where they are put."""
         names = [self.folder / "adjacency" / f"{part}-{name}.npy" for name in ("p", "i", "v")]
         if not all(name.exists() for name in names):
-            self._normalise(part, names)
+            rows = scaled_rows(self._looped(part), self.parts[part].start, self._roots)
+            # torch wants both kinds of indices of one type
+            large = max(self.num_nodes, rows.values().numel()) >= 2**31
+            kind = torch.int64 if large else torch.int32
+            parts = (rows.crow_indices().to(kind), rows.col_indices().to(kind), rows.values())
+            for name, array in zip(names, parts, strict=True):
+                save_array(name, array)
         starts, columns, values = map(mapped, names)
         return csr(starts, columns, values, (starts.numel() - 1, self.num_nodes))
 
@@ -218,19 +196,17 @@ class GraphStore:
     @cached_property
     def in_memory(self) -> Data:
         """The whole graph as a `Data`, for methods that need it so."""
-        found: list[Any] = [self.edges(part) for part in range(len(self.parts))]
-        edge_index = torch.stack([torch.cat([one[place] for one in found]) for place in (0, 1)])
-        graph = Data(x=self.take(torch.arange(self.num_nodes)), edge_index=edge_index)
-        if self.manifest["weighted"]:
-            graph.edge_weight = torch.cat([one[2] for one in found])
-        y = self.labels()
-        if y is not None:
-            graph.y = y
+        sources, targets, weights = zip(*map(self.edges, range(len(self.parts))), strict=True)
+        graph = Data(
+            x=self.take(torch.arange(self.num_nodes)),
+            edge_index=torch.stack([torch.cat(sources), torch.cat(targets)]),
+            edge_weight=torch.cat(weights) if self.manifest["weighted"] else None,
+            y=self.labels(),
+            class_names=self.manifest["class_names"],
+        )
         if self.manifest["split"]:
             split = torch.cat([self._map(part, "split") for part in range(len(self.parts))])
             graph.update({key: split == code for code, key in enumerate(MASKS, 1)})
-        if self.manifest["class_names"]:
-            graph.class_names = self.manifest["class_names"]
         return graph
 
     def local(self, name: str) -> Path:
@@ -258,7 +234,8 @@ class GraphStore:
         return mapped(self.local(f"{facts['name']}/{name}.npy"))
 
     def _sparse_x(self, part: int) -> Tensor:
-        starts, columns, values = (self._map(part, f"x_{n}") for n in ("indptr", "indices", "data"))
+        names = ("x_indptr", "x_indices", "x_data")
+        starts, columns, values = (self._map(part, name) for name in names)
         return csr(starts, columns, values, (starts.numel() - 1, self.num_features))
 
     @cached_property
@@ -273,13 +250,8 @@ class GraphStore:
     def _looped(self, part: int) -> Tensor:
         return looped_rows(*self.edges(part), self.parts[part], self.num_nodes)
 
-    def _normalise(self, part: int, names: list[Path]) -> None:
-        rows = scaled_rows(self._looped(part), self.parts[part].start, self._roots)
-        # torch wants both kinds of indices of one type
-        kind = torch.int32 if max(self.num_nodes, rows.values().numel()) < 2**31 else torch.int64
-        parts = (rows.crow_indices().to(kind), rows.col_indices().to(kind), rows.values())
-        for name, array in zip(names, parts, strict=True):
-            save_array(name, array)
+
+open_graph = GraphStore
 
 
 def node_count(graph: Data | GraphStore) -> int:
@@ -306,12 +278,12 @@ def read_manifest(path: Source) -> dict[str, Any]:
             system, place = filesystem(name)
             found = json.loads(system.cat_file(f"{place}/{MANIFEST}"))
         else:
-            found = json.loads((Path(name) / MANIFEST).read_text("utf-8"))
+            found = json.loads((Path(name) / MANIFEST).read_bytes())
     except FileNotFoundError:
         raise DatasetError(
             f"{name} is no graph on disk (it has no {MANIFEST}): make one with algnn partition"
         ) from None
-    except (ValueError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise DatasetError(f"{name}/{MANIFEST} cannot be read: {error}") from error
     if not isinstance(found, dict) or found.get("format") != "algnn graph":
         raise DatasetError(f"{name}/{MANIFEST} is not the manifest of a graph")
@@ -329,13 +301,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def parse_bytes(size: str | int) -> int:
-    """A size in bytes from words such as ``"4GiB"`` or ``"500MB"``.
-
-    Examples
-    --------
-    >>> parse_bytes("1.5GiB"), parse_bytes("1MB"), parse_bytes(4096)
-    (1610612736, 1048576, 4096)
-    """
+    """A size in bytes from words such as ``"4GiB"`` or ``"500MB"``."""
     text = str(size).strip()
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
     if isinstance(size, bool) or match is None or float(match[1]) <= 0:
@@ -347,10 +313,9 @@ def mapped(path: Path) -> Tensor:
     """An ``.npy`` file as a tensor over its mapped pages; what is written to it stays in memory."""
     try:
         return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
-    except (ValueError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise DatasetError(f"{path} is missing") from None
-        # what is empty cannot be mapped
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is missing") from None
+    except (ValueError, OSError):  # what is empty cannot be mapped
         return torch.from_numpy(np.load(path, allow_pickle=False))
 
 
@@ -368,21 +333,18 @@ def filesystem(address: str) -> tuple[Any, str]:
     """The fsspec file system of an address, and the path in it."""
     try:
         from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise InputError(f"{address} needs fsspec ({error}): install algnn[cluster]") from error
-    try:
+
         system, place = url_to_fs(address)
     except (ImportError, ValueError) as error:
-        raise InputError(f"{address} cannot be opened: {error}") from error
+        raise InputError(
+            f"{address} cannot be opened ({error}): install algnn[cluster], or check the address"
+        ) from error
     return system, place
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_file(path: Path, name: str, facts: dict[str, Any], verify: bool) -> None:

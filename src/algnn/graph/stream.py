@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -13,7 +15,6 @@ from torch_geometric.utils import subgraph
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import InputError
-from algnn.graph.npz import weights_of
 from algnn.graph.propagate import take_rows, to_csr
 
 SPLITS = ("train", "val", "test")
@@ -86,30 +87,32 @@ class ClassStream:
     ) -> None:
         labels = _check_labelled(graph)
         check_number("seed", seed, 0, 2**63, whole=True)
-        seed = int(seed)
         if edges not in ("full", "seen"):
             raise InputError(f"edges={edges!r} is not a scenario: use 'full' or 'seen'")
-        present = torch.unique(labels[labels >= 0]).tolist()
-        self.order = _ordered(present, order, seed)
-        self.base = _base_size(base, len(present))
         check_number("step", step, 1, whole=True)
-        self.step = step = int(step)
-        self.edges = edges
-        self.seed = seed
-        self.classes: list[tuple[int, ...]] = [
-            tuple(self.order[: self.base]),
-            *(tuple(self.order[i : i + step]) for i in range(self.base, len(self.order), step)),
-        ]
+        self.step, self.edges, self.seed = int(step), edges, int(seed)
+        present = torch.unique(labels[labels >= 0]).tolist()
+        self.order = _ordered(present, order, self.seed)
+        most, base = len(present), -(-len(present) // 2) if base is None else base
+        whole = isinstance(base, Integral) and not isinstance(base, bool)
+        if not whole or not 1 <= base <= most:
+            raise InputError(f"base={base!r} must be a number of classes between 1 and {most}")
+        self.base = int(base)
+        starts = [0, *range(self.base, most, self.step), most]
+        self.classes = [tuple(self.order[a:b]) for a, b in pairwise(starts)]
         self._session_of = _session_index(labels, self.classes)
-        if edges == "full":
-            self._arrival = torch.arange(labels.numel())
-        else:
-            # stable: within a session nodes keep the graph's own order
-            self._arrival = torch.argsort(self._session_of.clamp(min=0), stable=True)
-        self._position = torch.empty_like(self._arrival)
-        self._position[self._arrival] = torch.arange(labels.numel())
+        # stable: within a session nodes keep the graph's own order
+        arrival = torch.argsort(self._session_of.clamp(min=0), stable=True)
+        self._arrival = arrival if edges == "seen" else torch.arange(labels.numel())
+        self._position = torch.argsort(self._arrival)
         self._graph = graph
-        _check_every_class_has_training_nodes(labels, graph.train_mask.cpu(), self.order)
+        taught = set(torch.unique(labels[graph.train_mask.cpu()]).tolist())
+        empty = [str(c) for c in self.order if c not in taught]
+        if empty:
+            raise InputError(
+                f"graph.train_mask holds no node of class {', '.join(empty)}: give each class a"
+                " training node, or set its labels to -1"
+            )
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -127,47 +130,25 @@ class ClassStream:
     def graph(self, index: int) -> Data:
         """The graph as it is in session `index`: features and edges, no labels, no masks.
 
-        Parameters
-        ----------
-        index : int
-            The session.
-
-        Returns
-        -------
-        Data
-            A new object that shares the tensors of the whole graph where ``edges="full"``; a graph
-            of the nodes that exist by then where ``edges="seen"``.
+        It shares the tensors of the whole graph where ``edges="full"``.
         """
         graph = self._graph
         if self.edges == "full":
-            return Data(x=graph.x, edge_index=graph.edge_index, **weights_of(graph))
+            weight = graph.get("edge_weight")
+            return Data(x=graph.x, edge_index=graph.edge_index, edge_weight=weight)
         exists = self._arrival[: int((self._session_of <= index).sum())]
         device = graph.edge_index.device
         # node ids in the order of arrival, of the nodes that exist
         edge_index, weight = subgraph(exists.to(device), graph.edge_index, graph.get("edge_weight"))
         x = graph.x if graph.x.layout == torch.strided else to_csr(graph.x)
-        seen = Data(
-            x=take_rows(x, exists.to(device)), edge_index=self._position.to(device)[edge_index]
-        )
-        seen.update({} if weight is None else {"edge_weight": weight})
-        return seen
+        edge_index = self._position.to(device)[edge_index]
+        return Data(x=take_rows(x, exists.to(device)), edge_index=edge_index, edge_weight=weight)
 
     def nodes(self, split: str, index: int) -> tuple[Tensor, Tensor]:
-        """Nodes of session `index`'s classes in one split, with their labels.
+        """Nodes [n] of session `index`'s classes in one split, with their labels [n].
 
-        For the evaluation; a learner never sees a stream.
-
-        Parameters
-        ----------
-        split : {"train", "val", "test"}
-            Which part of the graph's split.
-        index : int
-            The session.
-
-        Returns
-        -------
-        nodes, labels : Tensor [n]
-            Ids valid in the graph of this and every later session, and labels.
+        `split` is "train", "val" or "test". The ids are valid in the graph of this and every later
+        session. For the evaluation; a learner never sees a stream.
         """
         if split not in SPLITS:
             raise InputError(f"split={split!r} is not a part of a split: use one of {SPLITS}")
@@ -177,18 +158,7 @@ class ClassStream:
         return self._position[original], self._graph.y.cpu()[original]
 
     def original_ids(self, nodes: Tensor) -> Tensor:
-        """The ids that `nodes` of a session have in the graph the stream was made of.
-
-        Parameters
-        ----------
-        nodes : Tensor [n]
-            Node ids as a session uses them.
-
-        Returns
-        -------
-        Tensor [n]
-            The same ids where ``edges="full"``.
-        """
+        """The ids [n] that `nodes` [n] of a session have in the graph the stream was made of."""
         return self._arrival[nodes]
 
 
@@ -203,18 +173,17 @@ def _check_labelled(graph: Data) -> Tensor:
             " (algnn.load gives all four)"
         )
     check_graph(graph)
-    labels = graph.y
+    labels, nodes = graph.y, graph.x.size(0)
     if not isinstance(labels, Tensor):
         raise InputError(f"graph.y is a {type(labels).__name__}: give a tensor of classes")
     for split in SPLITS:
         mask = graph[f"{split}_mask"]
-        fits = isinstance(mask, Tensor) and mask.dtype == torch.bool
-        if not fits or mask.shape != (graph.x.size(0),):
-            raise InputError(f"graph.{split}_mask must be a bool tensor [{graph.x.size(0)}]")
-    if labels.dim() != 1 or labels.is_floating_point() or labels.numel() != graph.x.size(0):
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (nodes,):
+            raise InputError(f"graph.{split}_mask must be a bool tensor [{nodes}]")
+    if labels.is_floating_point() or labels.shape != (nodes,):
         raise InputError(
             f"graph.y has shape {tuple(labels.shape)} and type {labels.dtype}: it must hold one"
-            f" integer class for each of the {graph.x.size(0)} nodes"
+            f" integer class for each of the {nodes} nodes"
         )
     return labels.cpu()
 
@@ -240,18 +209,6 @@ def _ordered(present: list[int], order: str | Sequence[int], seed: int) -> list[
     return given
 
 
-def _base_size(base: int | None, classes: int) -> int:
-    if base is None:
-        return -(-classes // 2)
-    try:
-        size = operator.index(base)
-    except TypeError:
-        size = 0
-    if isinstance(base, bool) or not 1 <= size <= classes:
-        raise InputError(f"base={base!r} must be a number of classes between 1 and {classes}")
-    return size
-
-
 def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:
     """The session that each node's class belongs to; -1 where a node has no label."""
     # through the sorted classes rather than a table up to the largest: ids may be any numbers
@@ -259,13 +216,3 @@ def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:
     names, sessions = (torch.tensor(column) for column in zip(*pairs, strict=True))
     position = torch.searchsorted(names, labels.long()).clamp(max=names.numel() - 1)
     return torch.where(labels >= 0, sessions[position], -1)
-
-
-def _check_every_class_has_training_nodes(labels: Tensor, mask: Tensor, order: list[int]) -> None:
-    present = set(torch.unique(labels[mask]).tolist())
-    empty = [c for c in order if c not in present]
-    if empty:
-        raise InputError(
-            f"graph.train_mask holds no node of class {', '.join(map(str, empty))}: give each class"
-            " a training node, or set its labels to -1"
-        )

@@ -30,16 +30,7 @@ def structural_features(
     Nodes whose k-hop neighbourhoods overlap get similar rows (Johnson–Lindenstrauss: inner products
     of rows of Â^k R estimate those of Â^k), so a linear classifier can tell communities apart.
 
-    `hops` are the powers k to keep, ascending; R comes from numpy's Philox, the same on every
-    machine.
-
-    Examples
-    --------
-    >>> import torch
-    >>> pair_and_loner = torch.tensor([[0, 1], [1, 0]])
-    >>> features = structural_features(pair_and_loner, 3, width=8, hops=(1, 2))
-    >>> features.shape, torch.allclose(features[0], features[1])
-    (torch.Size([3, 16]), True)
+    `hops` are the powers k, ascending; R comes from numpy's Philox, the same on every machine.
     """
     if not hops or list(hops) != sorted(set(hops)) or min(hops) < 0:
         raise InputError(f"hops={tuple(hops)} must be ascending whole numbers, at least one")
@@ -50,17 +41,16 @@ def structural_features(
     # drawn on the CPU whatever the device, so that the device does not change the features
     current = torch.from_numpy(draws.standard_normal((num_nodes, width), dtype=np.float32))
     current = current.to(edge_index.device)
-    features = current.new_empty(num_nodes, width * len(hops))
+    features, kept = current.new_empty(num_nodes, len(hops), width), 0
     for hop in range(max(hops) + 1):
-        if hop > 0:
-            current = spmm(adjacency, current)
+        current = spmm(adjacency, current) if hop else current
         if hop in hops:
-            start = hops.index(hop) * width
-            features[:, start : start + width] = normalize(current)
-    return features
+            features[:, kept] = normalize(current)
+            kept += 1
+    return features.flatten(1)
 
 
-def description(width: int = WIDTH, hops: Sequence[int] = HOPS, seed: int = SEED) -> str:
+def description() -> str:
     """The recipe in words, for a graph's provenance."""
-    chosen = " ".join(map(str, hops))
-    return f"structural: random projection of width {width}, hops {chosen}, seed {seed}"
+    chosen = " ".join(map(str, HOPS))
+    return f"structural: random projection of width {WIDTH}, hops {chosen}, seed {SEED}"

@@ -6,8 +6,6 @@ and single float32 roundings, so a seed gives the same graph on every machine, b
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -55,16 +53,12 @@ def communities(
     different; `inside` is the share of them inside a community, and what does not fit into a small
     one goes between two. `strangers` is the share of nodes that swap labels. Everything follows
     from the seed, the same on every machine. The split is 66/10/24 per cent of each class.
-
-    Examples
-    --------
-    >>> graph = communities(nodes=200, edges=1000, features=8, classes=3)
-    >>> graph
-    Data(x=[200, 8], edge_index=[2, 2000], y=[200], train_mask=[200], val_mask=[200], ...)
-    >>> torch.bincount(graph.y).tolist(), int(graph.train_mask.sum())
-    ([13, 33, 154], 133)
     """
-    _check(nodes, edges, features, classes, seed, inside, strangers)
+    _check_sizes(nodes, edges, classes)
+    check_number("features", features, 1, whole=True)
+    check_number("seed", seed, 0, 2**63, whole=True)
+    check_number("inside", inside, 0, 1)
+    check_number("strangers", strangers, 0, 1)
     sizes = _class_sizes(nodes, classes, seed)
     counts = _edge_counts(sizes, edges, inside)
     # a node's position in this order gives its community and its rank there
@@ -75,28 +69,15 @@ def communities(
     # edges first: their temporary memory is free again before the features are made
     edge_index = _edges(counts, sizes, order, community, seed)
     x = _features(community, features, classes, seed)
-    arrays: dict[str, npt.NDArray[Any]] = {"x": x, "edge_index": edge_index, "y": y}
-    arrays |= _split(y, sizes, seed)
+    arrays = {"x": x, "edge_index": edge_index, "y": y, **_split(y, sizes, seed)}
     return Data(**{key: torch.from_numpy(array) for key, array in arrays.items()})
 
 
-def _check(
-    nodes: int,
-    edges: int,
-    features: int,
-    classes: int,
-    seed: int,
-    inside: float,
-    strangers: float,
-) -> None:
+def _check_sizes(nodes: int, edges: int, classes: int) -> None:
     check_number("classes", classes, 2, whole=True)
     # below: so that a pair of nodes fits one int64
     check_number("nodes", nodes, 1, 2**31, whole=True)
     check_number("edges", edges, 1, whole=True)
-    check_number("features", features, 1, whole=True)
-    check_number("seed", seed, 0, 2**63, whole=True)
-    check_number("inside", inside, 0, 1)
-    check_number("strangers", strangers, 0, 1)
     if nodes < SMALLEST * classes:
         raise InputError(
             f"nodes={nodes} is too few for classes={classes}: give at least {SMALLEST * classes},"
@@ -119,7 +100,6 @@ def _shuffle(count: int, seed: int, purpose: int) -> Ints:
 
 def _apportion(total: int, weights: Ints) -> Ints:
     """Whole parts of a total in proportion to some weights; the first ones get what is left."""
-    # Python's whole numbers have no largest one
     parts = np.array([total * w // int(weights.sum()) for w in weights.tolist()], np.int64)
     parts[: total - int(parts.sum())] += 1
     return parts
@@ -222,7 +202,9 @@ def _edges(counts: Ints, sizes: Ints, order: Ints, community: Ints, seed: int) -
 def _draw(bits: np.random.Philox, kinds: npt.NDArray[np.int32], sizes: Ints, order: Ints) -> Ints:
     """One edge of each kind (a community, or C: between two) as low · N + high."""
     nodes, starts = order.size, np.cumsum(sizes) - sizes
-    u, v, u_rank, v_rank = _halves(bits, kinds.size)
+    # four numbers of 32 bits for each edge, whatever the blocks they are drawn in
+    words = bits.random_raw(2 * kinds.size).reshape(-1, 2).T
+    u, v, u_rank, v_rank = (part for word in words for part in (word >> HALF, word & LOW))
     within = kinds < sizes.size
     # communities by their size, the second one among all others
     here = np.searchsorted(starts, _scaled(u, nodes), side="right") - 1
@@ -237,12 +219,6 @@ def _draw(bits: np.random.Philox, kinds: npt.NDArray[np.int32], sizes: Ints, ord
     one, two = order[starts[here] + one], order[starts[there] + two]
     keys: Ints = np.minimum(one, two) * nodes + np.maximum(one, two)
     return keys
-
-
-def _halves(bits: np.random.Philox, count: int) -> list[npt.NDArray[np.uint64]]:
-    """Four numbers of 32 bits for each of `count` edges, whatever the blocks they are drawn in."""
-    words = bits.random_raw(2 * count).reshape(count, 2).T
-    return [part for word in words for part in (word >> HALF, word & LOW)]
 
 
 def _square(fraction: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

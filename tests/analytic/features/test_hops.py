@@ -11,7 +11,7 @@ from algnn.analytic.features.blocked import polynomial, steps
 from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.features.reduce import RANK
-from algnn.analytic.lifecycle.reach import without_node
+from algnn.analytic.lifecycle.preconditions import without_node
 from algnn.errors import InputError
 from algnn.graph.propagate import normalised_adjacency, to_csr
 

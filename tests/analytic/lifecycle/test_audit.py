@@ -25,7 +25,7 @@ def test_there_and_back():
     assert log.adds_up({0: 5, 2: 4})
     assert not log.adds_up({0: 5, 2: 3})
     assert not log.adds_up({0: 5})
-    assert [event.count for event in log] == [8, 0, 3, 4]
+    assert [event.count for event in log.events] == [8, 0, 3, 4]
 
 
 def test_digests_never_change():

@@ -15,7 +15,7 @@ from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.joint import JointRidge
-from algnn.analytic.lifecycle.reach import affected, hops, without_node
+from algnn.analytic.lifecycle.preconditions import affected, hops, without_node
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.state import State
 from algnn.analytic.statistics import GONE, Statistics

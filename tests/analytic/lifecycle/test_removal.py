@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from algnn.analytic.lifecycle.removal import check_left, check_spanned
 from algnn.analytic.linalg.subspace import Span
+from algnn.analytic.state import check_left, check_spanned
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 

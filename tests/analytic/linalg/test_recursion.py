@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic.heads import ridge
+from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.linalg.recursion import Recursion, woodbury
-from algnn.analytic.linalg.update import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.statistics import Statistics
 
 

@@ -14,13 +14,14 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from algnn.errors import CheckpointError, InputError
 
 Label = int | str
+Counts = Mapping[Any, float]  # a number for each class
 
 # what can be done, and whether it adds nodes (1), removes nodes (-1) or does neither (0)
 ACTIONS = {
@@ -81,18 +82,8 @@ class AuditLog:
     events: tuple[Event, ...] = ()
     end: str = START
 
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.events)
-
     def plus(
-        self,
-        what: str,
-        nodes: Mapping[Any, float],
-        head: str,
-        gamma: float,
-        *,
-        kept: float = 1.0,
-        other: str = "",
+        self, what: str, nodes: Counts, head: str, gamma: float, kept: float = 1.0, other: str = ""
     ) -> AuditLog:
         """With one more event, now; `nodes` has a number for each class."""
         event = Event(what, now(), tuple(nodes.items()), head, gamma, kept, other, self.end)
@@ -126,7 +117,7 @@ class AuditLog:
                     found.pop(label, None)
         return found
 
-    def adds_up(self, nodes: Mapping[Any, float]) -> bool:
+    def adds_up(self, nodes: Counts) -> bool:
         """Whether all events together leave these nodes of each class."""
         from algnn.analytic.statistics import COUNT_ROUNDING
 
@@ -158,10 +149,7 @@ class AuditLog:
 
 
 def now() -> str:
-    """The time in UTC, to the second.
-
-    That of ``SOURCE_DATE_EPOCH`` where this is set, so that files can be reproduced.
-    """
+    """The time in UTC, to the second; that of ``SOURCE_DATE_EPOCH``, for files to be reproduced."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     try:
         seconds = time.time() if fixed is None else int(fixed)

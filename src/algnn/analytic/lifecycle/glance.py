@@ -17,7 +17,7 @@ from algnn.errors import CheckpointError
 MOST = 40  # rows of a table that are printed; of more, the first and the last half of these
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """Everything that an auditor asks about a learner; its text is a table to read.
 
@@ -65,8 +65,8 @@ class Summary:
     events: tuple[Event, ...]
     head: str
     gamma: float
-    condition: float | None
-    degrees: float | None
+    condition: float | None = None
+    degrees: float | None = None
     inputs: int
     width: int
     directions: int
@@ -74,7 +74,7 @@ class Summary:
     halvings: int
     record: bool
     labels: str
-    encoder: str
+    encoder: str = ""
     schema: str
 
     def __str__(self) -> str:
@@ -92,22 +92,15 @@ class Summary:
             f"features            {self.width} wide, sums over {self.directions} directions",
         ]
         if self.condition is not None:
-            lines += [
-                f"condition number    {self.condition:.3g}",
-                f"degrees of freedom  {self.degrees:.1f}, effectively",
-            ]
-        return "\n".join(
-            [
-                *lines,
-                f"kept                {self.retained_bytes:,} bytes"
-                + ("" if self.record else ", no record of which nodes were learned"),
-                *([f"encoder             {self.encoder}"] if self.encoder else []),
-                f"schema              {self.schema}",
-                *textwrap.wrap(
-                    f"gives away          {exposure(self.record)}", 99, subsequent_indent=" " * 20
-                ),
-            ]
-        )
+            lines.append(f"condition number    {self.condition:.3g}")
+            lines.append(f"degrees of freedom  {self.degrees:.1f}, effectively")
+        kept = "" if self.record else ", no record of which nodes were learned"
+        lines.append(f"kept                {self.retained_bytes:,} bytes{kept}")
+        if self.encoder:
+            lines.append(f"encoder             {self.encoder}")
+        lines.append(f"schema              {self.schema}")
+        away = f"gives away          {exposure(self.record)}"
+        return "\n".join([*lines, *textwrap.wrap(away, 99, subsequent_indent=" " * 20)])
 
 
 def exposure(record: bool) -> str:
@@ -159,8 +152,6 @@ def _summary(found: Peek) -> Summary:
         events=(old if log is None else AuditLog.from_json(log)).events,
         head=facts["head"],
         gamma=facts["gamma"],
-        condition=None,
-        degrees=None,
         inputs=inputs,
         width=shapes["span.basis"][1] if "span.basis" in shapes else directions,
         directions=directions,
@@ -168,7 +159,6 @@ def _summary(found: Peek) -> Summary:
         halvings=sum(name.startswith("second") and name.endswith(".G") for name in shapes),
         record="record.hashes" in shapes,
         labels=labels,
-        encoder="",
         schema=schema(inputs, labels),
     )
 
@@ -210,12 +200,9 @@ def _table(head: tuple[str, ...], rows: Any) -> list[str]:
         half = MOST // 2
         left_out = (f"… {len(cells) - 1 - MOST} more", *[""] * (len(head) - 1))
         cells = [*cells[: half + 1], left_out, *cells[-half:]]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
-
-    def line(row: tuple[str, ...]) -> str:
-        return "  ".join(
-            cell.rjust(width) if name in ("nodes", "classes", "γ") else cell.ljust(width)
-            for cell, width, name in zip(row, widths, head, strict=True)
-        ).rstrip()
-
-    return [line(row) for row in cells]
+    columns = []
+    for name, *below in zip(*cells, strict=True):
+        width = max(map(len, (name, *below)))
+        pad = str.rjust if name in ("nodes", "classes", "γ") else str.ljust
+        columns.append([pad(cell, width) for cell in (name, *below)])
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

@@ -29,6 +29,8 @@ from algnn.checks import check_number
 from algnn.errors import CheckpointError
 
 FLOAT = torch.float64
+Tensors = dict[str, Tensor]
+Facts = dict[str, Any]
 # limits of what a checkpoint may claim without holding it: weights drawn from a seed, widths
 WIDEST_INPUTS = 2**20
 LARGEST_EXPANSION = 2**26
@@ -38,7 +40,7 @@ LARGEST_WEIGHTS = 2**20
 LARGEST_VALUE = 1e100
 
 
-def state(known: State) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def state(known: State) -> tuple[Tensors, Facts]:
     """The state as tensors and JSON values."""
     tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
     for place in range(known.ways):
@@ -65,7 +67,7 @@ def fingerprint(features: Features) -> str:
     return total.hexdigest()
 
 
-def encoder_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def encoder_state(features: Features) -> tuple[Tensors, Facts]:
     """Tensors and facts of the encoder alone."""
     if isinstance(features, HopEncoder):
         # under the name that this encoder had when the format was made
@@ -80,7 +82,7 @@ def encoder_state(features: Features) -> tuple[dict[str, Tensor], dict[str, Any]
     return {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}, facts
 
 
-def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device) -> State:
+def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     """The inverse of `state`; `CheckpointError` for values that no learner has."""
     # a learner that was never taught, or has forgotten everything, has none
     unknown = facts["classes"] == []
@@ -109,7 +111,10 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
     for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
         if bool((n < least).any()) or bool((n > statistics.n).any()):
             raise CheckpointError("n holds counts that cannot be")
-    half_sums = _side_by_side(halves, statistics)
+    half_sums = Statistics.empty(span.rank, device, ways=0)
+    if halves:
+        G, Q, n = (torch.stack([getattr(half, name) for half in halves]) for name in "GQn")
+        half_sums = Statistics(G, Q, n, classes)
     log = _restored_log(facts, statistics)
     # only now, when the file has shown that it is as large as it says
     made = features()
@@ -118,14 +123,7 @@ def restored(tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.de
     return State(made, span, statistics, half_sums, facts["head"], gamma, members, log)
 
 
-def _side_by_side(halves: list[Statistics], sums: Statistics) -> Statistics:
-    if not halves:
-        return Statistics.empty(sums.G.size(0), sums.G.device, ways=0)
-    G, Q, n = (torch.stack([getattr(half, name) for half in halves]) for name in ("G", "Q", "n"))
-    return Statistics(G, Q, n, sums.classes)
-
-
-def _restored_log(facts: dict[str, Any], statistics: Statistics) -> AuditLog:
+def _restored_log(facts: Facts, statistics: Statistics) -> AuditLog:
     nodes = per_class(statistics)
     if "log" not in facts:
         # written before there were logs
@@ -136,20 +134,19 @@ def _restored_log(facts: dict[str, Any], statistics: Statistics) -> AuditLog:
     return log
 
 
-def _restored_membership(
-    tensors: dict[str, Tensor], features: Features, count: int
-) -> Membership | None:
+def _restored_membership(tensors: Tensors, features: Features, count: int) -> Membership | None:
     if "record.hashes" not in tensors:
         return None
     hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64).numpy()
-    if "record.prints" not in tensors:
-        return Membership(fingerprint(features), hashes, no_prints(count))
-    prints = check_tensor("record.prints", tensors["record.prints"], (count,), torch.int64).numpy()
+    prints = no_prints(count)
+    if "record.prints" in tensors:
+        found = check_tensor("record.prints", tensors["record.prints"], (count,), torch.int64)
+        prints = found.numpy()
     return Membership(fingerprint(features), hashes, prints)
 
 
 def restored_features(
-    tensors: dict[str, Tensor], facts: dict[str, Any], device: torch.device
+    tensors: Tensors, facts: Facts, device: torch.device
 ) -> tuple[Callable[[], Features], int]:
     """A function that makes the features, and their width."""
     if "bank" in facts:
@@ -168,7 +165,13 @@ def restored_features(
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not isinstance(bank.root, bool):
             raise CheckpointError("bank is none that this version makes")
         if "encoder.weight1" in tensors:
-            bank = _restored_selfsupervised(tensors, bank, device)
+            hidden = tensors["encoder.weight1"].size(-1)
+            shapes = {"weight1": (bank.view_width, hidden), "weight2": (hidden, hidden)}
+            weights = (
+                check_tensor(f"encoder.{name}", tensors[f"encoder.{name}"], shape, torch.float32)
+                for name, shape in shapes.items()
+            )
+            bank = SelfSupervisedEncoder.beside(bank, *(weight.to(device) for weight in weights))
         return lambda: bank, bank.width
     shape = facts["expansion"]
     d, h = shape["width"], shape["inputs"]
@@ -182,19 +185,7 @@ def restored_features(
     return lambda: ExpandedGCN(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
 
 
-def _restored_selfsupervised(
-    tensors: dict[str, Tensor], hops: HopEncoder, device: torch.device
-) -> SelfSupervisedEncoder:
-    hidden = tensors["encoder.weight1"].size(-1)
-    shapes = {"weight1": (hops.view_width, hidden), "weight2": (hidden, hidden)}
-    weights = (
-        check_tensor(f"encoder.{name}", tensors[f"encoder.{name}"], shape, torch.float32)
-        for name, shape in shapes.items()
-    )
-    return SelfSupervisedEncoder.beside(hops, *(weight.to(device) for weight in weights))
-
-
-def check_values(tensors: dict[str, Tensor]) -> None:
+def check_values(tensors: Tensors) -> None:
     """Raise `CheckpointError` for a value that is not finite, or whose square would not be."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool((tensor.abs() < LARGEST_VALUE).all()):
@@ -202,7 +193,7 @@ def check_values(tensors: dict[str, Tensor]) -> None:
 
 
 def restored_sums(
-    tensors: dict[str, Tensor], name: str, d: int, classes: npt.NDArray[Any], device: torch.device
+    tensors: Tensors, name: str, d: int, classes: npt.NDArray[Any], device: torch.device
 ) -> Statistics:
     """The sums of a checkpoint under some name."""
     C = classes.size

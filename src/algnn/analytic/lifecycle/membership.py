@@ -30,6 +30,7 @@ from algnn.graph.propagate import blocks
 Hashes = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.intp]
+Labels = npt.NDArray[Any]
 # Features that differ by a larger share are not those that were learned. The rounding of float32,
 # by which those of another machine may differ, is less.
 CHANGED_FEATURES = 1e-5
@@ -62,8 +63,7 @@ class Sketch:
     @property
     def projections(self) -> npt.NDArray[np.float32]:
         """Of all rows that have passed."""
-        found: npt.NDArray[np.float32] = torch.cat(self.parts)[:, :2].to(torch.float32).numpy()
-        return found
+        return torch.cat(self.parts)[:, :2].to(torch.float32).numpy()
 
     @property
     def prints(self) -> Hashes:
@@ -73,8 +73,7 @@ class Sketch:
     @property
     def rounding(self) -> npt.NDArray[np.float64]:
         """By how much projections of the same features may differ."""
-        lengths: npt.NDArray[np.float64] = torch.cat(self.parts)[:, 2:].numpy()
-        return CHANGED_FEATURES * lengths
+        return CHANGED_FEATURES * torch.cat(self.parts)[:, 2:].numpy()
 
 
 def no_prints(count: int) -> Hashes:
@@ -104,20 +103,14 @@ class Membership:
         """Bytes of both."""
         return self.hashes.nbytes + self.prints.nbytes
 
-    def plus(
-        self, nodes: Tensor, labels: npt.NDArray[Any], sketch: Sketch | None = None
-    ) -> Membership:
+    def plus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
         """With some more pairs."""
         hashes = np.concatenate([self.hashes, self._hashes(nodes, labels)])
         prints = no_prints(labels.size) if sketch is None else sketch.prints
         return Membership(self.key, hashes, np.concatenate([self.prints, prints]))
 
-    def minus(
-        self, nodes: Tensor, labels: npt.NDArray[Any], sketch: Sketch | None = None
-    ) -> Membership:
-        """Without some pairs; `InputError` where one of them was never learned, or with others than
-        these features.
-        """
+    def minus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
+        """Without some pairs; `InputError` where one was never learned, or with other features."""
         wanted = self._hashes(nodes, labels)
         order = np.argsort(wanted, kind="stable")
         run = wanted[order]
@@ -135,53 +128,42 @@ class Membership:
                 f" ({missing.size} of {run.size} were not): name only nodes that were learned, each"
                 " with the label it was learned with"
             )
-        if sketch is not None:
-            changed = self._match(run, places, sketch.projections[order], sketch.rounding[order])
-            if changed.size:
-                raise InputError(
-                    f"node {int(nodes[order[changed[0]]])} has other features in this graph than"
-                    f" those that were learned ({changed.size} of {run.size} have), and forgetting"
-                    " them would be inexact: give the graph as it was when they were learned"
-                )
+        changed = [] if sketch is None else self._match(run, places, sketch, order)
+        if len(changed):
+            raise InputError(
+                f"node {int(nodes[order[changed[0]]])} has other features in this graph than those"
+                f" that were learned ({len(changed)} of {run.size} have), and forgetting them would"
+                " be inexact: give the graph as it was when they were learned"
+            )
         return Membership(self.key, np.delete(held, places), np.delete(prints, places))
 
-    def _match(
-        self,
-        run: Hashes,
-        places: npt.NDArray[np.intp],
-        projections: npt.NDArray[np.float32],
-        rounding: npt.NDArray[np.float64],
-    ) -> npt.NDArray[np.intp]:
+    def _match(self, run: Hashes, places: Places, sketch: Sketch, order: Places) -> list[int]:
         """Which of a sorted run of hashes have no fitting print; `places` are put right."""
         held, prints = self.ordered
+        projections, rounding = sketch.projections[order], sketch.rounding[order]
 
-        def fit(at: Any, one: Any) -> npt.NDArray[np.bool_]:
+        def fit(at: Any, one: Any) -> Any:
             kept = prints[at][:, None].view(np.float32)
             with np.errstate(invalid="ignore", over="ignore"):
                 differs = np.abs(kept.astype(np.float64) - projections[one]) > rounding[one]
-            # what is not a number was not kept
-            fits: npt.NDArray[np.bool_] = ~differs.any(axis=1)
-            return fits
+            return ~differs.any(axis=1)  # what is not a number was not kept
 
-        bad = []
+        bad: list[int] = []
         for value in np.unique(run[~fit(places, np.arange(run.size))]):
             # learned several times, perhaps from several graphs: any of them will do
             same = (run == value).nonzero()[0]
             start, end = np.searchsorted(held, value), np.searchsorted(held, value, "right")
             fitting = np.arange(start, end)[fit(np.arange(start, end), same[:1])]
             if fitting.size < same.size:
-                bad.append(same[fitting.size :])
+                bad += same[fitting.size :].tolist()
             else:
                 places[same] = fitting[: same.size]
-        return np.concatenate(bad) if bad else np.empty(0, dtype=np.intp)
+        return bad
 
     def merged(self, other: Membership) -> Membership:
         """The pairs of both, which have the same key."""
-        hashes, prints = (
-            np.concatenate(pair)
-            for pair in ((self.hashes, other.hashes), (self.prints, other.prints))
-        )
-        return Membership(self.key, hashes, prints)
+        hashes = np.concatenate([self.hashes, other.hashes])
+        return Membership(self.key, hashes, np.concatenate([self.prints, other.prints]))
 
     def shared(self, other: Membership) -> int:
         """The number of pairs that both hold, learned with the same features.
@@ -192,7 +174,7 @@ class Membership:
         pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
         return int((pairs & _alike(numbers)).sum())
 
-    def contradicted(self, other: Membership, classes: npt.NDArray[Any]) -> int:
+    def contradicted(self, other: Membership, classes: Labels) -> int:
         """The number of nodes that both hold, with the same features, as different classes.
 
         A hash does not tell its node: where features are alike, ids up to `MOST_IDS` are tried.
@@ -220,25 +202,25 @@ class Membership:
         order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], hashes))
         return hashes[order], numbers[order].astype(np.float64), owner[order]
 
-    def holds(self, nodes: Tensor, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def holds(self, nodes: Tensor, labels: Labels) -> npt.NDArray[np.bool_]:
         """Whether each of some nodes was learned with its label."""
         return self._times(self._hashes(nodes, labels)) > 0
 
-    def times(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def times(self, nodes: Tensor, classes: Labels) -> npt.NDArray[np.int64]:
         """How often each of some nodes was learned, as any of some classes."""
         found = np.zeros(nodes.numel(), dtype=np.int64)
         for _, places, counts in self._pairs(nodes, classes):
             np.add.at(found, places, counts)
         return found
 
-    def learned_as(self, nodes: Tensor, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def learned_as(self, nodes: Tensor, classes: Labels) -> npt.NDArray[np.int64]:
         """The place in `classes` of a class that each node was learned as; -1 for none of them."""
         found = np.full(nodes.numel(), -1)
         for codes, places, _ in self._pairs(nodes, classes):
             found[places] = codes
         return found
 
-    def _pairs(self, nodes: Tensor, classes: npt.NDArray[Any]) -> Iterator[tuple[Places, ...]]:
+    def _pairs(self, nodes: Tensor, classes: Labels) -> Iterator[tuple[Places, ...]]:
         """The pairs that were learned: class, node (its place in `nodes`), how often; in blocks."""
         # Most nodes were not learned, which the low bits of their hashes show: 6.8 million pairs
         # (arxiv) would take seconds to look up in full.
@@ -260,7 +242,7 @@ class Membership:
     def _held(self) -> Hashes:
         return np.sort(self.hashes)
 
-    def _hashes(self, nodes: Tensor, labels: npt.NDArray[Any]) -> Hashes:
+    def _hashes(self, nodes: Tensor, labels: Labels) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)
         return _hashed(nodes, *(salt[codes] for salt in _salts(self.key, classes.tolist())))
 

@@ -1,4 +1,4 @@
-"""Operations on a learner that has learned: forget, merge, another head, a summary."""
+"""Operations on a learner that has learned: correct, forget, merge, another head, a summary."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ from torch_geometric.data import Data
 
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.encoding import Encoding
+from algnn.analytic.lifecycle import preconditions
 from algnn.analytic.lifecycle.audit import Event
-from algnn.analytic.lifecycle.preconditions import (
-    check_apart,
-    check_forgettable,
-    check_mergeable,
-    check_reached,
-)
-from algnn.analytic.lifecycle.reach import affected, without_node
-from algnn.analytic.lifecycle.summary import Summary, described, exposure, summarise
+from algnn.analytic.lifecycle.glance import Summary, exposure
+from algnn.analytic.lifecycle.summary import described, summarise
 from algnn.analytic.state import Features, State, per_class
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
@@ -85,6 +80,39 @@ class Lifecycle(Encoding):
 
     # -- what everyone calls ------------------------------------------------------------------
 
+    def partial_fit(
+        self, graph: Data, nodes: Nodes, labels: Labels | None = None, *, repeat: str = "error"
+    ) -> Self:
+        """Learn one more session; the first call is the base stage.
+
+        Parameters
+        ----------
+        graph, nodes, labels
+            As for `fit`. The nodes may be of new classes, of known ones, or of both.
+        repeat : {"error", "ignore", "count"}
+            What becomes of nodes that were learned with the same label before: they are refused,
+            skipped, or counted once more. ``"ignore"`` makes it safe to try a call again. A node
+            that was learned with another label is refused, too (see `relabel`), unless all count.
+            Nothing is known of nodes once the record of them was dropped, by `drop_record` or
+            since old sessions count for less.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = model.partial_fit(graph, range(150, 250), graph.y[150:250], repeat="ignore")
+        >>> int(model.statistics_.n.sum())
+        250
+        """
+        if repeat not in ("error", "ignore", "count"):
+            raise InputError(f"repeat={repeat!r} is unknown: use 'error', 'ignore' or 'count'")
+        return self._session(graph, nodes, labels, anew=False, repeat=repeat)
+
     @changes
     def set_head(self, head: str, gamma: float = 0.0) -> Self:
         """Score by another head, or another γ, from now on: it takes no data, only the sums.
@@ -128,19 +156,15 @@ class Lifecycle(Encoding):
         Afterwards weights, predictions and `statistics_` are, to rounding, those of a learner with
         the same encoder that never saw these labels, γ chosen anew. A class forgotten to its last
         node disappears from `classes_`. What was never learned is refused, and so are nodes whose
-        features are not those that were learned.
-
-        Two things stay. The encoder, once decided on in the base session, is not decided on anew,
-        also where labels of that session are forgotten; `fit` starts anew. And where γ is chosen
-        and so many nodes were learned that all but one way of halving them was given up, the others
-        do not come back: γ is then that of the one way that is left.
+        features are not those that were learned. The encoder stays as the base session decided;
+        `fit` starts anew. Where γ is chosen and so many nodes were learned that all but one way of
+        halving them was given up, it is that of the one way that is left.
 
         Parameters
         ----------
         graph : Data
-            The graph as it was when these nodes were learned: their features in it are what is
-            taken out again. Features that were learned on another kind of device differ in their
-            last digits (float32), and so will the result, by as much.
+            The graph as it was when these nodes were learned: their features in it are taken out
+            again. Those learned on another kind of device differ in their last digits (float32).
         nodes : Tensor, array or list [n]
             Ids or a mask. A node that was learned twice can be forgotten twice, in two calls.
         labels : Tensor, array or list [n]
@@ -169,6 +193,45 @@ class Lifecycle(Encoding):
             self._replace(self._settled(left).noted("forget", given.counts()))
         return self
 
+    @changes
+    def relabel(self, graph: Data, nodes: Nodes, old: Labels | None, new: Labels) -> Self:
+        """Correct the labels of some nodes: forget the old ones and learn the new ones in one step.
+
+        Afterwards the learner is, to rounding, one with the same encoder that learned the new
+        labels in the place of the old ones. The log has an entry for either half.
+
+        Parameters
+        ----------
+        graph, nodes
+            As for `forget`.
+        old : Tensor, array or list [n], or None
+            What these nodes were learned as; None to look it up in the record of learned nodes.
+        new : Tensor, array or list [n]
+            What they are.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model.relabel(graph, [7], [int(graph.y[7])], [9]).statistics_.n.tolist()
+        [21, 19, 20, 21, 19, 20, 21, 19, 19, 21]
+        """
+        if old is None:
+            self._check_graph(graph, self.n_features_in_)
+            old = self._learned_as(check_nodes(nodes, node_count(graph), session=True))
+        graph, chosen, given = self._checked_learned(graph, nodes, old, once=True)
+        right = CodedLabels.of(check_labels(new, chosen.numel(), self.classes_))
+        with undisturbed():
+            left = self._without(graph, chosen, given, self._known)
+            after = self._settled(self._with_nodes(graph, chosen, right, left))
+        self._replace(after.noted("forget", given.counts()).noted("learn", right.counts()))
+        return self
+
     def reach(self, graph: Data, node: int) -> npt.NDArray[np.int64]:
         """The nodes whose features change when one leaves the graph.
 
@@ -192,19 +255,18 @@ class Lifecycle(Encoding):
         """
         graph = whole(self._check_graph(graph, self.n_features_in_))
         one = int(check_nodes([node], graph.x.size(0), session=True))
-        found = affected(self._known.features, graph.edge_index, graph.x.size(0), one)
-        changed: npt.NDArray[np.int64] = found.numpy()
-        return changed
+        return preconditions.affected(
+            self._known.features, graph.edge_index, graph.x.size(0), one
+        ).numpy()
 
     @changes
     def forget_node(self, graph: Data, node: int, nodes: Nodes = (), labels: Labels = ()) -> Data:
         """Forget a node itself: its label if it was learned, its features and its edges.
 
-        Its neighbours look different without it, so the learned ones among those within `reach`
-        are taken out as they were and learned as they are now. Their labels are not kept, so they
-        must be given again. Afterwards the learner is, to rounding, one with the same encoder that
-        never saw the node. The encoder stays: one that was trained (``encoder="gcn"``) may have
-        been trained on the node; `fit` starts anew.
+        Its neighbours look different without it, so the learned ones within `reach` are taken out
+        as they were and learned as they are now; their labels are not kept and must be given again.
+        Afterwards the learner is, to rounding, one with the same encoder that never saw the node.
+        A trained encoder (``encoder="gcn"``) may have been trained on it; `fit` starts anew.
 
         Parameters
         ----------
@@ -212,17 +274,16 @@ class Lifecycle(Encoding):
             The graph as it was when these nodes were learned.
         node : int
         nodes : Tensor, array or list [n]
-            All learned nodes among ``reach(graph, node)``, the node itself included if it was
-            learned; others are refused, and so is a request that leaves one of them out. One that
-            was learned twice is named twice. Not needed where none was learned.
+            All learned nodes among ``reach(graph, node)`` and no others, the node itself included;
+            one that was learned twice is named twice. Not needed where none was learned.
         labels : Tensor, array or list [n]
             What these nodes were learned as.
 
         Returns
         -------
         Data
-            The graph without the node, to be used from now on. Ids stay as they were: the node is
-            still there, with features of zero and without an edge. Labels and masks are untouched.
+            The graph to be used from now on. Ids stay as they were: the node is still there, with
+            features of zero and without an edge. Labels and masks are untouched.
 
         Examples
         --------
@@ -237,14 +298,12 @@ class Lifecycle(Encoding):
         within = torch.from_numpy(self.reach(graph, node))
         gone, known = int(node), self._known
         graph, chosen, given = self._checked_learned(whole(graph), nodes, labels, once=False)
-        check_reached(known, within, chosen)
-        bare = without_node(graph, gone)
+        preconditions.check_reached(known, within, chosen)
+        bare = preconditions.without_node(graph, gone)
         stays = chosen != gone
         kept, forgotten = (CodedLabels.of(given.values[m.numpy()]) for m in (stays, ~stays))
         with undisturbed():
-            after = known
-            if chosen.numel():
-                after = self._without(graph, chosen, given, known)
+            after = self._without(graph, chosen, given, known) if chosen.numel() else known
             if bool(stays.any()):
                 after = self._with_nodes(bare, chosen[stays], kept, after)
             self._replace(self._settled(after).noted("forget node", forgotten.counts()))
@@ -288,9 +347,9 @@ class Lifecycle(Encoding):
                 " encoder"
             )
         known, theirs = self._known.asked_for(self.head, self.gamma), other._known
-        check_mergeable(known, theirs, (self.seed, other.seed))
+        preconditions.check_mergeable(known, theirs, (self.seed, other.seed))
         if repeat == "error":
-            check_apart(known, theirs)
+            preconditions.check_apart(known, theirs)
         with undisturbed():
             after = known.merged(theirs)
             # γ is chosen now; weights, if there is nothing to choose, when they are first needed
@@ -301,8 +360,8 @@ class Lifecycle(Encoding):
     def blank(self) -> Self:
         """A learner with the same parameters and the same frozen encoder that has learned nothing.
 
-        What a site starts from whose learner shall be merged with others; every site needs the same
-        encoder, and this hands it over without a label, a sum or a log.
+        Learners that shall be merged need the same encoder: this hands it over without a label, a
+        sum or a log.
 
         Returns
         -------
@@ -326,10 +385,9 @@ class Lifecycle(Encoding):
     def drop_record(self) -> Self:
         """Drop the record of which nodes were learned, not what was learned from them.
 
-        The record is what lets `forget` refuse nodes that were never learned, and what would let
-        someone with the file find out which nodes were, as what (see
-        `algnn.analytic.lifecycle.membership`). Without it `forget` trusts its caller as far as
-        counts and sums allow.
+        The record lets `forget` refuse nodes that were never learned, and would let others with the
+        file find out which nodes were (see `algnn.analytic.lifecycle.membership`). Without it
+        `forget` trusts its caller as far as counts and sums allow.
 
         Returns
         -------
@@ -355,7 +413,7 @@ class Lifecycle(Encoding):
         Returns
         -------
         Summary
-            Its text is a table; `algnn.analytic.lifecycle.summary.Summary` says what is in it.
+            Its text is a table; `algnn.analytic.lifecycle.glance.Summary` says what is in it.
 
         Examples
         --------
@@ -370,12 +428,7 @@ class Lifecycle(Encoding):
         return summarise(view._known, view.retained_bytes())
 
     def exposure(self) -> str:
-        """What a file of this learner gives away, in a line; docs/privacy.md has the details.
-
-        Returns
-        -------
-        str
-        """
+        """What a file of this learner gives away, in a line; docs/privacy.md has the details."""
         return exposure(self._known.membership is not None)
 
     def _described(self) -> dict[str, str]:
@@ -392,5 +445,44 @@ class Lifecycle(Encoding):
         # an empty list comes as floating point
         none = chosen.numel() == 0 and np.size(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
-        check_forgettable(known)
+        preconditions.check_forgettable(known)
         return graph, chosen, CodedLabels.of(given)
+
+    def _learned_as(self, nodes: Tensor) -> npt.NDArray[Any]:
+        """The labels that some nodes were learned with."""
+        record, classes = self._known.membership, self.classes_
+        if record is None:
+            raise InputError(
+                "old is missing, and there is no record of what was learned: give the old labels"
+            )
+        codes = record.learned_as(nodes, classes)
+        if bool((codes < 0).any()):
+            raise InputError(
+                f"nodes holds {int(nodes[int(codes.argmin())])}, which was not learned: relabel"
+                " only nodes that were, and learn the others with partial_fit"
+            )
+        found: npt.NDArray[Any] = classes[codes]
+        return found
+
+    def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
+        record, classes = self._known.membership, self.classes_
+        if record is None or repeat == "count":
+            return super()._new(nodes, labels, repeat)
+        same = record.holds(nodes, labels)
+        before = np.where(same, -1, record.learned_as(nodes, classes))
+        if bool((before >= 0).any()):
+            first = int((before >= 0).argmax())
+            raise InputError(
+                f"nodes holds {int(nodes[first])}, which was learned as {classes[before[first]]!s}"
+                f" and is {labels[first]!s} here ({int((before >= 0).sum())} of {labels.size} have"
+                " another label now): correct these with relabel(graph, nodes, old, new), or algnn"
+                " relabel"
+            )
+        if repeat == "error" and bool(same.any()):
+            first = int(same.argmax())
+            raise InputError(
+                f"nodes holds {int(nodes[first])}, which was learned as {labels[first]!s} before"
+                f" ({int(same.sum())} of {labels.size} were): leave these out, or skip them by"
+                " repeat='ignore' (algnn learn --again); repeat='count' counts them once more"
+            )
+        return ~same

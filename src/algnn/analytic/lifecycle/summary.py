@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from algnn.analytic.features.hops import HopEncoder
-from algnn.analytic.heads import balanced_system
-from algnn.analytic.lifecycle.glance import Summary as Summary
-from algnn.analytic.lifecycle.glance import exposure as exposure
-from algnn.analytic.lifecycle.glance import number, schema
+from algnn.analytic.heads import penalised
+from algnn.analytic.lifecycle.glance import Summary, number, schema
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.state import State, per_class
-from algnn.analytic.statistics import Statistics
 from algnn.learner import shortened
 
 
@@ -57,21 +53,10 @@ def _determined(known: State) -> tuple[float | None, float | None]:
     """Condition number and effective degrees of freedom of the system that the head solves."""
     if known.head == "ncm" or not known.statistics.classes.size:
         return None, None
-    matrix, penalty = _system(known.head, known.statistics, known.gamma)
+    matrix, penalty = penalised(known.head, known.statistics, known.gamma)
     values = torch.linalg.eigvalsh(matrix).clamp_min(0)
     # outside of the span there is nothing but the penalty
     least = 0.0 if known.span.basis is not None else float(values[0])
     lowest = least + penalty
     condition = (float(values[-1:].sum()) + penalty) / lowest if lowest else math.inf
     return condition, float((values / (values + penalty)).sum())
-
-
-def _system(head: str, statistics: Statistics, gamma: float) -> tuple[Tensor, float]:
-    """The matrix, and the γ that is added to it, as in `heads`."""
-    if head == "balanced":
-        matrix, _ = balanced_system(statistics)
-        return matrix, gamma * (float(matrix.trace()) or 1.0)
-    if head == "slda":
-        n = statistics.n.to(statistics.Q.device)
-        return statistics.G - (statistics.Q / n) @ statistics.Q.mT, gamma
-    return statistics.G, gamma

@@ -14,23 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Recursion:
-    """R_t and Ŵ_cls^(t) after session t, in float64.
-
-    Attributes
-    ----------
-    R : Tensor [d, d]
-        (Σ ZᵀZ + γI)⁻¹, Eq. (Rt_def).
-    W : Tensor [d, C]
-        Weights, a column per class.
-
-    Examples
-    --------
-    >>> import torch
-    >>> one = torch.ones(1, 1, dtype=torch.float64)
-    >>> first = Recursion.base(one, one, gamma=1.0)
-    >>> first.W.item(), first.update(one, one).W.tolist()
-    (0.5, [[0.333..., 0.333...]])
-    """
+    """R_t = (Σ ZᵀZ + γI)⁻¹ [d, d] of Eq. (Rt_def) and Ŵ_cls^(t) [d, C] after session t."""
 
     R: Tensor
     W: Tensor

@@ -55,11 +55,8 @@ class Span:
         return self.width if self.basis is None else self.basis.size(0)
 
     def has_room(self, nodes: int) -> bool:
-        """Whether it saves memory once so many nodes were learned.
-
-        Nodes are counted, not the rank, which may be less: the answer must not depend on how nodes
-        were divided into sessions.
-        """
+        """Whether it saves memory once so many nodes were learned."""
+        # nodes, not the rank: the answer must not depend on how nodes were divided into sessions
         return self.basis is not None and nodes <= LARGEST_SHARE * self.width
 
     def extended(self, Z: Tensor) -> Span:
@@ -89,10 +86,8 @@ class Span:
     ) -> tuple[Span, Tensor]:
         """The directions that sums still need once nodes were subtracted, and no others.
 
-        The old basis would go on showing the directions of nodes that are gone, so a new one is
-        made of what is left: eigenvectors of G, and whatever else Q and the half sums hold.
-        `before` are the sums before the subtraction, which say what rounding is. Returned with
-        what takes old coordinates to new ones (for `Statistics.turned`).
+        Eigenvectors of G, and whatever else Q and the half sums hold; `before` are the sums before
+        the subtraction, which say what rounding is. Also what takes old coordinates to new ones.
         """
         assert self.basis is not None
         trace, size = float(before.G.trace()), float(torch.linalg.vector_norm(before.Q))

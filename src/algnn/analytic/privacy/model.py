@@ -14,20 +14,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.classes import union
 from algnn.analytic.features.blocked import Views, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
+from algnn.analytic.lifecycle import io
 from algnn.analytic.lifecycle.glance import private_exposure
-from algnn.analytic.lifecycle.io import (
-    FLOAT,
-    WIDEST_INPUTS,
-    check_values,
-    encoder_state,
-    restored_classes,
-    restored_features,
-    restored_sums,
-)
+from algnn.analytic.lifecycle.io import FLOAT
 from algnn.analytic.privacy.accountant import (
     SHARES,
     Entropy,
@@ -35,6 +27,7 @@ from algnn.analytic.privacy.accountant import (
     noise_scale,
     with_noise,
 )
+from algnn.analytic.state import per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_number, check_trained, resolve_device
@@ -89,12 +82,10 @@ class PrivateState:
 
     def plus(self, session: Statistics, sigma: float) -> PrivateState:
         """With the noisy sums of one more session."""
-        classes = union(self.shown.classes, session.classes)
-        old, new = self.shown._on(classes), session._on(classes)
-        shown = Statistics(old.G + new.G, old.Q + new.Q, old.n + new.n, classes)
-        spent = torch.zeros(classes.size, dtype=torch.float64)
-        spent[torch.from_numpy(np.searchsorted(classes, self.shown.classes))] = self.spent
-        spent[torch.from_numpy(np.searchsorted(classes, session.classes))] += sigma**-2
+        shown = self.shown.merged(session)
+        spent = torch.zeros(shown.classes.size, dtype=torch.float64)
+        spent[torch.from_numpy(np.isin(shown.classes, self.shown.classes))] = self.spent
+        spent[torch.from_numpy(np.isin(shown.classes, session.classes))] += sigma**-2
         return replace(self, shown=shown, variance=self.variance + sigma**2, spent=spent)
 
 
@@ -176,9 +167,8 @@ class PrivateALGNN(Learner):
     def spent_(self) -> npt.NDArray[np.float64]:
         """The ε spent, at `delta`, on a node of each class that was in every session of its class.
 
-        The largest entry bounds the ε of every node that kept its label: which nodes were learned
-        is not kept, so the worst case is counted. For a node that was learned under several labels,
-        Σ 1/σ² goes over the sessions of all of them.
+        The largest entry bounds the ε of every node that kept its label. For a node that was
+        learned under several labels, Σ 1/σ² goes over the sessions of all of them.
         """
         sigmas = self._known.spent.rsqrt().tolist()
         return np.array([attained_epsilon(self.delta, sigma) for sigma in sigmas])
@@ -189,12 +179,7 @@ class PrivateALGNN(Learner):
         return self._known.features.inputs
 
     def exposure(self) -> str:
-        """What a file of this learner gives away, in a line; docs/privacy.md has the details.
-
-        Returns
-        -------
-        str
-        """
+        """What a file of this learner gives away, in a line; docs/privacy.md has the details."""
         return private_exposure(float(self.spent_.max()), self.delta)
 
     # the source of noise; a measurement that must be repeatable may set another
@@ -209,7 +194,7 @@ class PrivateALGNN(Learner):
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_number("width", self.width, 0, WIDEST_INPUTS, whole=True)
+        check_number("width", self.width, 0, io.WIDEST_INPUTS, whole=True)
         # beyond these, noise would be more or less than a float can hold
         check_number("epsilon", self.epsilon, 1e-6, 1e6)
         check_number("delta", self.delta, 1e-100, 1)
@@ -254,30 +239,26 @@ class PrivateALGNN(Learner):
         return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
 
     def _described(self) -> dict[str, str]:
-        known = self._known
-        nodes = zip(known.shown.classes.tolist(), known.shown.n.tolist(), strict=True)
-        spent = f"{self.spent_.max():.3g} at δ = {self.delta:g}"
-        width = known.features.width
+        features, nodes = self._known.features, per_class(self._known.shown)
         return {
-            "encoder": f"hops ({known.features.name}), {self.n_features_in_} inputs → {width}",
-            "nodes per class, noisy": shortened(f"{c}: {n:.0f}" for c, n in nodes),
-            "ε spent, at most": spent,
+            "encoder": f"hops ({features.name}), {features.inputs} inputs → {features.width}",
+            "nodes per class, noisy": shortened(f"{c}: {n:.0f}" for c, n in nodes.items()),
+            "ε spent, at most": f"{self.spent_.max():.3g} at δ = {self.delta:g}",
             **super()._described(),
         }
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         known = self._known
         tensors = {f"shown.{name}": t for name, t in known.shown.tensors().items()}
-        _, bank = encoder_state(known.features)
-        facts = {**bank, "variance": known.variance}
-        return {**tensors, "spent": known.spent}, facts
+        _, facts = io.encoder_state(known.features)
+        return {**tensors, "spent": known.spent}, {**facts, "variance": known.variance}
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> PrivateState:
         self._check_params()
-        classes, device = restored_classes(facts["classes"]), resolve_device(self.device)
-        check_values(tensors)
-        make, width = restored_features(tensors, facts, device)
-        shown = restored_sums(tensors, "shown", width, classes, device)
+        classes, device = io.restored_classes(facts["classes"]), resolve_device(self.device)
+        io.check_values(tensors)
+        make, width = io.restored_features(tensors, facts, device)
+        shown = io.restored_sums(tensors, "shown", width, classes, device)
         spent = check_tensor("spent", tensors["spent"], (classes.size,), FLOAT)
         variance = facts["variance"]
         if not shown.n.is_floating_point() or not bool((spent > 0).all()):

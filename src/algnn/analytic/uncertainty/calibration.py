@@ -26,7 +26,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.heads import HEADS, Affine, balanced_system
+from algnn.analytic.heads import HEADS, Affine, penalised
 from algnn.analytic.linalg.cholesky import factorise
 from algnn.analytic.statistics import Statistics
 
@@ -155,14 +155,7 @@ def sharpness(scores: Scores) -> float:
 
 
 def probabilities(scores: Tensor, beta: float) -> Tensor:
-    """Probabilities [n, C] from scores: softmax(β s), or a mixture of two where classes are many.
-
-    Examples
-    --------
-    >>> import torch
-    >>> probabilities(torch.tensor([[1.0, 0.0]]), 2.0)
-    tensor([[0.8808, 0.1192]])
-    """
+    """Probabilities [n, C] from scores: softmax(β s), or a mixture of two for many classes."""
     degree = min(1.0, max(0.0, (scores.size(1) - FEW) / (MANY - FEW)))
     share, sharp = BLUNT_SHARE * degree, beta * (1 + (SHARPER - 1) * degree)
     found = torch.softmax(sharp * scores, dim=1)
@@ -171,14 +164,11 @@ def probabilities(scores: Tensor, beta: float) -> Tensor:
 
 def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
     """The mean leverage of a node: the effective number of parameters over that of nodes."""
-    if head == "ridge":
-        matrix, penalty, share = statistics.G, gamma, 1.0
-    elif head == "balanced":
-        matrix, _ = balanced_system(statistics)
-        penalty = gamma * (float(matrix.trace()) or 1.0)
-        share = statistics.n.numel() / float(statistics.n.sum())
-    else:
+    if head not in ("ridge", "balanced"):
         return 0.0
+    matrix, penalty = penalised(head, statistics, gamma)
+    nodes = float(statistics.n.sum())
+    share = statistics.n.numel() / nodes if head == "balanced" else 1.0
     # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
     influence = (torch.cholesky_inverse(factorise(matrix.clone(), penalty)) * statistics.G).sum()
-    return float(influence) * share / float(statistics.n.sum())
+    return float(influence) * share / nodes
