@@ -177,22 +177,7 @@ def append_nodes(
     if x.ndim != 2 or x.size(1) != manifest["features"]:
         raise InputError(f"x has shape {list(x.shape)}: give [m, {manifest['features']}]")
     part = slice(first, first + x.size(0))
-    every = list(_checked(edges, part.stop, undirected))
-    if any((one[2] is None) == weighted for one in every):
-        raise InputError(f"edges must {'' if weighted else 'not '}have weights, as the graph has")
-    every.append(_no_edges(weighted))
-    sources, targets, weights = zip(*every, strict=True)
-    source, target, weight = _sorted(
-        np.concatenate(sources),
-        np.concatenate(targets),
-        np.concatenate(weights) if weighted else None,
-        merge=undirected,
-    )
-    old = target < first
-    old_weight, new_weight = (None, None) if weight is None else (weight[old], weight[~old])
-    arrays = _csr_arrays(source[~old], target[~old], new_weight, part, part.stop)
-    arrays |= {"more_sources": source[old], "more_targets": target[old]}
-    arrays |= {} if old_weight is None else {"more_weights": old_weight}
+    arrays = _added_arrays(list(_checked(edges, part.stop, undirected)), part, weighted, undirected)
     x = to_csr(x) if manifest["sparse"] else x.to_dense()
     arrays |= _feature_arrays(x.to(torch.float32), slice(0, x.size(0)))
     if manifest["labelled"]:
@@ -379,6 +364,28 @@ def _csr_arrays(
     kind = np.int32 if nodes < 2**31 else np.int64
     arrays = {"indptr": np.append(0, np.cumsum(counts)), "indices": source.astype(kind)}
     return arrays if weight is None else {**arrays, "weights": weight.astype(np.float32)}
+
+
+def _added_arrays(
+    every: list[Edges], part: slice, weighted: bool, merge: bool
+) -> dict[str, npt.NDArray[Any]]:
+    """Edges that came with a partition: those that end in it, and those that end in old nodes."""
+    if any((one[2] is None) == weighted for one in every):
+        raise InputError(f"edges must {'' if weighted else 'not '}have weights, as the graph has")
+    every.append(_no_edges(weighted))
+    sources, targets, weights = zip(*every, strict=True)
+    source, target, weight = _sorted(
+        np.concatenate(sources),
+        np.concatenate(targets),
+        np.concatenate(weights) if weighted else None,
+        merge=merge,
+    )
+    old = target < part.start
+    old_weight, new_weight = (None, None) if weight is None else (weight[old], weight[~old])
+    arrays = _csr_arrays(source[~old], target[~old], new_weight, part, part.stop)
+    arrays |= {"more_sources": source[old], "more_targets": target[old]}
+    arrays |= {} if old_weight is None else {"more_weights": old_weight}
+    return arrays
 
 
 def _feature_arrays(x: Tensor, part: slice) -> dict[str, npt.NDArray[Any]]:
