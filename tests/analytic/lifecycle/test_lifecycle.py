@@ -577,8 +577,7 @@ def weighted(model, graph, sessions, half_life, seed=0):
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
-@pytest.mark.parametrize("features", [WIDE, NARROW])
-@pytest.mark.parametrize("half_life", [1, 3.5])
+@pytest.mark.parametrize(("features", "half_life"), [(WIDE, 1), (NARROW, 3.5)])
 def test_old_sessions_fade_as_in_a_weighted_refit(make_graph, tmp_path, kind, features, half_life):
     graph = make_graph(features=features)
     sessions = sessions_of(graph)
