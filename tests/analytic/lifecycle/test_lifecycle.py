@@ -483,7 +483,8 @@ def test_a_node_learned_twice_is_named_twice(make_graph):
 
 
 @pytest.mark.parametrize(
-    ("kind", "features"), [*((kind, WIDE) for kind in LEARNERS), ("default", 70), ("default", 30)]
+    ("kind", "features"),
+    [("default", WIDE), ("default", 30), ("slda", 70), ("paper", WIDE), ("paper, γ chosen", 70)],
 )
 def test_five_sites_make_one_learner(make_graph, tmp_path, kind, features):
     """Each its own part of the nodes, classes overlapping or not; only files are exchanged."""
