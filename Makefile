@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples setup.py
 
-.PHONY: setup demo test test-gpu lint docs results page stress release clean
+.PHONY: setup demo test pytest test-gpu lint docs results page stress release clean
 
 # One stamp for what a user needs, one for what a developer needs on top.
 .venv/.core: pyproject.toml constraints.txt
@@ -25,8 +25,12 @@ lint: .venv/.dev
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 
+# The tests, and beside them lint, which uses one core only.
+test: .venv/.dev
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
 # A process for each core, each with one thread of its own; who is done first takes from the others.
-test: .venv/.dev lint
+pytest: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 # On a machine with a GPU learners take it, so the tests of all learners cover it there. With the

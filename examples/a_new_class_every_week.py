@@ -40,7 +40,7 @@ def accuracy(model, graph, nodes):
 
 
 graph = graph_after(0)
-model = algnn.ALGNN().fit(graph, range(0, ends[0], 2), y[: ends[0] : 2])
+model = algnn.ALGNN(width=512).fit(graph, range(0, ends[0], 2), y[: ends[0] : 2])
 print(f"At first {graph.num_nodes} nodes and the classes {model.classes_.tolist()}.")
 
 for week in range(1, WEEKS + 1):

@@ -11,7 +11,7 @@ graph = algnn.load("digits").subgraph(torch.arange(600))
 train = graph.train_mask.nonzero().squeeze(1)
 first, second = train[graph.y[train] < 5], train[graph.y[train] >= 5]
 
-model = algnn.ALGNN()
+model = algnn.ALGNN(width=512)
 for session in (first, second):
     model.partial_fit(graph, session, graph.y[session])
 print(f"The model has learned {train.numel()} nodes of {model.classes_.size} classes.")

@@ -18,7 +18,7 @@ graphs = [digits.subgraph(part == site) for site in range(SITES)]
 labels = [(graph.train_mask.nonzero().squeeze(1), graph.y[graph.train_mask]) for graph in graphs]
 
 # One site decides on the encoder; each learns what it has.
-start = algnn.ALGNN().fit(graphs[0], *labels[0]).blank()
+start = algnn.ALGNN(width=512).fit(graphs[0], *labels[0]).blank()
 models = [start.blank().partial_fit(graphs[i], *labels[i]) for i in range(SITES)]
 
 

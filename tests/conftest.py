@@ -30,8 +30,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# No test is about time, and on a busy machine any example may be slow.
-settings.register_profile("patient", deadline=None)
+# No test is about time, and on a busy machine any example may be slow; forty find what they will.
+settings.register_profile("patient", deadline=None, max_examples=40)
 settings.load_profile("patient")
 
 # Thread pools that fight over few cores cost more than they bring.

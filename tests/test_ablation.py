@@ -58,7 +58,7 @@ LACKS = {
 }
 
 
-def taught(variant, graph, count=150):
+def taught(variant, graph, count=100):
     """In two sessions; features are narrower than they would be, to be quick."""
     model = variant(seed=1, device="cpu")
     model.width = 320

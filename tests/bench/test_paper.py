@@ -114,7 +114,7 @@ SESSIONS = 2
 committed = cache(lambda: read_runs(FOLDER))
 
 
-@pytest.mark.parametrize("method", ["algnn", "algnn-paper", "bare", "cat"])
+@pytest.mark.parametrize("method", ["algnn", "algnn-paper", "cat"])
 def test_a_committed_record_is_reproduced(method):
     """The first rows of the same matrix, to within one test node per cell."""
     runs = committed().query("dataset == 'digits' and method == @method and seed == 42")

@@ -76,6 +76,7 @@ def check_schema(found: dict[str, Any]) -> None:
 
 def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
     arguments = ["run", "digits", "--method", "algnn-paper", *SMALL, "--seeds", "42,43", "--json"]
+    arguments += ["--step", "5"]
     process = start(*arguments, "--plot", "a.png", cwd=tmp_path)
     out, err = process.communicate(timeout=120)
     # stderr is no terminal, so there is no progress bar either
@@ -84,13 +85,13 @@ def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
     found = json.loads(out)
     check_schema(found)
     assert (found["dataset"], found["method"]) == ("digits", "algnn-paper")
-    assert (found["base"], found["step"], found["edges"]) == (5, 1, "full")
-    assert (found["seeds"], found["sessions"]) == ([42, 43], 6)
+    assert (found["base"], found["step"], found["edges"]) == (5, 5, "full")
+    assert (found["seeds"], found["sessions"]) == ([42, 43], 2)
     assert set(found["settings"]) == set(ALGNN().get_params()) - {"seed", "device"}
     assert found["settings"]["width"] == 32
     # the same as by hand, and as in the records
     learner = make("algnn-paper", "digits", 43, "cpu", width=32, hidden=8, epochs=3)
-    by_hand = run(learner, ClassStream(load("digits")))
+    by_hand = run(learner, ClassStream(load("digits"), step=5))
     assert found["runs"][1]["matrix"] == rows(by_hand)
     assert found["retained_bytes"] == learner.retained_bytes()
     kept = runs.read_records(tmp_path / "records")

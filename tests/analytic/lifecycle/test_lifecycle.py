@@ -483,7 +483,8 @@ def test_a_node_learned_twice_is_named_twice(make_graph):
 
 
 @pytest.mark.parametrize(
-    ("kind", "features"), [*((kind, WIDE) for kind in LEARNERS), ("default", 70), ("default", 30)]
+    ("kind", "features"),
+    [("default", WIDE), ("default", 30), ("slda", 70), ("paper", WIDE), ("paper, γ chosen", 70)],
 )
 def test_five_sites_make_one_learner(make_graph, tmp_path, kind, features):
     """Each its own part of the nodes, classes overlapping or not; only files are exchanged."""
@@ -577,8 +578,7 @@ def weighted(model, graph, sessions, half_life, seed=0):
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
-@pytest.mark.parametrize("features", [WIDE, NARROW])
-@pytest.mark.parametrize("half_life", [1, 3.5])
+@pytest.mark.parametrize(("features", "half_life"), [(WIDE, 1), (NARROW, 3.5)])
 def test_old_sessions_fade_as_in_a_weighted_refit(make_graph, tmp_path, kind, features, half_life):
     graph = make_graph(features=features)
     sessions = sessions_of(graph)

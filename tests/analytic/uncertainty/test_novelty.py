@@ -100,7 +100,7 @@ def test_nodes_looked_at():
 def test_it_tells_digits_never_seen():
     graph = algnn.load("digits")
     stream = algnn.ClassStream(graph)
-    model = ALGNN().fit(stream[0].graph, stream[0].nodes, stream[0].labels)
+    model = ALGNN(width=320).fit(stream[0].graph, stream[0].nodes, stream[0].labels)
     new, old = (graph.test_mask & (graph.y >= 5)), (graph.test_mask & (graph.y < 5))
     found = model.novelty(graph)
     assert found.shape == (graph.num_nodes,)
