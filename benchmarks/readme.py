@@ -90,6 +90,7 @@ def verdicts(study: Study) -> str:
 def costs(study: Study) -> str:
     """What Cora costs, in two sentences."""
     runs = study.anywhere("cora", "algnn")
+    runs = runs[runs["alone"]] if runs["alone"].any() else runs
     clocks = [outcome.learn_seconds for outcome in runs["outcome"]]
     first = summarise(one[0] for one in clocks).mean
     later = summarise(second for one in clocks for second in one[1:]).mean
@@ -97,7 +98,7 @@ def costs(study: Study) -> str:
     beside = "" if jobs == 1 else f", {jobs} runs side by side"
     kept = runs["retained_bytes"].mean() / 1e6
     return (
-        f"Cora's first four classes take {first:.1f} s and each further class {later:.2f} s"
+        f"Cora's first four classes take {first:.2f} s and each further class {later:.2f} s"
         f" ({where}{beside}). {kept:.1f} MB are kept at the end."
     )
 

@@ -124,9 +124,8 @@ class Study:
 
     @cached_property
     def compared(self) -> pd.DataFrame:
-        """Runs at step 1 that methods are compared by: of all splits and orders that most have."""
+        """Runs at step 1 that the paired test may take: of all splits and orders that most have."""
         runs = self.runs[self.runs.drawn & (self.runs.step == 1)]
-        # a split or an order that few methods have would compare the others with something else
         methods = runs.groupby("dataset").method.transform("nunique")
         common = runs.groupby(["dataset", "sha256", "order"]).method.transform("nunique")
         return runs[runs.main | (2 * common >= methods)]
@@ -135,10 +134,14 @@ class Study:
     def _compared(self) -> dict[tuple[str, str, str], pd.DataFrame]:
         return dict(iter(self.compared.groupby(["hardware", "dataset", "method"])))
 
-    def anywhere(self, dataset: str, method: str) -> pd.DataFrame:
-        """Runs to compare a method by, on the main hardware or the next that has some."""
+    def drawn(self, dataset: str, method: str) -> pd.DataFrame:
+        """Runs of a method on all splits and orders, on the main hardware or the next."""
         found = (self._compared.get((h, dataset, method)) for h in self._machines.get(dataset, ()))
         return next((cell for cell in found if cell is not None), self._none)
+
+    def anywhere(self, dataset: str, method: str) -> pd.DataFrame:
+        """Those on the split and order that every method has: means are over these alone."""
+        return (runs := self.drawn(dataset, method))[runs.main.astype(bool)]
 
     @cached_property
     def means(self) -> dict[str, pd.DataFrame]:
@@ -161,7 +164,7 @@ class Study:
 
         @cache
         def both(graph: str, method: str) -> dict[str, Comparison]:
-            ours, theirs = (self.anywhere(graph, name) for name in (DEFAULT, method))
+            ours, theirs = (self.drawn(graph, name) for name in (DEFAULT, method))
             try:
                 return {of: compare(ours, theirs, of) for of in FIGURES if method != DEFAULT}
             except InputError:

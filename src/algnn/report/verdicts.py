@@ -85,10 +85,11 @@ def _compared(study: Study) -> str:
     names, graphs = study.methods(step=1), study.datasets(step=1)
     cells = [runs for g in graphs for n in names if len(runs := study.anywhere(g, n))]
     apart = [name for name in names if name in ALL_LABELS]
-    units = [len(set(zip(runs.sha256, runs.order, strict=True))) for runs in cells]
+    every = [study.drawn(g, n) for g in graphs for n in names]
+    units = [len(set(zip(runs.sha256, runs.order, strict=True))) for runs in every if len(runs)]
     words: str = TEXT["compared"].format(
         methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
-        runs=_span(map(len, cells), "run"), units=_span(units, "split"),
+        runs=_span(map(len, cells), "run"), units=_span(units, "pair"),
         apart=TEXT["apart"].format(names=count(len(apart), "method")) if apart else "",
     )  # fmt: skip
     return words
@@ -116,7 +117,9 @@ def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     yield TEXT["limits"].format(comparisons=count(len(found), "comparison"))
     if few:
         least = _span(few.values(), "pair")
-        yield TEXT["few"].format(few=len(few), least=least, names=_codes(n for _, n in few))
+        yield TEXT["few"].format(
+            few=len(few), least=least, names=count(len({n for _, n in few}), "method")
+        )
     if lone:
         where = "every graph" if len(lone) == len(graphs) else _graphs_of(lone)
         yield TEXT["lone"].format(graphs=where)
