@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from algnn.bench.processes import forkserver, start_forkserver
+from algnn.bench.processes import CONTEXT, forkserver, start_forkserver
 
 if __name__ == "__main__":
     start_forkserver()  # imports beside us
@@ -119,7 +119,23 @@ def killed(some: list[int]) -> bool:
     return False
 
 
+def ensure_forkserver() -> None:
+    """Wait for a forkserver that answers.
+
+    Python's own ends where a process that asks it for another is killed half-way.
+    """
+    while True:
+        start_forkserver()
+        process = CONTEXT.Process(target=int)
+        with contextlib.suppress(OSError, EOFError):
+            process.start()
+            process.join()
+            if process.exitcode == 0:
+                return
+
+
 def kill_once(graph: str, folder: Path, way: str, dice: random.Random) -> None:
+    ensure_forkserver()
     before = finished(folder)
     parent = os.fork()
     if parent == 0:
