@@ -34,6 +34,7 @@ PREDICTED = 100_000
 ROADS = ("memory", "disk", "1 worker", "2 workers", "gpu", "sgc+ridge", "gcn")
 USUAL = "memory,disk,sgc+ridge"
 GCN_EPOCHS, GCN_HIDDEN = 50, 64
+STEPS = ("encode", "sums and weights", "one class", "predict")
 
 
 def status(key: str) -> int:
@@ -289,6 +290,8 @@ def columns(work: Path) -> None:
 
 def own_bytes(record: dict) -> int:
     """The peak over all steps: the graph, where it is in memory, and what is made of it."""
+    if record["road"] == "gpu":
+        return record["gpu_peak_bytes"]
     most = max(step["peak_anonymous_bytes"] for step in record["steps"].values())
     return most - record["rest_bytes"] + (record["graph_bytes"] if record["road"] != "disk" else 0)
 
@@ -302,37 +305,44 @@ def document() -> None:
 
     found = sorted(records(), key=lambda r: (ROADS.index(r["road"]), r["nodes"]))
     lines = [
-        "| nodes | road | encode, CPU s | sums and weights | one class | predict 100,000"
+        "| nodes | road | encode, s (CPU s) | sums and weights | one class | predict 100,000"
         " | peak memory, GiB | ÷ graph | GEMM, GFLOP/s | gather, GB/s | load |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in found:
-        steps = r["steps"]
-        most = own_bytes(r)
-        cells = [f"{steps[n]['cpu_seconds']:.1f}" for n in ("encode", "sums and weights")]
-        cells += [f"{steps[n]['cpu_seconds']:.1f}" for n in ("one class", "predict")]
-        rates_ = r["rates"]
+        most, rates_ = own_bytes(r), r["rates"]
+        cells = [
+            f"{step['seconds']:.2g} ({step['cpu_seconds']:.2g})"
+            if step["seconds"] < 10
+            else f"{step['seconds']:.0f} ({step['cpu_seconds']:.0f})"
+            for step in (r["steps"][n] for n in STEPS)
+        ]
+        # workers have memory of their own, which is not looked at
+        size = f"{most / 2**30:.2f} | {most / r['graph_bytes']:.1f}"
         lines.append(
-            f"| {r['nodes']:,} | {r['road']} | {' | '.join(cells)} | {most / 2**30:.2f}"
-            f" | {most / r['graph_bytes']:.1f} | {rates_['gemm_gflops']}"
+            f"| {r['nodes']:,} | {r['road']} | {' | '.join(cells)}"
+            f" | {'– | –' if 'worker' in r['road'] else size} | {rates_['gemm_gflops']}"
             f" | {rates_['gather_gbytes']} | {r['machine']['load before']} |"
         )
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
     for road in ROADS:
-        mine = [r for r in found if r["road"] == road]
+        mine = [r for r in found if r["road"] == road and "worker" not in road and road != "gcn"]
         if len(mine) < 2:
             continue
         sizes = np.array([r["nodes"] for r in mine])
-        times = np.array([r["steps"]["encode"]["cpu_seconds"] for r in mine])
+        times = np.array([r["steps"]["encode"]["seconds"] for r in mine])
         most = [own_bytes(r) for r in mine]
         axes[0].loglog(sizes, times, "o-", label=road)
         axes[1].loglog(sizes, np.array(most) / 2**30, "o-", label=road)
-        slope = np.polyfit(np.log(sizes[-2:]), np.log(times[-2:]), 1)[0]
-        sizes_ = f"{sizes[-2]:,} to {sizes[-1]:,}"
-        lines.append(f"\nEncoding, {road}, exponent from {sizes_} nodes: {slope:.2f}.")
-    axes[0].loglog(sizes, times[0] * sizes / sizes[0], "k:", label="ideal slope")
-    axes[0].set(xlabel="nodes", ylabel="CPU seconds", title="encoding")
-    axes[1].set(xlabel="nodes", ylabel="GiB", title="peak anonymous memory")
+        large = sizes >= 10**5
+        if large.sum() > 1:
+            slope = np.polyfit(np.log(sizes[large]), np.log(times[large]), 1)[0]
+            span = f"{sizes[large][0]:,} to {sizes[-1]:,}"
+            lines.append(f"\nEncoding, {road}, exponent from {span} nodes: {slope:.2f}.")
+    ideal = np.array([10**4, 10**7])
+    axes[0].loglog(ideal, 0.3 * ideal / 10**4, "k:", label="ideal slope")
+    axes[0].set(xlabel="nodes", ylabel="seconds", title="encoding")
+    axes[1].set(xlabel="nodes", ylabel="GiB", title="peak memory")
     axes[0].legend()
     figure.tight_layout()
     figure.savefig(FOLDER / "scale.png", dpi=110)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 PAGERANK_RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
 PAGERANK_STEPS = 10
 # Bytes of the three arrays of a block of columns, for a graph in memory. At a million nodes this is
-# 43 columns; in blocks of two, a column takes four times as long (docs/scale/columns.json).
-MEMORY_BYTES = 1024 * 2**20
+# 64 columns; in blocks of two, a column takes many times as long (docs/scale/columns.json).
+MEMORY_BYTES = 2048 * 2**20
 STORE_SHARE = 0.6  # of the memory that a graph on disk allows, for these arrays
 ARRAYS = 3
 PRODUCT_BYTES = 16 * 2**20  # of a product before it is copied into its array
