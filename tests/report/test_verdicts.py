@@ -95,8 +95,8 @@ def test_the_first_paragraphs(study_of):
         "`cora` (10.0, `joint`, the test agrees) and `citeseer` (5.0, `joint`, not tested).",
         "It is above on `digits` (20.0, `joint`, the test agrees).",
         "not corrected for there being 7 comparisons.",
-        "3 of them rest on 1 to 3 pairs of runs (hollow marks), of 2 methods.",
-        "On every graph there is one split with one order of classes",
+        "3 of them rest on 1 to 3 pairs of runs (hollow marks).",
+        "`citeseer` and `digits`) there is one split with one order of classes",
         "1 more, of 8 in all, could not be made for want of answers on record: they are with"
         " `joint`.",
         "How settings were chosen: `algnn` has none per graph.",

@@ -147,13 +147,11 @@ class Study:
     def means(self) -> dict[str, pd.DataFrame]:
         """Mean AP and micro, a row for each method and a column for each graph."""
         names, graphs = self.methods(step=1), self.datasets(step=1)
-        cells = {graph: {name: self.anywhere(graph, name) for name in names} for graph in graphs}
-        found = {
-            of: {g: {n: c[of].mean() for n, c in row.items()} for g, row in cells.items()}
+        found = {g: [self.anywhere(g, n)[["ap", "micro"]].mean() for n in names] for g in graphs}
+        return {
+            of: pd.DataFrame({g: [cell[of] for cell in found[g]] for g in graphs}, names, graphs)
             for of in ("ap", "micro")
         }
-        kind: Any = {"index": names, "columns": graphs, "dtype": "float64"}
-        return {of: pd.DataFrame(values, **kind) for of, values in found.items()}
 
     @cached_property
     def against(self) -> Callable[[str, str, str], Comparison | None]:

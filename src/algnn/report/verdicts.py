@@ -85,8 +85,8 @@ def _compared(study: Study) -> str:
     names, graphs = study.methods(step=1), study.datasets(step=1)
     cells = [runs for g in graphs for n in names if len(runs := study.anywhere(g, n))]
     apart = [name for name in names if name in ALL_LABELS]
-    every = [study.drawn(g, n) for g in graphs for n in names]
-    units = [len(set(zip(runs.sha256, runs.order, strict=True))) for runs in every if len(runs)]
+    every = (study.drawn(g, n) for g in graphs for n in names)
+    units = [len(runs.groupby(["sha256", "order"])) for runs in every if len(runs)]
     words: str = TEXT["compared"].format(
         methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
         runs=_span(map(len, cells), "run"), units=_span(units, "pair"),
@@ -116,13 +116,9 @@ def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     lone = [g for g in graphs if {one.units for (h, _), one in found.items() if h == g} == {1}]
     yield TEXT["limits"].format(comparisons=count(len(found), "comparison"))
     if few:
-        least = _span(few.values(), "pair")
-        yield TEXT["few"].format(
-            few=len(few), least=least, names=count(len({n for _, n in few}), "method")
-        )
+        yield TEXT["few"].format(few=len(few), least=_span(few.values(), "pair"))
     if lone:
-        where = "every graph" if len(lone) == len(graphs) else _graphs_of(lone)
-        yield TEXT["lone"].format(graphs=where)
+        yield TEXT["lone"].format(graphs=_graphs_of(lone))
     if missing := [name for graph, name in every if (graph, name) not in found]:
         yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=_codes(missing))
 
