@@ -141,7 +141,7 @@ def test_drawing_leaves_matplotlib_as_it_was(runs_of):
 def test_names_fit():
     assert short("a:b:MyLearner") == "MyLearner"
     assert short("module:") == "module:"
-    assert len(short("x" * 99)) == 13
+    assert len(short("x" * 99)) == 20
     assert short("a\nb\x00c") == "a b c"
 
 

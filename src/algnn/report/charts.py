@@ -134,9 +134,9 @@ def _frame(axes: Any, x: str, y: str) -> None:
 def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure, Any]:
     """Lines between 0 and 100 with their names at the right."""
     names = [short(name) for name in lines]
-    # high enough for all names below each other
-    tall = max(330.0, 24 + LINE * len(names))
-    figure, axes = canvas(NARROW, tall, right=40 + LETTER * max(map(len, names)))
+    tall = max(330.0, 24 + LINE * len(names))  # for all names below each other
+    right = 40 + LETTER * max(map(len, names))
+    figure, axes = canvas(max(NARROW, 270 + right), tall, right=right)
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylim(0, 100)
     _frame(axes, x_name, y_name)
@@ -159,7 +159,7 @@ def _bounds(values: Sequence[float], room: float = 1.12) -> tuple[float, float]:
     return (low / room, high * room) if high / low > room else (low / 1.6, high * 1.6)
 
 
-def short(name: str, most: int = 13) -> str:
+def short(name: str, most: int = 20) -> str:
     """A name that a figure has room for; a user's learner ``module:Class`` goes by its class."""
     text = "".join(c if c.isprintable() else " " for c in name.rpartition(":")[2] or name).strip()
     return text if len(text) <= most else text[: most - 1] + "…"
