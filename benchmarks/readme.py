@@ -63,7 +63,8 @@ def long(study: Study) -> str:
         cells = [_cell(study, graph, name) for name in ("algnn", "algnn-nodes", "algnn-paper")]
         cells.append("–" if paper is None else f"{paper.ap[0]:.2f}")
         cells.append(_named(study, graph, best_of(study, graph, NETWORKS)))
-        cells.append(f"{ours['learn_seconds'].mean():.1f}")
+        alone = ours[ours["alone"]]
+        cells.append(f"{alone['learn_seconds'].mean():.2f}" if len(alone) else "–")
         cells.append(f"{ours['retained_bytes'].mean() / 1e6:.1f}")
         lines.append(_line([graph, *cells]))
     return "".join(lines).rstrip("\n")
