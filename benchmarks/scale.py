@@ -322,7 +322,7 @@ def document() -> None:
         lines.append(
             f"| {r['nodes']:,} | {r['road']} | {' | '.join(cells)}"
             f" | {'– | –' if 'worker' in r['road'] else size} | {rates_['gemm_gflops']}"
-            f" | {rates_['gather_gbytes']} | {r['machine']['load before']} |"
+            f" | {rates_['gather_gbytes']} | {r['machine']['load before'] or '–'} |"
         )
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
     for road in ROADS:
