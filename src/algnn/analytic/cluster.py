@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.lifecycle.membership import Sketch
 from algnn.analytic.statistics import Statistics, with_session
 from algnn.errors import InputError
+from algnn.files import replacing
 from algnn.graph.propagate import blocks
 from algnn.graph.store import GraphStore
 
@@ -82,11 +84,17 @@ class Cluster:
         self.graph, self.client = graph, client
         self.where: Where = (graph.path, graph.memory, str(graph.cache.absolute()))
         self._scratch = graph.folder / f"scratch-{uuid.uuid4().hex[:12]}"
+        self._steps = 0
 
     def __call__(self, step: Callable[..., None], *args: Any) -> None:
         """Do a step of encoding for every partition."""
+        self._steps += 1
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        with replacing(self._scratch / "step") as temporary:
+            temporary.write_text(str(self._steps), "utf-8")
+        turn = (self._scratch / "step").absolute(), self._steps
         parts = range(len(self.graph.parts))
-        self._gather([self._submit(_do, step, self.where, part, *args) for part in parts])
+        self._gather([self._submit(_do, turn, step, self.where, part, *args) for part in parts])
 
     def array(self, name: str, columns: int) -> Array:
         """A file [N, columns] that all workers see."""
@@ -154,8 +162,14 @@ def _opened(where: Where) -> GraphStore:
     return GraphStore(path, memory=memory, cache=cache)
 
 
-def _do(step: Callable[..., None], where: Where, part: int, *args: Any) -> None:
-    step(_opened(where), part, *args)
+def _do(
+    turn: tuple[Path, int], step: Callable[..., None], where: Where, part: int, *args: Any
+) -> None:
+    # Dask may do a task again long after its step, where the worker that held its result has died:
+    # it must not write into arrays that later steps use
+    current, mine = turn
+    if int(current.read_text("utf-8")) <= mine:
+        step(_opened(where), part, *args)
 
 
 def _features(where: Where, encoder: HopEncoder, nodes: Tensor) -> Iterator[Tensor]:
