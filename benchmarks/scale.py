@@ -19,6 +19,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -102,6 +103,10 @@ def sessions(y, nodes: int):
     return np.sort(base), np.sort(later)
 
 
+def on_disk(road: str) -> bool:
+    return road == "disk" or "worker" in road
+
+
 def make(nodes: int, work: Path) -> Path:
     """The graph on disk, in as many partitions as millions of nodes, at least four."""
     folder = work / f"planted-{nodes}"
@@ -120,7 +125,7 @@ def measure(nodes: int, road: str, work: Path) -> dict:
     import algnn
     from algnn.graph.synthetic import communities
 
-    if road == "disk" or "worker" in road:
+    if on_disk(road):
         graph = algnn.open_graph(work / f"planted-{nodes}", memory="4GiB")
         y = graph.labels().numpy()
     else:
@@ -245,7 +250,9 @@ def run(args: argparse.Namespace) -> None:
     for size in args.sizes:
         nodes = int(float(size))
         for road in args.roads.split(","):
-            if road == "disk" or "worker" in road:
+            if on_disk(road):
+                # views that an earlier run has left would be found, not made
+                shutil.rmtree(work / f"planted-{nodes}.cache", ignore_errors=True)
                 command = [sys.executable, __file__, "make", str(nodes), str(work)]
                 subprocess.run(command, check=True)
             before = os.getloadavg()[0]

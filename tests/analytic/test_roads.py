@@ -186,7 +186,10 @@ def test_killed_workers_leave_the_same_bits(tmp_path, on_disk):
 
 
 def sabotage(runner, client, kills):
-    """Kill a worker when so many tasks were submitted; returns the list of those killed."""
+    """Kill a worker when so many tasks were submitted; returns the list of those killed.
+
+    Futures are held, so that Dask does tasks of earlier steps again, too, if their worker dies.
+    """
     submit, submitted, killed = runner._submit, [], []
 
     def sabotaged(*args):

@@ -226,7 +226,7 @@ def a_failure(**changes: Any) -> Failure:
 
 def test_a_failure_there_and_back(tmp_path: Path) -> None:
     failure = a_failure(ended="2026-01-01T00:00:00+00:00")
-    path = runs.write_failure(failure, tmp_path)
+    path = runs.write(failure, tmp_path)
     assert path.name == Path(file_name(a_run())).stem + ".failed.json"
     (back,) = runs.read_failures(tmp_path).to_dict("records")
     assert {name: back[name] for name in vars(failure)} == vars(failure)
@@ -237,20 +237,20 @@ def test_a_failure_there_and_back(tmp_path: Path) -> None:
 
 
 def test_success_removes_the_failure(tmp_path: Path) -> None:
-    runs.write_failure(a_failure(), tmp_path)
-    other = runs.write_failure(Failure(**vars(a_run(seed=43)), reason="x"), tmp_path)
+    runs.write(a_failure(), tmp_path)
+    other = runs.write(Failure(**vars(a_run(seed=43)), reason="x"), tmp_path)
     path = runs.write(a_record(), tmp_path)
     assert sorted(path.parent.iterdir()) == sorted([path, other])
 
 
 def test_a_failure_that_a_killed_writer_left_behind_does_not_count(tmp_path: Path) -> None:
     runs.write(a_record(), tmp_path)
-    runs.write_failure(a_failure(), tmp_path)
+    runs.write(a_failure(), tmp_path)
     assert runs.read_failures(tmp_path).empty
     # but an older record of older code is no success of this one
     old = {"versions": {"code": "old"}, "started": "2000-01-01T00:00:00+00:00"}
     runs.write(a_record(**old), tmp_path)
-    runs.write_failure(a_failure(), tmp_path)
+    runs.write(a_failure(), tmp_path)
     assert len(runs.read_failures(tmp_path)) == len(runs.read_records(tmp_path)) == 1
 
 
@@ -513,7 +513,7 @@ def test_packed_records_say_the_same(tmp_path: Path) -> None:
         for seed in (3, 1, 2):
             record = a_record(seed=seed, outcome=measured(), started=f"{name}{seed}")
             runs.write(record, tmp_path / name)
-    runs.write_failure(a_failure(), tmp_path / "cpu")
+    runs.write(a_failure(), tmp_path / "cpu")
     before, failures = runs.read_runs(tmp_path), runs.read_failures(tmp_path)
     packed = [tmp_path / name / runs.PACK for name in ("cpu", "gpu")]
     assert runs.pack(tmp_path) == [(packed[0], 4), (packed[1], 3)]
@@ -546,7 +546,7 @@ def test_of_a_run_in_both_the_newest_counts(tmp_path: Path) -> None:
     runs.write(a_record(started="3", versions={}), tmp_path)
     assert starts() == ["3"]
     assert runs.done(a_run(), tmp_path).started == "2"  # by the code of this version
-    runs.write_failure(a_failure(ended="0"), tmp_path)
+    runs.write(a_failure(ended="0"), tmp_path)
     runs.pack(tmp_path)
     assert starts() == ["3"]
     assert runs.read_failures(tmp_path).empty

@@ -9,7 +9,7 @@ import pytest
 
 from algnn.bench import runs
 from algnn.bench.record import Failure
-from algnn.bench.runs import write, write_failure
+from algnn.bench.runs import write
 from algnn.cli import main
 from algnn.graph.datasets import available
 
@@ -29,7 +29,7 @@ def test_a_page(folder, tmp_path, monkeypatch, capsys):
 
 def test_several_folders(make_record, folder, tmp_path, capsys):
     write(make_record(seed=43), tmp_path / "more")
-    write_failure(
+    write(
         Failure("digits", {}, "gem", {}, 2, 1, "full", "label", 42, "cpu", reason="x"),
         tmp_path / "more",
     )

@@ -15,7 +15,7 @@ from algnn import methods
 from algnn.bench.metrics import reliability
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import Failure, Record
-from algnn.bench.runs import frame, write, write_failure
+from algnn.bench.runs import frame, write
 from algnn.report.data import Study, gather, read
 
 GPU = {"architecture": "x86_64", "processor": "Xeon", "cores": 16, "gpu": "A GPU", "jobs": 1}
@@ -114,7 +114,7 @@ def rich_folder(
             put("cora", 7, "algnn-paper", seed, settings={**usual, "width": width})
         put("cora", 7, "gem", seed, settings={**methods.settings("gem", "cora"), "budget": 12})
     facts = ("cora", {}, NASTY, {}, 4, 1, "full", "label", 44, "cuda")
-    write_failure(Failure(*facts, reason="<b>out</b> | of"), folder)
+    write(Failure(*facts, reason="<b>out</b> | of"), folder)
     return folder
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from algnn import methods
 from algnn.bench.record import Failure
-from algnn.bench.runs import frame, write, write_failure
+from algnn.bench.runs import frame, write
 from algnn.errors import AlgnnError, InputError
 from algnn.report.data import ALL_LABELS, _usual, baselines, gather, read
 
@@ -125,6 +125,6 @@ def test_nothing_to_report_on(tmp_path: Path):
 
 def test_nothing_but_failures_to_report_on(tmp_path: Path):
     facts = ("digits", {}, "bare", {}, 5, 1, "full", "label", 1, "cpu")
-    write_failure(Failure(*facts, reason="x broke"), tmp_path)
+    write(Failure(*facts, reason="x broke"), tmp_path)
     with pytest.raises(InputError, match=r"only runs that failed, 1 of them, .* with x broke"):
         read([tmp_path])

@@ -19,7 +19,7 @@ from algnn.bench.environment import code_version, machine, now, versions
 from algnn.bench.record import RUN_FACTS, Record, Run
 from algnn.checks import check_number, resolve_device
 from algnn.errors import InputError
-from algnn.files import make_folder as make_folder  # for callers
+from algnn.files import make_folder
 from algnn.graph.datasets import available, datasets, load
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner

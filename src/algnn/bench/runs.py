@@ -174,11 +174,8 @@ def write(found: Record | Failure, folder: Folder) -> Path:
     return path
 
 
-write_failure = write
-
-
 def read(path: Folder) -> Any:
-    """What `write` or `write_failure` wrote."""
+    """What `write` wrote."""
     noun = "failure" if os.fspath(path).endswith(FAILED) else "record"
     try:
         text = Path(path).read_bytes()

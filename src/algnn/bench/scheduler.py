@@ -23,12 +23,13 @@ import pandas as pd
 
 from algnn import methods as registry
 from algnn.bench import runs
-from algnn.bench.plan import Plan, at_hand, cross, fit_changes, make_folder, planned
+from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
 from algnn.bench.processes import Task, Worker, held_back
 from algnn.bench.progress import Progress, watch
 from algnn.bench.record import Failure, Record, digest, file_name, same
 from algnn.checks import resolve_device
 from algnn.errors import AlgnnError, InputError
+from algnn.files import make_folder
 from algnn.graph.datasets import load
 from algnn.learner import Learner
 

@@ -107,7 +107,7 @@ def _check_table(path: Path | None) -> None:
     """Before any work: whether the predictions can be written there."""
     if path is None:
         return
-    from algnn.bench.plan import make_folder
+    from algnn.files import make_folder
     from algnn.labels import PARQUET, parquet
 
     if path.suffix.lower() not in (".csv", *PARQUET) or path.is_dir():

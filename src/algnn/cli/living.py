@@ -239,8 +239,7 @@ def _change(
 def _changing(path: Path, dry_run: bool, force: bool = True) -> Iterator[None]:
     """Nobody else changes the model meanwhile; where nothing is written, nobody is kept waiting."""
     shared.load_torch()
-    from algnn.bench.plan import make_folder
-    from algnn.files import locked
+    from algnn.files import locked, make_folder
 
     if not dry_run:
         make_folder(path.parent)

@@ -78,7 +78,7 @@ def parse_order(text: str) -> str | list[int]:
 def checked_picture(path: Path | None) -> Path | None:
     """Before any work: whether a picture can be written there."""
     if path is not None:
-        from algnn.bench.plan import make_folder
+        from algnn.files import make_folder
         from algnn.plot import check_path
 
         make_folder(check_path(path).parent)
