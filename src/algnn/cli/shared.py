@@ -5,13 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 from typer import Argument, Option
 
+from algnn import progress
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -113,32 +120,71 @@ def plural(number: float, noun: str) -> str:
     return f"{shown} {noun if number == 1 else many}"
 
 
+@dataclass
+class Work:
+    """What a command is doing: for how long, how far it is, and how much time that still takes."""
+
+    what: str
+    began: float = field(default_factory=monotonic)
+    phase: str = ""
+    done: int = 0
+    total: int | None = None  # None where nobody knows how long it takes
+    own: bool = False  # whether the command counts steps itself
+    since: tuple[float, int] = (0.0, 0)  # when the phase began, and with how many steps done
+    last: float = 0.0  # when the last step was done
+
+    def tell(self, done: int = 0, total: int | None = None, words: str | None = None) -> None:
+        """Steps done and all steps, where there are any to count; or other words."""
+        self.what, self.own = words or self.what, total is not None
+        self.hear("", done, total, own=True)
+
+    def hear(self, phase: str, done: int, total: int | None, own: bool = False) -> None:
+        """How far a phase of the work below is; not shown where the command counts by itself."""
+        if self.own and not own:
+            return
+        self.last = monotonic()
+        if (phase, total) != (self.phase, self.total) or done < self.done:
+            self.since = self.last, done
+        self.phase, self.done = phase, done
+        self.total = None if done == total else total
+
+    def left(self) -> float | None:
+        """Seconds that the phase under way still takes, once one of its steps is done."""
+        start, before = self.since
+        if self.total is None or self.done == before:
+            return None
+        each = (self.last - start) / (self.done - before)
+        return max(self.last + each * (self.total - self.done) - monotonic(), 0.0)
+
+    def __rich__(self) -> Table:
+        """A line: the work and how long it has gone on; the phase and how long it still takes."""
+        left = self.left()
+        bar = ProgressBar(self.total, self.done, width=20, pulse=self.total is None)
+        cells = [Text(self.what), Text(_clock(monotonic() - self.began), "yellow"), self.phase, bar]
+        line = Table.grid(padding=(0, 1))
+        line.add_row(*cells, "" if left is None else Text(f"{_clock(left)} left", "cyan"))
+        return line
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
 @contextmanager
 def working(what: str) -> Iterator[Callable[..., None]]:
-    """Say what takes a while, and for how long it has; on a terminal only, and gone at the end.
+    """Show on a terminal what takes a while, and how far it is, until the block ends.
 
-    What it yields is told steps done and all steps, if there are any to count, for a bar with the
-    time left; or other words.
+    What it yields may be told steps done and all steps, or other words; until it is told steps, the
+    phases of the work below are shown.
     """
-    from rich import progress
-
-    console = Console(stderr=True)
-    words = progress.TextColumn("{task.description}", markup=False)
-    clocks = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
-    # predictions go to stdout meanwhile, which may be a file
-    shown: dict[str, Any] = {"redirect_stdout": False, "transient": True, "console": console}
-    columns = (words, progress.BarColumn(), *clocks)
-    with progress.Progress(*columns, disable=not console.is_terminal, **shown) as bar:
-        task = bar.add_task(what, total=None)
-
-        def tell(done: int = 0, total: int | None = None, words: str = what) -> None:
-            if total is None or done == total:  # nobody knows how long the rest takes
-                bar.tasks[0].total = None
-                bar.update(task, description=words)
-            else:
-                bar.update(task, completed=done, total=total, description=words)
-
-        yield tell
+    console, work = Console(stderr=True), Work(what)
+    with ExitStack() as stack:
+        if console.is_terminal:
+            # predictions go to stdout meanwhile, which may be a file
+            live = Live(work, console=console, transient=True, redirect_stdout=False)
+            stack.enter_context(live)
+        stack.enter_context(progress.heard_by(work.hear))
+        yield work.tell
 
 
 def load_torch() -> None:
@@ -166,15 +212,6 @@ def load_graph(name: str, data: Path | None) -> Data:
 
     with working(f"reading {name}"):
         return load_inputs(name, data)
-
-
-@contextmanager
-def busy(graph: Any, what: str) -> Iterator[Callable[..., None]]:
-    """As `working`; a graph on disk shows how far its encoding is."""
-    with working(what) as tell:
-        if hasattr(graph, "progress"):
-            graph.progress = tell
-        yield tell
 
 
 @contextmanager

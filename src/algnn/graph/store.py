@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,6 @@ UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
 
 Source = str | os.PathLike[str]
-# what is called after each step of long work: steps done, steps in all
-Progress = Callable[[int, int], None]
 
 
 class GraphStore:
@@ -104,7 +101,6 @@ class GraphStore:
         self.num_features: int = self.manifest["features"]
         self.device = torch.device("cpu")
         self.runner: Any = None  # what runs the steps of encoding elsewhere, if anything does
-        self.progress: Progress = lambda done, total: None
         # stands for the graph where results are cached by its tensors
         self.token = torch.zeros(0)
         for name, facts in [] if self.remote else self._files():
