@@ -75,7 +75,7 @@ def predict(
 
     def columns(some: Any) -> dict[str, Any]:
         probabilities = learner.predict_proba(now, some)
-        found = {"node": some, "label": learner.predict(now, some)}
+        found = {"node": some, "label": learner.classes_[probabilities.argmax(axis=1)]}
         found["probability"] = probabilities.max(axis=1)
         if novelty:
             found["novelty"] = learner.novelty(now, some)

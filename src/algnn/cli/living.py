@@ -82,6 +82,8 @@ def learn(
     device: shared.ModelDevice = None,
     dry_run: shared.DryRun = False,
     data: shared.DataRoot = None,
+    scheduler: shared.Scheduler = None,
+    workers: shared.Workers = 0,
 ) -> None:
     """Teach a model more labelled nodes, of new classes or of known ones."""
 
@@ -95,7 +97,7 @@ def learn(
         else:
             learner.partial_fit(*some)
 
-    _change(model, graph, labels, device, dry_run, data, step)
+    _change(model, graph, labels, device, dry_run, data, step, scheduler, workers)
 
 
 @commands.command()
@@ -218,6 +220,8 @@ def _change(
     dry_run: bool,
     data: Path | None,
     step: Callable[[AnyModel, Any, Any, Any], object],
+    scheduler: str | None = None,
+    workers: int = 0,
 ) -> None:
     """Read a model, let it learn or forget some labelled nodes, and write it."""
     path = _writable(model)
@@ -230,8 +234,9 @@ def _change(
         before = _holdings(learner)
         now = shared.load_graph(graph, data)
         nodes, classes = read_labels(labels, node_count(now), learner.classes_)
-        with shared.busy(now, f"working on {shared.plural(nodes.size, 'node')}"):
-            step(learner, now, nodes, classes)
+        shown = shared.busy(now, f"working on {shared.plural(nodes.size, 'node')}")
+        with shown, shared.spread(now, scheduler, workers) as there:
+            step(learner, there, nodes, classes)
         _finish(path, learner, before, dry_run)
 
 
