@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,3 +29,21 @@ def heard_by(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listener.reset(before)
+
+
+class WatchedFile(io.BufferedReader):
+    """A file, opened for reading, that tells how much of it was read."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(io.FileIO(path))
+        self._size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1) -> bytes:
+        """As of any file."""
+        tell("", self.tell(), self._size)
+        return super().read(size)
+
+    def read1(self, size: int = -1) -> bytes:
+        """As of any file."""
+        tell("", self.tell(), self._size)
+        return super().read1(size)

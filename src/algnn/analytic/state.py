@@ -74,7 +74,7 @@ class State:
         sums = self.statistics
         if self.solved is not None:
             return self
-        tell("solving for weights", 0, 1)
+        tell("solving for weights", 1, 1)
         if not self._expects_few:
             return replace(self, solved=self.affine, factor=None)
         factor, W = self.factor, None

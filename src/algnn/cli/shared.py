@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -85,10 +85,9 @@ def parse_order(text: str) -> str | list[int]:
 def checked_picture(path: Path | None) -> Path | None:
     """Before any work: whether a picture can be written there."""
     if path is not None:
-        from algnn.files import make_folder
-        from algnn.plot import check_path
+        from algnn.files import make_folder, picture_path
 
-        make_folder(check_path(path).parent)
+        make_folder(picture_path(path).parent)
     return path
 
 
@@ -143,7 +142,7 @@ class Work:
         if self.own and not own:
             return
         self.last = monotonic()
-        if (phase, total) != (self.phase, self.total) or done < self.done:
+        if phase != self.phase or done < self.done:
             self.since = self.last, done
         self.phase, self.done = phase, done
         self.total = None if done == total else total
@@ -159,10 +158,14 @@ class Work:
     def __rich__(self) -> Table:
         """A line: the work and how long it has gone on; the phase and how long it still takes."""
         left = self.left()
-        bar = ProgressBar(self.total, self.done, width=20, pulse=self.total is None)
-        cells = [Text(self.what), Text(_clock(monotonic() - self.began), "yellow"), self.phase, bar]
         line = Table.grid(padding=(0, 1))
-        line.add_row(*cells, "" if left is None else Text(f"{_clock(left)} left", "cyan"))
+        line.add_row(
+            Text(self.what),
+            Text(_clock(monotonic() - self.began), "yellow"),
+            self.phase,
+            ProgressBar(self.total, self.done, width=20, pulse=self.total is None),
+            "" if left is None else Text(f"{_clock(left)} left", "cyan"),
+        )
         return line
 
 
@@ -194,7 +197,27 @@ def load_torch() -> None:
             import algnn.models  # noqa: F401
 
 
-# -- a model and its graph ------------------------------------------------------------------------
+# -- a model, a graph and a table -----------------------------------------------------------------
+
+
+def check_inputs(
+    *models: Path,
+    graphs: Sequence[str] = (),
+    data: Path | None = None,
+    table: Path | None = None,
+    columns: Sequence[str] = ("node", "label"),
+) -> None:
+    """Before torch is loaded, which takes seconds: whether files are there and look right."""
+    from algnn.checkpoint import peek
+    from algnn.graph.catalogue import check_name
+    from algnn.labels import check_table
+
+    for model in models:
+        peek(model)
+    for graph in graphs:
+        check_name(graph, data)
+    if table is not None:
+        check_table(table, *columns)
 
 
 def load_model(path: Path, device: str | None) -> AnyModel:
@@ -202,16 +225,27 @@ def load_model(path: Path, device: str | None) -> AnyModel:
     load_torch()
     from algnn import models
 
-    return models.load_model(path, device)
+    with working(f"reading {path}"):
+        return models.load_model(path, device)
 
 
-def load_graph(name: str, data: Path | None) -> Data:
-    """The inputs of a graph; one on disk stays there."""
+def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
+    """The inputs of a graph, and how many nodes it has; one on disk stays there."""
     load_torch()
     from algnn.graph.datasets import load_inputs
+    from algnn.graph.store import node_count
 
     with working(f"reading {name}"):
-        return load_inputs(name, data)
+        graph = load_inputs(name, data)
+        return graph, node_count(graph)
+
+
+def load_labels(path: Path, count: int, seen: Any = None) -> tuple[Any, Any]:
+    """The nodes and labels of a table, beside classes that were seen before."""
+    from algnn.labels import read_labels
+
+    with working(f"reading {path}"):
+        return read_labels(path, count, seen)
 
 
 @contextmanager

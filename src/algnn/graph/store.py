@@ -29,11 +29,11 @@ from torch_geometric.data import Data
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
+from algnn.graph.catalogue import MANIFEST
 from algnn.graph.download import cache_dir
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
 
-MANIFEST = "manifest.json"
 VERSION = 1
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
@@ -258,12 +258,6 @@ def node_count(graph: Data | GraphStore) -> int:
 def whole(graph: Data | GraphStore) -> Data:
     """A graph in memory, also where it was on disk."""
     return graph.in_memory if isinstance(graph, GraphStore) else graph
-
-
-def is_graph_folder(path: Source) -> bool:
-    """Whether a path, or an address for fsspec, looks like a graph on disk."""
-    name = os.fspath(path)
-    return "://" in name or (Path(name) / MANIFEST).is_file()
 
 
 def read_manifest(path: Source) -> dict[str, Any]:
