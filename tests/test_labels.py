@@ -70,7 +70,7 @@ def test_nodes_alone(tmp_path: Path) -> None:
         (f"node,label\n{'9' * 5000},a\n", "line 2: node 9{20} is not in the graph"),
         ("node,label\n0,a\n\n1,b\n0,c\n", "line 5: node 0 was named before, in line 2"),
         ("node,label\n0,a\n00,c\n", "line 3: node 0 was named before"),
-        ("node,label\n0.0,a\n", "line 2: node is '0.0': give a whole number"),
+        ("node,label\n0.0,a\n", "line 2: node is '0.0': give its id"),
         ("node,label\none,a\n", "line 2: node is 'one'"),
         ("node,label\n٣,a\n", "line 2: node is '٣'"),
         ("node,label\n0,\n1,-1\n", "no row has a label"),

@@ -53,6 +53,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     If the block raises, the temporary file is removed; that of a killed writer, by a later one.
     """
     target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise InputError(f"{path} is a folder: give the name of a file")
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target, LEFTOVER)
     temporary = target.with_name(f".{_tag(target)}-{uuid.uuid4().hex[:12]}.tmp{target.suffix}")

@@ -167,7 +167,10 @@ def _ids(path: Source, rows: Sequence[Row], num_nodes: int) -> npt.NDArray[np.in
     first: dict[int, str] = {}
     for place, (text, *_) in rows:
         if not NUMBER.fullmatch(text):
-            raise InputError(f"{path}, {place}: node is {text!r}: give a whole number")
+            raise InputError(
+                f"{path}, {place}: node is {text!r}: give its id, a whole number from 0, which is"
+                " its row in graph.x"
+            )
         # no number of that many digits is an id, and reading it could take for ever
         node = int(text) if len(text) <= MOST_DIGITS else -1
         if not 0 <= node < num_nodes:

@@ -141,10 +141,10 @@ def test_the_time_left_is_that_of_steps_like_those_done(monkeypatch: pytest.Monk
     now = 100.0
     monkeypatch.setattr(shared, "monotonic", lambda: now)
     work = Work("learning")
-    work.hear("nodes", 0, 10)
+    work.hear("", 0, 10)
     assert work.left() is None
     now += 6
-    work.hear("nodes", 2, 10)
+    work.hear("", 2, 10)
     assert work.left() == 24
     now += 4
     assert work.left() == 20

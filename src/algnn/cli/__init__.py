@@ -67,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # click's errors by what they can do: some versions of typer carry a click of their own
         if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
             raise
-        return _complain(error.format_message())
+        path = getattr(getattr(error, "ctx", None), "command_path", "")
+        return _complain(error.format_message() + (f" Try {path} --help" if path else ""))
     return code if isinstance(code, int) else 0
 
 

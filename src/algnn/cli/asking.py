@@ -223,7 +223,7 @@ def _show(table: pd.DataFrame) -> None:
     shared.print_table(shown)
     total = table.attrs
     print(
-        f"accuracy {100 * total['accuracy']:.2f}% over {total['n']:,} nodes,"
-        f" {100 * total['macro']:.2f}% over {len(table):,} classes,"
+        f"accuracy {100 * total['accuracy']:.2f}% over {shared.plural(total['n'], 'node')},"
+        f" {100 * total['macro']:.2f}% over {shared.plural(len(table), 'class')},"
         f" mean confidence {total['confidence']:.3f}"
     )

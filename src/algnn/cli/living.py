@@ -96,7 +96,7 @@ def learn(
         else:
             learner.partial_fit(*some)
 
-    _change(model, graph, labels, device, dry_run, data, step, scheduler, workers)
+    _change("learning", model, graph, labels, device, dry_run, data, step, scheduler, workers)
 
 
 @commands.command()
@@ -113,7 +113,7 @@ def relabel(
     def step(learner: AnyModel, now: Data, nodes: Any, classes: Any) -> None:
         exact(model, learner).relabel(now, nodes, None, classes)
 
-    _change(model, graph, labels, device, dry_run, data, step)
+    _change("relabelling", model, graph, labels, device, dry_run, data, step)
 
 
 @commands.command()
@@ -145,6 +145,8 @@ def forget(
     def step(found: AnyModel, now: Data, nodes: Any, classes: Any) -> None:
         import numpy as np
 
+        from algnn import save_npz
+
         nonlocal again
         learner = exact(model, found)
         if node is None or graph_out is None:
@@ -155,9 +157,9 @@ def forget(
         again = int((near & (nodes != node)).sum())
         if not dry_run:
             # before the model: if this is all that gets done, no model has lost anything
-            _save_graph(graph_out, smaller)
+            save_npz(smaller, graph_out)
 
-    _change(model, graph, labels, device, dry_run, data, step)
+    _change("forgetting", model, graph, labels, device, dry_run, data, step)
     if node is not None:
         print(
             f"{graph_out} {'would hold' if dry_run else 'holds'} the graph without node {node};"
@@ -215,6 +217,7 @@ def exact(path: Path, found: AnyModel) -> ALGNN:
 
 
 def _change(
+    doing: str,
     model: Path,
     graph: str,
     labels: Path,
@@ -233,7 +236,7 @@ def _change(
         before = _holdings(learner)
         now, count = shared.load_graph(graph, data)
         nodes, classes = shared.load_labels(labels, count, learner.classes_)
-        shown = shared.working(f"working on {shared.plural(nodes.size, 'node')}")
+        shown = shared.working(f"{doing} {shared.plural(nodes.size, 'node')}")
         with shown, shared.spread(now, scheduler, workers) as there:
             step(learner, there, nodes, classes)
         _finish(path, learner, before, dry_run)
@@ -263,14 +266,6 @@ def _writable(path: Path, force: bool = True) -> Path:
 def _check_new(path: Path, force: bool) -> None:
     if path.exists() and not force:
         raise InputError(f"{path} exists: give another name, or --force to replace it")
-
-
-def _save_graph(path: Path, graph: Data) -> None:
-    from algnn.files import replacing
-    from algnn.graph.npz import input_arrays, write_arrays
-
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        write_arrays(file, input_arrays(graph))
 
 
 def _holdings(learner: AnyModel) -> Holdings:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from algnn.cli.shared import DataRoot, check_inputs, working
+from algnn.cli.shared import DataRoot, check_inputs, load_torch, working
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ def partition(
         check_inputs(graphs=[graph], data=data)
     elif missing := [path for path in (source, features, labels) if path and not path.exists()]:
         raise InputError(f"{missing[0]}: there is no such file")
+    elif append and labels is not None:
+        raise InputError("--labels goes with a new graph: learn labels with algnn learn")
+    elif not (append or features or (source / "raw").is_dir()):
+        raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
+    load_torch()
     common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
     beside = _beside(folder)
     with working(f"partitioning {graph}"), tempfile.TemporaryDirectory(dir=beside) as name:
@@ -94,10 +99,6 @@ def _from_table(
     work: Path,
     **common: Any,
 ) -> Any:
-    if append and labels is not None:
-        raise InputError("--labels goes with a new graph: learn labels with algnn learn")
-    if features is None and not append:
-        raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
     import torch
 
     from algnn.graph.partition import append_nodes, read_edges, read_features, write_partitions

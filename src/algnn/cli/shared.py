@@ -142,7 +142,7 @@ class Work:
         if self.own and not own:
             return
         self.last = monotonic()
-        if phase != self.phase or done < self.done:
+        if phase != self.phase or done < self.done or self.total is None:
             self.since = self.last, done
         self.phase, self.done = phase, done
         self.total = None if done == total else total

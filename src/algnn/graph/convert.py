@@ -212,7 +212,7 @@ def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
         place = int(np.argmax(ids < 0))
         raise InputError(
             f"{what} names {nodes.tolist()[place]!r} in row {place}, which is not in the index of"
-            " features: add it there, or leave the row out"
+            " features: name nodes there (read_csv has index_col=), or leave the row out"
         )
     return ids.astype(np.int64)
 

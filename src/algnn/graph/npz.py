@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import os
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,7 @@ def graph_of_arrays(arrays: Arrays) -> Data:
     """The graph of the arrays of a file, all checked; `DatasetError` says what is wrong."""
     for key in ("edge_index", "y"):
         if key not in arrays:
-            raise DatasetError(f"{key} is missing: edge_index and y are needed")
+            raise DatasetError(f"{key} is missing: a benchmark needs edge_index and y")
     y, names = _labels(arrays)
     return Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y), class_names=names)
 
@@ -84,8 +84,9 @@ def save_npz(graph: Data, path: PathLike) -> None:
     Parameters
     ----------
     graph : Data
-        With `edge_index` and `y`; `x`, `edge_weight`, the masks and `class_names` are written where
-        it has them.
+        With `edge_index`; `x`, `y`, `edge_weight`, the masks and `class_names` are written where it
+        has them. Without `y` the commands that take a table of labels read the file, and `load`,
+        which is for benchmarks, does not.
     path : str or path
         The file; one that exists is replaced.
 
@@ -98,23 +99,20 @@ def save_npz(graph: Data, path: PathLike) -> None:
     ...     read_npz(folder + "/my.npz").y.tolist()
     [7, -1]
     """
-    if graph.get("edge_index") is None or graph.get("y") is None:
-        raise InputError("graph needs edge_index and y to be written as .npz")
+    if not isinstance(graph, Data) or graph.get("edge_index") is None:
+        raise InputError("graph must be a Data with edge_index to be written as .npz")
     structural = graph.get("provenance", {}).get("features", "").startswith("structural")
-    arrays = input_arrays(graph, features=not structural)
+    arrays = _input_arrays(graph, features=not structural)
     arrays |= {k: graph[k].cpu().numpy() for k in ("y", *MASKS) if graph.get(k) is not None}
+    if not {"x", "x_shape", "y"} & set(arrays):
+        arrays["num_nodes"] = np.array(graph.num_nodes)
     if graph.get("class_names"):
         arrays["class_names"] = np.array(graph.class_names, dtype=np.str_)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        write_arrays(file, arrays)
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def write_arrays(file: IO[bytes], arrays: Arrays) -> None:
-    """Write arrays as an ``.npz``, compressed."""
-    np.savez_compressed(file, allow_pickle=False, **arrays)
-
-
-def input_arrays(graph: Data, *, features: bool = True) -> Arrays:
+def _input_arrays(graph: Data, *, features: bool = True) -> Arrays:
     """The features and edges of a graph as the arrays of a file."""
     keys = [key for key in ("edge_index", "edge_weight") if graph.get(key) is not None]
     arrays = {key: graph[key].detach().cpu().numpy() for key in keys}

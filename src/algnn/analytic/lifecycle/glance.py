@@ -88,7 +88,8 @@ class Summary:
             *_table(("time", "what", "nodes", "classes", "head", "γ"), map(_row, self.events)),
             "",
             f"head                {self.head}, γ = {self.gamma:.3g}"
-            + (f", chosen from nodes halved in {self.halvings} ways" if self.halvings else ""),
+            + (f", chosen from {self.halvings} halvings of the nodes" if self.halvings > 1 else "")
+            + (", chosen from halves of the nodes" if self.halvings == 1 else ""),
             f"features            {self.width} wide, sums over {self.directions} directions",
         ]
         if self.condition is not None:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from algnn.analytic.linalg.cholesky import factorise
 from algnn.analytic.statistics import Statistics
+from algnn.progress import tell
 
 # Both Gaussians are widened by this multiple of the noise of Σ. In trials with classes held out
 # among the validation nodes of five graphs anything from 3 to 30 was about as good.
@@ -45,6 +46,7 @@ class NoveltyModel:
     @classmethod
     def of(cls, statistics: Statistics, sample: Tensor) -> NoveltyModel:
         """From the sums, and Z [m, d] of a sample of the graph in the coordinates of the sums."""
+        tell("novelty model", 1, 1)
         n = statistics.n.to(sample.device, torch.float64)
         means = (statistics.Q / n).mT
         scatter = (statistics.G - (means.mT * n) @ means) / n.sum()
