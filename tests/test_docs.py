@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 # the tutorial is one of the notebooks
-PAGES = ("your-data", "novelty-queue", "choosing-gamma")
+PAGES = ("your-data", "novelty-queue", "look-at-your-model", "choosing-gamma")
 
 
 def blocks(page: str) -> list[str]:
