@@ -6,7 +6,7 @@ place in a single step: whoever reads it meanwhile sees one or the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +18,6 @@ from algnn.cli import shared
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
     from algnn import ALGNN
     from algnn.models import Model as AnyModel
 
@@ -85,8 +83,8 @@ def learn(
     workers: shared.Workers = 0,
 ) -> None:
     """Teach a model more labelled nodes, of new classes or of known ones."""
-
-    def step(learner: AnyModel, *some: Any) -> None:
+    given = (model, graph, labels, device, dry_run, data, scheduler, workers)
+    with _session("learning", *given) as (learner, *some):
         from algnn import PrivateALGNN
 
         if not isinstance(learner, PrivateALGNN):
@@ -95,8 +93,6 @@ def learn(
             raise InputError(f"--again: {model} is private and keeps no record to compare with")
         else:
             learner.partial_fit(*some)
-
-    _change("learning", model, graph, labels, device, dry_run, data, step, scheduler, workers)
 
 
 @commands.command()
@@ -109,11 +105,9 @@ def relabel(
     data: shared.DataRoot = None,
 ) -> None:
     """Correct the labels of nodes that were learned: forget the old ones and learn the new ones."""
-
-    def step(learner: AnyModel, now: Data, nodes: Any, classes: Any) -> None:
+    given = (model, graph, labels, device, dry_run, data)
+    with _session("relabelling", *given) as (learner, now, nodes, classes):
         exact(model, learner).relabel(now, nodes, None, classes)
-
-    _change("relabelling", model, graph, labels, device, dry_run, data, step)
 
 
 @commands.command()
@@ -140,31 +134,24 @@ def forget(
         raise InputError("--node and --graph-out go together: without a node the graph changes too")
     if graph_out is not None and (graph_out.suffix != ".npz" or graph_out.exists()):
         raise InputError(f"--graph-out {graph_out} must be a new file that ends in .npz")
-    again = 0
-
-    def step(found: AnyModel, now: Data, nodes: Any, classes: Any) -> None:
+    given = (model, graph, labels, device, dry_run, data)
+    with _session("forgetting", *given) as (found, now, nodes, classes):
         import numpy as np
 
         from algnn import save_npz
 
-        nonlocal again
         learner = exact(model, found)
         if node is None or graph_out is None:
             learner.forget(now, nodes, classes)
             return
         near = np.isin(nodes, learner.reach(now, node))
         smaller = learner.forget_node(now, node, nodes[near], classes[near])
-        again = int((near & (nodes != node)).sum())
         if not dry_run:
             # before the model: if this is all that gets done, no model has lost anything
             save_npz(smaller, graph_out)
-
-    _change("forgetting", model, graph, labels, device, dry_run, data, step)
-    if node is not None:
-        print(
-            f"{graph_out} {'would hold' if dry_run else 'holds'} the graph without node {node};"
-            f" {shared.plural(again, 'labelled node')} that could see it learned anew"
-        )
+    again = shared.plural(int((near & (nodes != node)).sum()), "labelled node")
+    holds = "would hold" if dry_run else "holds"
+    print(f"{graph_out} {holds} the graph without node {node}; {again} near it learned anew")
 
 
 @commands.command()
@@ -216,7 +203,8 @@ def exact(path: Path, found: AnyModel) -> ALGNN:
     return found
 
 
-def _change(
+@contextmanager
+def _session(
     doing: str,
     model: Path,
     graph: str,
@@ -224,11 +212,10 @@ def _change(
     device: str | None,
     dry_run: bool,
     data: Path | None,
-    step: Callable[[AnyModel, Any, Any, Any], object],
     scheduler: str | None = None,
     workers: int = 0,
-) -> None:
-    """Read a model, let it learn or forget some labelled nodes, and write it."""
+) -> Iterator[tuple[AnyModel, Any, Any, Any]]:
+    """A model, a graph, nodes and labels; what the block changes in the model is written."""
     path = _writable(model)
     shared.check_inputs(path, graphs=[graph], data=data, table=labels)
     with _changing(path, dry_run):
@@ -238,7 +225,7 @@ def _change(
         nodes, classes = shared.load_labels(labels, count, learner.classes_)
         shown = shared.working(f"{doing} {shared.plural(nodes.size, 'node')}")
         with shown, shared.spread(now, scheduler, workers) as there:
-            step(learner, there, nodes, classes)
+            yield learner, there, nodes, classes
         _finish(path, learner, before, dry_run)
 
 
