@@ -33,12 +33,6 @@ SWEEPS: dict[str, tuple[str, list[str], list[str]]] = {
 
 commands = Typer()
 
-Changes = Annotated[
-    list[str] | None,
-    Option(
-        "--set", metavar="NAME=VALUE", help="Change a setting where it exists; may be repeated."
-    ),
-]
 Draws = Annotated[
     int, Option(help="Runs that each have a split, an order and a seed of their own.")
 ]
@@ -69,7 +63,7 @@ def run(
     seeds: shared.Seeds = shared.SEEDS,
     device: shared.Device = "auto",
     records: shared.Records = RECORDS,
-    plot: Annotated[Path | None, Option(help="Draw a picture into this file.")] = None,
+    plot: shared.Plot = None,
     as_json: shared.AsJson = False,
     data: shared.DataRoot = None,
 ) -> None:
@@ -114,7 +108,7 @@ def bench(
     jobs: Jobs = None,
     device: shared.Device = "auto",
     records: shared.Records = RECORDS,
-    changes: Changes = None,
+    changes: shared.Settings = None,
     edges: shared.Edges = "full",
     order: shared.Order = "label",
     splits: Splits = 1,
@@ -155,7 +149,7 @@ def tune(
     seeds: Annotated[
         str, Option(help="Of the runs with the chosen settings; trials have the first.")
     ] = "42,43,44,45,46",
-    edges: Annotated[str, Option(help="full or seen, as for bench.")] = "full",
+    edges: shared.Edges = "full",
     splits: Splits = 1,
     orders: Orders = 1,
     draws: Draws = 1,
@@ -213,7 +207,7 @@ def sweep(
     jobs: Jobs = None,
     device: shared.Device = "auto",
     records: shared.Records = RECORDS,
-    changes: Changes = None,
+    changes: shared.Settings = None,
     data: shared.DataRoot = None,
     retry_failed: Retry = False,
     as_json: shared.AsJson = False,

@@ -51,7 +51,11 @@ Scheduler = Annotated[
 Seeds = Annotated[str, Option(help="One run for each.")]
 Settings = Annotated[
     list[str] | None,
-    Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated."),
+    Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a setting, of methods that have it; may be repeated.",
+    ),
 ]
 Step = Annotated[int, Option(help="Classes of each later session.")]
 Workers = Annotated[int, Option(help="Or a Dask cluster of so many processes here.")]
