@@ -35,6 +35,8 @@ MOST_HALVINGS = 8
 SMALL_SUMS = 256
 # From so many nodes on, weights of one half against the other tell as much as both directions do.
 ONE_DIRECTION_NODES = 512
+# How many γ are mostly tried, for the time left.
+LIKELY_TRIES = 4
 # Relative size below which a squared length is rounding, and a count next to nothing.
 NEGLIGIBLE = 1e-12
 
@@ -78,18 +80,15 @@ def choose_gamma(everything: Statistics, half_sums: Statistics, head: str = "bal
     both = nodes <= ONE_DIRECTION_NODES
     halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
     start = MIDDLE_START if everything.G.size(0) > SMOOTH_WIDTH else COARSE_START
-    tried: dict[int, float] = {}
-    wanted = set(start)
-    while wanted:
-        known = len(tried) + len(wanted)
-        for place in sorted(wanted):
-            tell("choosing γ", len(tried), known)
-            tried[place] = halves.agreement(GAMMAS[place])
+    tried = {place: halves.agreement(GAMMAS[place]) for place in start}
+    while True:
         best = max(tried, key=lambda place: (tried[place], place))
-        wanted = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
-    trace = float(everything.G.trace()) if head == "ridge" else 1.0
-    # features that are all zero have a trace of zero, and weights all the same
-    return Choice(GAMMAS[best] * (trace or 1.0), tried[best])
+        beside = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
+        if not beside:
+            trace = float(everything.G.trace()) if head == "ridge" else 1.0
+            # features that are all zero have a trace of zero, and weights all the same
+            return Choice(GAMMAS[best] * (trace or 1.0), tried[best])
+        tried |= {place: halves.agreement(GAMMAS[place]) for place in beside}
 
 
 class _Halves:
@@ -142,9 +141,13 @@ class _Halves:
         # where one half has no nodes, neither says anything, nor counts
         told = (nodes[:pairs] > 0) & (nodes[pairs:] > 0)
         self.directions = self.sides * max(1, int(told.sum()))
+        self.tries = 0
 
     def agreement(self, gamma: float) -> float:
         """The mean squared cosine between scores and truth over the other half."""
+        # how many follow shows on the way
+        tell("choosing γ", self.tries, max(self.tries + 1, LIKELY_TRIES))
+        self.tries += 1
         matrices = self.matrices.clone()
         matrices.diagonal(dim1=1, dim2=2).add_((gamma * self.traces)[:, None])
         factors, failed = torch.linalg.cholesky_ex(matrices)
