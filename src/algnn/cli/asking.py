@@ -97,12 +97,13 @@ def predict(
                 yield columns(chosen[at : at + size])
 
         write_table(out, pieces())
+        if picture is not None:
+            from algnn import plot as pictures
+
+            tell(words=f"drawing {picture}")
+            pictures.save(pictures.novelty(learner, now, chosen, threshold=novel_above), picture)
     if out is not None:
         print(f"{out}: {shared.plural(chosen.size, 'node')}")
-    if picture is not None:
-        from algnn import plot as pictures
-
-        pictures.save(pictures.novelty(learner, now, chosen, threshold=novel_above), picture)
 
 
 def _check_table(path: Path | None) -> None:
@@ -140,11 +141,11 @@ def explain(
     wanted = None if label is None else named.get(label, label)
     with shared.working(f"explaining node {node}"):
         found = learner.explain(now, node, wanted)
-    print(found)
-    if picture is not None:
-        from algnn.plot import explanation, save
+        if picture is not None:
+            from algnn.plot import explanation, save
 
-        save(explanation(learner, now, node, wanted), picture)
+            save(explanation(learner, now, node, wanted), picture)
+    print(found)
 
 
 @commands.command()
@@ -197,18 +198,18 @@ def evaluate(
     some = shared.load_labels(labels, count, learner.classes_)
     with shared.working(f"predicting {shared.plural(some[0].size, 'node')}"):
         table = learner.evaluate(now, *some)
+        if picture is not None:
+            from algnn import plot as drawing
+
+            draw = {Kind.CONFUSION: drawing.confusion, Kind.ACCURACY: drawing.accuracy}
+            figure = draw.get(kind, drawing.class_map)(learner, now, *some)
+            drawing.save(figure, picture)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)
         total = ", ".join(f'"{name}": {value:.6g}' for name, value in table.attrs.items())
         print(f'{{{total}, "classes": {rows}}}')
     else:
         _show(table)
-    if picture is not None:
-        from algnn import plot as drawing
-
-        draw = {Kind.CONFUSION: drawing.confusion, Kind.ACCURACY: drawing.accuracy}
-        figure = draw.get(kind, drawing.class_map)(learner, now, *some)
-        drawing.save(figure, picture)
 
 
 def _show(table: pd.DataFrame) -> None:

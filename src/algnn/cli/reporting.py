@@ -93,7 +93,8 @@ def pack_records(
     from algnn.bench.runs import pack
 
     for folder in folders:
-        packed = pack(folder)
+        with working(f"packing {folder}"):
+            packed = pack(folder)
         for path, count in packed:
             print(f"{plural(count, 'file')} packed into {path}")
         if not packed:
