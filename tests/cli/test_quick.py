@@ -128,8 +128,9 @@ def test_phases_of_learning_are_told() -> None:
         model = ALGNN(device="cpu").fit(graph, range(300), graph.y[:300])
     phases = list(dict.fromkeys(phase for phase, _, _ in told))
     assert phases == [
-        "reducing features", "neighbourhoods", "nodes", "choosing γ", "solving for weights"
-    ]  # fmt: skip
+        *("reducing features", "neighbourhoods", "nodes"),
+        *("finding directions", "choosing γ", "solving for weights"),
+    ]
     hops = [(done, total) for phase, done, total in told if phase == "neighbourhoods"]
     assert hops == [(done, len(hops)) for done in range(len(hops))]
     told.clear()

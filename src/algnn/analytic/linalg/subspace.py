@@ -14,6 +14,7 @@ from torch import Tensor
 
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
+from algnn.progress import tell
 
 # Beyond this share of d, the basis and the sums together are no smaller than the sums alone:
 # r d + r² / 2 reaches d² / 2 at (√2 − 1) d. About there, so many nodes in one session also take as
@@ -63,6 +64,7 @@ class Span:
         """With the directions of Z [n, d] that it lacks, after those that it has."""
         if self.basis is None:
             return self
+        tell("finding directions", 1, 1)
         V, least = self.basis, None
         # a Gram matrix shows directions down to half the digits, so what it hides is looked for
         # again once these are out of the way; in float64 a second pass sees all there is
