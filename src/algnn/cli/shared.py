@@ -164,10 +164,10 @@ class Work:
         left = self.left()
         line = Table.grid(padding=(0, 1))
         line.add_row(
-            Text(self.what),
+            Text(self.what, no_wrap=True, overflow="ellipsis"),
             Text(_clock(monotonic() - self.began), "yellow"),
             self.phase,
-            ProgressBar(self.total, self.done, width=20, pulse=self.total is None),
+            ProgressBar(self.total, self.done, width=12, pulse=self.total is None),
             "" if left is None else Text(f"{_clock(left)} left", "cyan"),
         )
         return line
@@ -229,7 +229,7 @@ def load_model(path: Path, device: str | None) -> AnyModel:
     load_torch()
     from algnn import models
 
-    with working(f"reading {path}"):
+    with working(f"reading {path.name}"):
         return models.load_model(path, device)
 
 
@@ -239,7 +239,7 @@ def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
     from algnn.graph.datasets import load_inputs
     from algnn.graph.store import node_count
 
-    with working(f"reading {name}"):
+    with working(f"reading {Path(name).name}"):
         graph = load_inputs(name, data)
         return graph, node_count(graph)
 
@@ -248,7 +248,7 @@ def load_labels(path: Path, count: int, seen: Any = None) -> tuple[Any, Any]:
     """The nodes and labels of a table, beside classes that were seen before."""
     from algnn.labels import read_labels
 
-    with working(f"reading {path}"):
+    with working(f"reading {path.name}"):
         return read_labels(path, count, seen)
 
 
