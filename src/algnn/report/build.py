@@ -63,6 +63,7 @@ def build(study: Study, pictures: bool = False) -> Report:
             for graph in study.datasets(step=1) * pictures
         ),
         "results": _by_hardware(study, _results),
+        "tuned": tuple(_tuned(study)),
         "steps": tuple(_steps(study)),
         "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
         "speed": _by_hardware(study, lambda s, h: [tables.speeds(s, h)]),
@@ -168,6 +169,8 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
     runs = study.runs
     older = f" (and {study.passed_over:,} older)" if study.passed_over else ""
     yield "records", f"{len(runs):,}{older}"
+    if study.trials:
+        yield "trials on validation nodes", f"{study.trials:,}"
     yield "seeds", ", ".join(map(str, sorted(set(runs.seed))))
     machines = runs.hardware.value_counts().sort_index()
     yield "machines", "; ".join(f"{name} ({count(n, 'run')})" for name, n in machines.items())
@@ -198,6 +201,13 @@ def _results(study: Study, hardware: str) -> Iterator[Table | None]:
     for graph in study.datasets(hardware, 1):
         yield tables.main(study, hardware, graph)
     yield tables.trust(study, hardware)
+
+
+def _tuned(study: Study) -> Iterator[Part]:
+    yield from _alone(tables.tuned_means(study))
+    for graph in study.datasets(step=1):
+        if table := tables.tuned(study, graph):
+            yield graph, (table,)
 
 
 def _steps(study: Study) -> Iterator[Part]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pandas as pd
 
+from algnn import settings
 from algnn.bench.paper import paper_figures, paper_space
 from algnn.bench.runs import Summary, summarise
 from algnn.methods import METHODS
 from algnn.report import verdicts
 from algnn.report.board import standings
-from algnn.report.commands import commands
-from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, baselines
+from algnn.report.commands import commands, tunings
+from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, baselines, in_order, in_words
 from algnn.report.table import (
     COLUMNS,
     WORDS,
@@ -90,6 +91,46 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
     notes = [TEXT[key] for key, holds in more.items() if holds]
     where: dict[str, Any] = {"hardware": hardware, "dataset": dataset, "sessions": sessions}
     return _table(study, "main", columns, rows, runs, notes, barred={"AF": low}, **where)
+
+
+def tuned_means(study: Study) -> Table | None:
+    """Every tuned method: mean AP with its own and with the chosen settings, and `algnn`'s."""
+    means = study.means["ap"]
+    rows: list[list[Value]] = []
+    for name in study.methods(step=1):
+        both = {g: study.anywhere(g, name, tuned=True).ap.mean() for g in study.datasets(step=1)}
+        graphs = [g for g, ap in both.items() if not isnan(ap) and not isnan(means[g][name])]
+        if graphs:
+            here = means[graphs]
+            ours = here.loc[DEFAULT].mean(skipna=False) if DEFAULT in here.index else None
+            again = sum(both[g] for g in graphs) / len(graphs)
+            against = verdicts.tally(study, name, tuned=True) or None
+            rows.append([name, len(graphs), here.loc[name].mean(), again, ours, against])
+    columns = ["method", "graphs", "AP", "AP, tuned", "AP of algnn", "against"]
+    return _table(study, "tuned-means", columns, rows, apart=None)
+
+
+def tuned(study: Study, dataset: str) -> Table | None:
+    """Every tuned method on one dataset: its own settings beside those that trials chose."""
+    best = study.chosen[(study.chosen.dataset == dataset) & (study.chosen.step == 1)]
+    best = best[best.edges == "full"].set_index("method")
+    rows: list[list[Value]] = []
+    for name in in_order({DEFAULT, *best.index}, list(METHODS)):
+        own, again = (study.anywhere(dataset, name, tuned) for tuned in (False, True))
+        figures = [_mean(cell[of]) for of in ("ap", "micro") for cell in (own, again)]
+        mark = verdicts.mark(study.against(dataset, name, "ap", True)) or None
+        trials, words = 0, TEXT["tuned"]["none"]
+        if name in best.index:
+            taken, trials = best.settings[name], int(best.trials[name])
+            tried = {setting: taken[setting] for setting in settings.grid(name)[0]}
+            same = tried.items() <= settings.read(name, dataset).items()
+            words = in_words(tried) + " (its own)" * same
+        if trials or len(own):
+            rows.append([name, *figures, mark, words, trials, len(own), len(again)])
+    columns = ["method", "AP", "AP, tuned", "micro", "micro, tuned", "against", "chosen", "trials",
+               "seeds", "seeds, tuned"]  # fmt: skip
+    made = _table(study, "tuned", columns, rows if len(best) else [], apart=None, dataset=dataset)
+    return made and replace(made, commands=tunings(study, dataset))
 
 
 def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
@@ -207,7 +248,7 @@ def others(study: Study) -> Table | None:
     """Runs with other settings or streams than those of the main tables."""
     runs = study.runs
     runs = runs[~runs.main & ~((runs.swept != "") & (runs.step == 1))]
-    runs = runs[~runs.index.isin(study.compared.index)]
+    runs = runs[~runs.index.isin(study.compared.index.union(study.tuned.index))]
     groups = dict(iter(runs.groupby(["dataset", "differs", "method", "step", "hardware"])))
     order = {name: i for i, name in enumerate(METHODS)}
     rows = []
@@ -227,6 +268,8 @@ def failed(study: Study) -> Table | None:
     if not len(found):
         return None
     found = found.sort_values(["dataset", "method", "step", "seed", "device"])
+    trial = (found.split == "val").map({True: "in a trial: ", False: ""})
+    found = found.assign(reason=trial + found.reason)
     rows = found[["method", "dataset", "step", "seed", "device", "reason"]].to_numpy().tolist()
     rows = [[value if i == 2 else str(value) for i, value in enumerate(row)] for row in rows]
     columns = ["method", "graph", "step", "seed", "device", "reason"]
