@@ -189,7 +189,7 @@ def carry_out(
         _remove_drafts(place)
         left = _left(tasks, place, retry_failed, tally)
         jobs = min(jobs if client is None else len(client.nthreads()), len(left))
-        with watch(progress, jobs, [task.run for task in left], tally.reused) as display:
+        with watch(progress, [task.run for task in left], len(tally.reused)) as display:
             workers = f"{jobs} worker{'s' * (jobs != 1)}"
             if client is None:
                 workers += f" of {threads} thread{'s' * (threads != 1)}"
