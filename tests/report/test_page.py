@@ -10,7 +10,7 @@ import pytest
 
 from algnn.report.build import build
 from algnn.report.data import Study
-from algnn.report.page import page
+from algnn.report.export import page
 from algnn.report.table import Chart, Table
 
 GPU = {"architecture": "x86_64", "processor": "Xeon", "cores": 16, "gpu": "A GPU", "jobs": 1}

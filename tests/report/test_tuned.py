@@ -101,8 +101,8 @@ def test_a_tuned_value_is_no_sweep_unless_others_are_there(make):
     trials = frame([run(0.1, split="val"), run(1.0, last=9, split="val")])
     own, tuned, third = run(0.1), run(1.0), run(10.0)
     study = gather(frame([own, tuned]), None, trials)
-    assert study.sweep("gamma") == {}
-    ((points,),) = [gather(frame([own, tuned, third]), None, trials).sweep("gamma").values()]
+    assert study.sweeps["gamma"] == {}
+    ((points,),) = [gather(frame([own, tuned, third]), None, trials).sweeps["gamma"].values()]
     assert list(points) == [0.1, 1.0, 10.0]
 
 

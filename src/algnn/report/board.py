@@ -123,7 +123,7 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
         found["curve"] = _curve(np.sum(bins, axis=0))
     steps = {s: study.cell(hardware, graph, s, method) for s in study.steps(graph, hardware)}
     lines = {"steps": steps} | {
-        n: study.sweep(n).get((graph, method, hardware), {}) for n in SWEEPS
+        n: study.sweeps[n].get((graph, method, hardware), {}) for n in SWEEPS
     }
     for kind, points in lines.items():
         if len(ap := {x: summarise(some.ap) for x, some in points.items() if len(some)}) > 1:

@@ -55,7 +55,7 @@ def build(study: Study, pictures: bool = False) -> Report:
     """The report of some runs: its tables and, for a document that draws nothing, pictures."""
     looks = styles(study.runs.method)
     # matplotlib takes a second, and the page needs none
-    figures: Any = import_module("algnn.report.figures") if pictures else None
+    figures: Any = import_module("algnn.report.charts") if pictures else None
     made = {
         "board": tuple(_board(study, figures)),
         "figures": tuple(
@@ -220,7 +220,7 @@ def _steps(study: Study) -> Iterator[Part]:
 
 def _sensitivity(study: Study, figures: Any) -> Iterator[Part]:
     for name, title in (("width", "Expansion width"), ("gamma", "γ")):
-        series = study.sweep(name)
+        series = study.sweeps[name]
         items: list[Any] = []
         for method, hardware in dict.fromkeys((m, h) for _, m, h in series if figures):
             found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}

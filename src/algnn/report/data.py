@@ -90,12 +90,9 @@ class Study:
         """Runs at step 1 in which this setting alone differs."""
         return self.runs[(self.runs.swept == name) & (self.runs.step == 1)]
 
-    def sweep(self, name: str) -> dict[tuple[str, str, str], dict[Any, pd.DataFrame]]:
-        """By dataset, method and hardware, a sweep's runs by value, the method's own included."""
-        return self._sweeps[name]
-
     @cached_property
-    def _sweeps(self) -> dict[str, dict[tuple[str, str, str], dict[Any, pd.DataFrame]]]:
+    def sweeps(self) -> dict[str, dict[tuple[str, str, str], dict[Any, pd.DataFrame]]]:
+        """By setting, then dataset, method and hardware: runs by value, the own one included."""
         found: dict[str, dict[Any, dict[Any, pd.DataFrame]]] = {name: {} for name in SWEEPS}
         for name, series in found.items():
             groups = self.swept(name).groupby(["dataset", "method", "hardware"])

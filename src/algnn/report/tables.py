@@ -234,7 +234,7 @@ def sensitivity(study: Study, name: str) -> Table | None:
     """Final AP for several values of one setting, all others being the method's own."""
     rows = [
         [graph, value, summarise(runs.ap), summarise(runs.af), len(runs), method, hardware]
-        for (graph, method, hardware), points in study.sweep(name).items()
+        for (graph, method, hardware), points in study.sweeps[name].items()
         for value, runs in points.items()
     ]
     symbol = {"gamma": "γ", "width": "the expansion width"}[name]
