@@ -3,13 +3,12 @@ from __future__ import annotations
 import io
 import sys
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from algnn.bench.progress import Progress, _Lines, _Screen, watch
+from algnn.bench.progress import Progress, watch
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import RUN_FACTS, Failure, Record, Run
 
@@ -23,7 +22,7 @@ def recorded(run: Run, seconds: float = 1.0) -> Record:
     return Record(**{name: getattr(run, name) for name in RUN_FACTS}, outcome=outcome)
 
 
-def drawn(screen: _Screen) -> str:
+def drawn(screen: Progress) -> str:
     console = Console(file=io.StringIO(), width=120)
     console.print(screen.bars)
     return console.file.getvalue()  # type: ignore[attr-defined]
@@ -56,7 +55,7 @@ def test_settings_that_tell_runs_apart() -> None:
 
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     left = [a_run(seed=1), a_run("bare", 2)]
-    shown = _Lines(left, 1)
+    shown = Progress(left, 1, "lines")
     shown.announce("1 worker")
     shown.begin(0, left[0])
     shown.say(0, "hello")
@@ -77,7 +76,7 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_screen() -> None:
     left = [a_run(seed=1), a_run("own.module:Own", 2)]
-    screen = _Screen(left, 0)
+    screen = Progress(left, 0, "bars")
     screen.begin(1, left[1])
     assert "0 done · 1 running · 0 failed · 1 left" in drawn(screen)
     assert "cora own.module:Own step 1 seed 2" in drawn(screen)
@@ -112,18 +111,18 @@ def test_the_screen_leaves_failures_and_takes_itself_away(
 
 
 @pytest.mark.parametrize(
-    ("wish", "terminal", "runs", "kind"),
+    ("wish", "terminal", "runs", "shows"),
     [
-        (None, True, 1, _Screen),
-        (None, False, 1, _Lines),
-        (False, True, 1, Progress),
-        (None, False, 0, Progress),
-        (None, True, 0, Progress),
+        (None, True, 1, "bars"),
+        (None, False, 1, "lines"),
+        (False, True, 1, ""),
+        (None, False, 0, ""),
+        (None, True, 0, ""),
     ],
 )
 def test_who_watches(
-    wish: bool | None, terminal: bool, runs: int, kind: Any, monkeypatch: pytest.MonkeyPatch
+    wish: bool | None, terminal: bool, runs: int, shows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     with watch(wish, [a_run()] * runs, 0) as shown:
-        assert type(shown) is kind
+        assert shown.shows == shows

@@ -53,12 +53,12 @@ def test_own_and_tuned_settings_stand_side_by_side(study):
     assert rows["algnn"][0] == "70.00 ± 0.00"
     assert rows["algnn"][5:] == ["no setting per graph", "0", "2", "0"]
     assert rows["gem"][:2] == ["45.00 ± 0.00", "55.00 ± 0.00"]
-    assert rows["gem"][5:] == ["margin=0.5, lr=0.005", "2", "2", "2"]
+    assert rows["gem"][5:] == ["lr=0.005, margin=0.5", "2", "2", "2"]
     # of equals its own: the runs of the main tables are the tuned ones
     assert rows["linear-bank"][:2] == ["50.00 ± 0.00", "50.00 ± 0.00"]
     assert rows["linear-bank"][5] == "gamma=0.1 (its own)"
     assert table.commands == (
-        "algnn tune cora --methods gem,linear-bank --trials 2 --device cpu --seeds 42,43",
+        "algnn tune cora --methods gem,linear-bank --trials 2 --seeds 42,43 --device cpu",
     )
     means = tables.tuned_means(study)
     assert [row.values[:5] for row in means.rows] == [

@@ -15,14 +15,27 @@ from algnn.bench.record import Failure, Record, Run
 
 
 class Progress:
-    """Counts runs and shows nothing. Slots, one for each worker, are numbered from 0."""
+    """Counts runs, and shows nothing, ``"lines"`` on stderr or ``"bars"`` that move.
 
-    def __init__(self, left: Sequence[Run], reused: int) -> None:
-        self.total, self.reused = len(left), reused
+    There is a bar of all runs with the time left, and one of the sessions of each that is going on;
+    lines are for log files and pipes. Slots, one for each worker, are numbered from 0.
+    """
+
+    def __init__(self, left: Sequence[Run], reused: int, shows: str = "") -> None:
+        self.total, self.reused, self.shows = len(left), reused, shows
+        self.done, self.failed = 0, 0
+        self.running: dict[int, tuple[Run, rich.TaskID]] = {}
         self.varying = _varying(left)
-        self.done = 0
-        self.failed = 0
-        self.running: dict[int, Run] = {}
+        self.bars = rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            *(rich.BarColumn(), rich.TimeElapsedColumn()),
+            *(rich.TextColumn("left:"), rich.TimeRemainingColumn()),
+            console=Console(stderr=True, force_terminal=True, highlight=False),
+            transient=True,
+            redirect_stdout=False,
+            disable=shows != "bars",
+        )
+        self.whole = self.bars.add_task(self.counts(), total=self.total)
 
     def announce(self, where: str) -> None:
         """Work is about to begin, with the workers that `where` describes."""
@@ -32,15 +45,21 @@ class Progress:
 
     def begin(self, slot: int, run: Run) -> None:
         """A worker begins a run."""
-        self.running[slot] = run
+        self.running[slot] = run, self.bars.add_task(self.label(run), total=None)
+        self._count()
 
     def session(self, slot: int, done: int, count: int) -> None:
-        """A worker has finished `done` of `count` sessions."""
+        """A worker has finished `done` of `count` sessions; it may be told late."""
+        if slot in self.running:
+            self.bars.update(self.running[slot][1], completed=done, total=count)
 
     def finish(self, slot: int, record: Record, seconds: float) -> None:
         """A worker has finished a run."""
         self.done += 1
         self.drop(slot)
+        if self.shows == "lines":
+            ap = f"AP {record.outcome.ap:.2f}"
+            self._print(f"{self._count()}{self.label(record)}: {ap}, {seconds:.1f} s")
 
     def fail(self, slot: int, failure: Failure) -> None:
         """A worker's run has failed."""
@@ -50,12 +69,14 @@ class Progress:
 
     def drop(self, slot: int) -> None:
         """A worker's run is over, or has to be begun again."""
-        self.running.pop(slot, None)
+        if slot in self.running:
+            self.bars.remove_task(self.running.pop(slot)[1])
+        self._count()
 
     def say(self, slot: int, line: str) -> None:
         """A worker has printed a line."""
         run = self.running.get(slot)
-        self._print(line if run is None else f"{self.label(run)}: {line}", "dim")
+        self._print(line if run is None else f"{self.label(run[0])}: {line}", "dim")
 
     def label(self, run: Run | Record) -> str:
         """A run in a few words, with the settings that differ between the runs at hand."""
@@ -69,61 +90,16 @@ class Progress:
         return f"{self.done} done · {running} running · {self.failed} failed · {left} left"
 
     def _count(self) -> str:
-        return ""
-
-    def _print(self, line: str, style: str = "") -> None:
-        pass
-
-
-class _Lines(Progress):
-    """A line on stderr for each run that ends: for log files and pipes."""
-
-    def finish(self, slot: int, record: Record, seconds: float) -> None:
-        super().finish(slot, record, seconds)
-        ap = f"AP {record.outcome.ap:.2f}"
-        self._print(f"{self._count()}{self.label(record)}: {ap}, {seconds:.1f} s")
-
-    def _count(self) -> str:
-        return f"[{self.done + self.failed}/{self.total}] "
-
-    def _print(self, line: str, style: str = "") -> None:
-        print(line, file=sys.stderr, flush=True)
-
-
-class _Screen(Progress):
-    """A bar of all runs with the time left, and one of the sessions of each that is going on."""
-
-    def __init__(self, left: Sequence[Run], reused: int) -> None:
-        super().__init__(left, reused)
-        words = rich.TextColumn("{task.description}", markup=False)
-        times = rich.TimeElapsedColumn(), rich.TextColumn("left:"), rich.TimeRemainingColumn()
-        console = Console(stderr=True, force_terminal=True, highlight=False)
-        shown = {"console": console, "transient": True, "redirect_stdout": False}
-        self.bars = rich.Progress(words, rich.BarColumn(), *times, **shown)  # type: ignore[arg-type]
-        self.whole = self.bars.add_task(self.counts(), total=self.total)
-        self.bar_of: dict[int, rich.TaskID] = {}
-
-    def begin(self, slot: int, run: Run) -> None:
-        super().begin(slot, run)
-        self.bar_of[slot] = self.bars.add_task(self.label(run), total=None)
-        self._show()
-
-    def session(self, slot: int, done: int, count: int) -> None:
-        if slot in self.bar_of:
-            self.bars.update(self.bar_of[slot], completed=done, total=count)
-
-    def drop(self, slot: int) -> None:
-        super().drop(slot)
-        if slot in self.bar_of:
-            self.bars.remove_task(self.bar_of.pop(slot))
-        self._show()
-
-    def _show(self) -> None:
+        """Move the bar of all runs; what a line begins with."""
         ended = self.done + self.failed
         self.bars.update(self.whole, description=self.counts(), completed=ended)
+        return f"[{ended}/{self.total}] " if self.shows == "lines" else ""
 
     def _print(self, line: str, style: str = "") -> None:
-        self.bars.console.print(Text(line, style=style), soft_wrap=True)
+        if self.shows == "lines":
+            print(line, file=sys.stderr, flush=True)
+        elif self.shows:
+            self.bars.console.print(Text(line, style=style), soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -134,14 +110,10 @@ def watch(progress: bool | None, left: Sequence[Run], reused: int) -> Iterator[P
     neither, True for the display in any case.
     """
     live = sys.stderr.isatty() if progress is None else progress
-    if progress is False or not left:
-        yield Progress(left, reused)
-    elif not live:
-        yield _Lines(left, reused)
-    else:
-        screen = _Screen(left, reused)
-        with screen.bars:
-            yield screen
+    shows = "" if progress is False or not left else "bars" if live else "lines"
+    shown = Progress(left, reused, shows)
+    with shown.bars:
+        yield shown
 
 
 def label(run: Run | Record) -> str:

@@ -13,7 +13,7 @@ from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
 from algnn.report import tables, verdicts
 from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
 from algnn.report.style import STYLES, Style, styles
-from algnn.report.table import WORDS, Chart, Table, count, listed, three
+from algnn.report.table import WORDS, Chart, Table, count, listed, slug, three
 
 Item = Table | Chart
 Kind = TypeVar("Kind", Table, Chart)
@@ -109,9 +109,9 @@ def _numbered(
         for title, items in parts:
             fresh: list[Item] = []
             for item in items:
-                kind, key, more = type(item), item.key, counter(2)
+                kind, key, more = type(item), slug(item.key), counter(2)
                 while (kind, key) in seen:
-                    key = f"{item.key}-{next(more)}"
+                    key = f"{slug(item.key)}-{next(more)}"
                 seen.add((kind, key))
                 label = f"{i}.{next(numbers[kind])}" if several or kind is Chart else str(i)
                 fresh.append(replace(item, key=key, number=label))
@@ -213,9 +213,9 @@ def _tuned(study: Study) -> Iterator[Part]:
 def _steps(study: Study) -> Iterator[Part]:
     for hardware in study.hardware:
         for graph in study.datasets(hardware):
-            if len(study.steps(graph, hardware)) > 1:
-                table = tables.by_step(study, hardware, graph)
-                yield from [(graph, (table,))] if table else []
+            several = len(study.steps(graph, hardware)) > 1
+            if several and (table := tables.by_step(study, hardware, graph)):
+                yield graph, (table,)
 
 
 def _sensitivity(study: Study, figures: Any) -> Iterator[Part]:

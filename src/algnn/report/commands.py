@@ -12,7 +12,7 @@ import pandas as pd
 
 from algnn.graph.catalogue import datasets
 from algnn.methods import METHODS
-from algnn.report.data import STREAM, SWEEPS, UNKNOWN, Study, in_order
+from algnn.report.data import STREAM, SWEEPS, UNKNOWN, in_order
 
 # runs that had the machine to themselves need it again for times like theirs
 ALONE = "--jobs 1"
@@ -71,19 +71,13 @@ def _sweeps(runs: pd.DataFrame) -> list[str]:
     return lines
 
 
-def tunings(study: Study, dataset: str) -> tuple[str, ...]:
-    """The commands that tuned the methods on a dataset: trials, and runs of what they chose."""
-    groups: dict[tuple[Any, ...], list[str]] = defaultdict(list)
-    best = study.chosen[(study.chosen.dataset == dataset) & (study.chosen.step == 1)]
-    for run in best.itertuples():
-        again = study.anywhere(dataset, run.method, tuned=True)
-        groups[run.device, run.trials, tuple(sorted(set(again.seed)))].append(run.method)
-    return tuple(
-        f"algnn tune {_word(dataset)} --methods {_joined(in_order(names, list(METHODS)))}"
-        f" --trials {trials} --device {device}"
-        + (f" --seeds {_joined(seeds)}" if seeds else " --only-trials")
-        for (device, trials, seeds), names in groups.items()
-    )
+def tuning(best: pd.DataFrame, tuned: pd.DataFrame, dataset: str) -> tuple[str, ...]:
+    """The command that tuned methods on a dataset: trials, and runs of what they chose."""
+    seeds = sorted(set(tuned.seed[tuned.dataset == dataset]))
+    runs = f"--seeds {_joined(seeds)}" if seeds else "--only-trials"
+    names, trials = in_order(best.index, list(METHODS)), best.trials.max()
+    options = f"--methods {_joined(names)} --trials {trials} {runs} --device {best.device.iloc[0]}"
+    return (f"algnn tune {_word(dataset)} {options}",)
 
 
 def _joined(parts: Iterable[Any]) -> str:

@@ -3,8 +3,7 @@
 Runs on different hardware are never averaged or compared in time. A run belongs to the main tables
 if its settings are the method's own for the dataset and its stream is the paper's; for every other
 run, the report says what differs. The comparison of methods also takes other random splits and
-orders of classes, where most methods have them. Runs whose settings trials chose stand in tables of
-their own, beside the method's own settings; trials themselves stand in none.
+orders of classes, where most methods have them. Settings that trials chose have tables apart.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Study:
     ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
     it; ``drawn`` are those with the stream of the main tables, or with a random split and order.
     Older records of a run that was repeated are passed over. `chosen` are the settings that trials
-    chose, as `algnn.bench.tuning.chosen` gives them; runs with these are ``tuned``.
+    chose at step 1, as `algnn.bench.tuning.chosen` gives them; runs with these are ``tuned``.
     """
 
     runs: pd.DataFrame
@@ -70,13 +69,9 @@ class Study:
     def _main(self) -> pd.DataFrame:
         return self.runs[self.runs.main]
 
-    @cached_property
-    def _none(self) -> pd.DataFrame:
-        return self.runs.iloc[:0]
-
     def cell(self, hardware: str, dataset: str, step: int, method: str) -> pd.DataFrame:
         """Runs of the main tables that differ in their seed only; may be empty."""
-        return self._cells.get((hardware, dataset, step, method), self._none)
+        return self._cells.get((hardware, dataset, step, method), self.runs[:0])
 
     def select(self, **wanted: Any) -> pd.DataFrame:
         """Runs of the main tables with these values of their columns; None takes any value."""
@@ -147,7 +142,7 @@ class Study:
         cells, machines = self._by_method[tuned], self._machines.get(dataset, [])
         rest = sorted({hardware for hardware, *_ in cells}) if tuned else []
         found = (cells.get((hardware, dataset, method)) for hardware in (*machines, *rest))
-        return next((cell for cell in found if cell is not None), self._none)
+        return next((cell for cell in found if cell is not None), self.runs[:0])
 
     def anywhere(self, dataset: str, method: str, tuned: bool = False) -> pd.DataFrame:
         """Those on the split and order that every method has: means are over these alone."""
@@ -207,8 +202,7 @@ def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
     """The study of all records below some folders."""
     for folder in folders:
         if not Path(folder).is_dir():
-            name = os.fspath(folder)
-            raise InputError(f"--records {name!r} is not a folder: give one of records")
+            raise InputError(f"--records {str(folder)!r} is not a folder: give one of records")
     runs, trials = (
         pd.concat([read_runs(folder, split) for folder in folders], ignore_index=True)
         for split in ("test", "val")
@@ -272,7 +266,8 @@ def gather(
     missing = pd.DataFrame() if failures is None else failures
     # a copy has columns of one type side by side, and is cut into pieces far more quickly
     older, tried = len(given) - len(found), 0 if trials is None else len(trials)
-    return Study(found.reset_index(drop=True).copy(), missing, older, tried, best)
+    shown = best[(best.step == 1) & (best.edges == "full")]
+    return Study(found.reset_index(drop=True).copy(), missing, older, tried, shown)
 
 
 def baselines() -> list[str]:
@@ -288,9 +283,8 @@ def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:
 
 def _configuration(run: Any) -> str:
     """All but the seed."""
-    given = settings_key(run.settings)
-    parts = (run.dataset, run.method, given, run.base, run.step, run.edges, run.order, run.sha256)
-    return json.dumps(parts, sort_keys=True)
+    facts = (run.dataset, run.method, run.base, run.step, run.edges, run.order, run.sha256)
+    return json.dumps((*facts, settings_key(run.settings)))
 
 
 def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dict[str, Any]:
@@ -358,6 +352,5 @@ def _commonest(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     return dict(reversed(ranked))
 
 
-def _by_count(names: Iterable[str]) -> list[str]:
-    counts = Counter(names)
-    return sorted(counts, key=lambda name: (-counts[name], name))
+def _by_count(names: pd.Series) -> list[str]:
+    return list(names.value_counts().sort_index().sort_values(ascending=False, kind="stable").index)

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -36,13 +36,11 @@ from algnn.report.table import (
     Chart,
     Row,
     Table,
-    Value,
     number,
 )
 
 # at the head of a Markdown document that stands for itself
 REMARK = "made from records by `algnn report --markdown`: change those, not this"
-Tell = Callable[[str], object]
 TEX: dict[str, str] = WORDS["latex"]
 RUN_COLUMNS = (
     *("dataset", "method", "step", "seed", "main", "differs", "machine", "device", "jobs"),
@@ -59,7 +57,7 @@ def write(study: Study, folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def write_markdown(study: Study, path: str | os.PathLike[str], tell: Tell = print) -> Path:
+def write_markdown(study: Study, path: str | os.PathLike[str], tell: Any = print) -> Path:
     """Write a report as one Markdown document with its pictures in a folder of that name.
 
     `tell` is given a line of progress before each picture.
@@ -130,15 +128,10 @@ def cells(table: Table, row: Row) -> list[dict[str, Any]]:
             shown = Markup(re.sub(r"_([A-Za-z])", r"<sub>\1</sub>", escape(shown)))
         kind = "number" if numeric else column.kind
         cell = {"text": shown, "half": half, "kind": kind, "best": i in row.best}
-        found.append({**cell, "empty": text == NOTHING, "key": _key(value)})
+        # empty cells go last
+        key = value or "" if isinstance(value, str | None) else f"{number(value):.10g}"
+        found.append({**cell, "empty": text == NOTHING, "key": key})
     return found
-
-
-def _key(value: Value) -> str:
-    """What a cell is sorted by; empty cells go last."""
-    if isinstance(value, str) or value is None:
-        return value or ""
-    return f"{number(value):.10g}"
 
 
 @cache

@@ -90,19 +90,15 @@ def _split(
 
 def _tuned(study: Study, graphs: Sequence[str]) -> str:
     """How rivals fare with the settings that trials chose for them."""
-    best = study.chosen[study.chosen.step == 1]
-    cells = {
-        (g, n): study.anywhere(g, n, tuned=True)
-        for g, n in zip(best.dataset, best.method, strict=True)
-    }
-    ran = {cell: runs for cell, runs in cells.items() if len(runs)}
+    best = study.chosen
+    cells = zip(best.dataset, best.method, strict=True)
+    ran = {(g, n) for g, n in cells if len(study.anywhere(g, n, tuned=True))}
     against = {g: [n for n in rivals(study, g) if (g, n) in ran] for g in graphs}
-    words: str = TEXT["tuned"].format(
+    return str(TEXT["tuned"].format(
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
         graphs=count(best.dataset.nunique(), "graph"), cells=count(len(ran), "case"),
         **_split(study, {g: names for g, names in against.items() if names}, tuned=True),
-    )  # fmt: skip
-    return words
+    ))  # fmt: skip
 
 
 def _graphs(study: Study) -> list[str]:
@@ -119,12 +115,11 @@ def _compared(study: Study) -> str:
     apart = [name for name in names if name in ALL_LABELS]
     every = (study.drawn(g, n) for g in graphs for n in names)
     units = [len(runs.groupby(["sha256", "order"])) for runs in every if len(runs)]
-    words: str = TEXT["compared"].format(
+    return str(TEXT["compared"].format(
         methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
         runs=_span(map(len, cells), "run"), units=_span(units, "pair"),
         apart=TEXT["apart"].format(names=count(len(apart), "method")) if apart else "",
-    )  # fmt: skip
-    return words
+    ))  # fmt: skip
 
 
 def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
