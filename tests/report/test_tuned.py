@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,7 +89,13 @@ def test_the_document_says_what_was_tuned_and_that_algnn_was_not(study, records)
     assert "`algnn` itself has none to try" in text
     assert "in 2 cases of a method on a graph" in text
     assert "- trials on validation nodes: 4" in text
-    plain = markdown(build(gather(frame(records[0]))))
+    main, trials, _ = records
+    others = [replace(one, base=1) for one in trials]  # another stream: no choice for this one
+    two = [main[0], main[3]]  # algnn and bare
+    tried = markdown(build(gather(frame(two), None, frame([trials[1], *others]))))
+    assert "No run on test nodes with the chosen settings is on record." in tried
+    assert tried.count("margin=0.5") == 1
+    plain = markdown(build(gather(frame(main))))
     assert "without its records there are no tuned rows" in plain
     assert "## Tuned settings" not in plain
 

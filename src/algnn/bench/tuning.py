@@ -45,18 +45,10 @@ def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
 def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     """Of some trials, the setting with the best mean AP for each dataset, method and stream.
 
-    Parameters
-    ----------
-    runs : DataFrame
-        Trials, as ``read_runs(folder, split="val")`` gives them. Of a trial that was repeated on
-        the same hardware, the newest counts.
-
-    Returns
-    -------
-    DataFrame
-        A row each, with ``trials``, how many settings it was chosen from. Of equally good ones the
-        one with the fewest changes from the method's own settings counts, then the first of the
-        grid.
+    `runs` are as ``read_runs(folder, split="val")`` gives them; of a trial that was repeated on the
+    same hardware, the newest counts. There is a row for each choice, with ``trials``, how many
+    settings it was made from. Of equally good ones the one with the fewest changes from the
+    method's own settings counts, then the first of the grid.
     """
     if (runs["split"] != "val").any():
         raise InputError("runs are not trials: read them with read_runs(folder, split='val')")
@@ -66,11 +58,12 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     found["ap"] = found.groupby(each)["ap"].transform("mean")
     found = found.drop_duplicates(each)
     found["later"] = [_later(run) for run in found.itertuples()]
-    # rounded, so that an order of adding up decides on nothing
-    found = found.sort_values(["ap", "later"], ascending=[False, True], key=_rounded)
+    # so that an order of adding up decides on nothing
+    found["rounded"] = found["ap"].round(9)
+    found = found.sort_values(["rounded", "later"], ascending=[False, True])
     cells = found.groupby(CELL)
     best = cells.head(1).set_index(CELL).assign(trials=cells.size())
-    return best.drop(columns=["key", "later"]).sort_index().reset_index()
+    return best.drop(columns=["key", "later", "rounded"]).sort_index().reset_index()
 
 
 def tuned(runs: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
@@ -107,7 +100,3 @@ def _later(trial: Any) -> tuple[int, int]:
     changes = sum(given.get(name) != value for name, value in own.items())
     grid = settings.grid(trial.method)
     return changes, next((i for i, one in enumerate(grid) if one.items() <= given.items()), -1)
-
-
-def _rounded(column: pd.Series) -> pd.Series:
-    return column.round(9) if column.name == "ap" else column

@@ -52,7 +52,7 @@ class Study:
     ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
     it; ``drawn`` are those with the stream of the main tables, or with a random split and order.
     Older records of a run that was repeated are passed over. `chosen` are the settings that trials
-    chose at step 1, as `algnn.bench.tuning.chosen` gives them; runs with these are ``tuned``.
+    chose for that stream, as `algnn.bench.tuning.chosen` has them; runs with these are ``tuned``.
     """
 
     runs: pd.DataFrame
@@ -266,7 +266,8 @@ def gather(
     missing = pd.DataFrame() if failures is None else failures
     # a copy has columns of one type side by side, and is cut into pieces far more quickly
     older, tried = len(given) - len(found), 0 if trials is None else len(trials)
-    shown = best[(best.step == 1) & (best.edges == "full")]
+    half = [-(-outcome.total.size // 2) for outcome in best.outcome]
+    shown = best[(best.step == 1) & (best.edges == "full") & (best.base == half)]
     return Study(found.reset_index(drop=True).copy(), missing, older, tried, shown)
 
 

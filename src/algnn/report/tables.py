@@ -162,8 +162,7 @@ def retained(study: Study) -> Table | None:
     for name in study.methods(step=1):
         cells = [study.cell(most[graph], graph, 1, name).retained_bytes for graph in graphs]
         if any(map(len, cells)):
-            space, known = paper_space(name), METHODS.get(name)
-            paper = [space.keeps, str(space)] if space else [None] * 2
+            known, paper = METHODS.get(name), paper_space(name) or (None, None)
             words = [known.retains if known else None, *paper]
             rows.append([name, *words, *(_median(kept) for kept in cells)])
     columns = ["method", "keeps between sessions", "keeps, paper", "space, paper"]

@@ -94,7 +94,7 @@ def _tuned(study: Study, graphs: Sequence[str]) -> str:
     cells = zip(best.dataset, best.method, strict=True)
     ran = {(g, n) for g, n in cells if len(study.anywhere(g, n, tuned=True))}
     against = {g: [n for n in rivals(study, g) if (g, n) in ran] for g in graphs}
-    return str(TEXT["tuned"].format(
+    return str(TEXT["tuned" if ran else "tried"].format(
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
         graphs=count(best.dataset.nunique(), "graph"), cells=count(len(ran), "case"),
         **_split(study, {g: names for g, names in against.items() if names}, tuned=True),
