@@ -192,7 +192,7 @@ def carry_out(
             display.announce(f"{workers} on the {'GPU' if kind == 'cuda' else 'CPU'}")
             setup = {"folder": str(place.absolute()), "jobs": jobs, "threads": threads}
             work = _Scheduler if client is None else _Cluster
-            work(left, {**setup, "client": client}, tally, display).work()
+            work(deque(left), {**setup, "client": client}, tally, display).work()
     return tally
 
 
@@ -246,18 +246,16 @@ def _remove_drafts(folder: Path) -> None:
                 draft.unlink()
 
 
+@dataclass
 class _Scheduler:
     """Gives each task a process and hears from it."""
 
-    def __init__(
-        self, left: list[Task], setup: dict[str, Any], tally: Tally, display: Progress
-    ) -> None:
-        self.left = deque(left)
-        self.setup = setup
-        self.tally = tally
-        self.display = display
-        self.workers: list[Worker] = []
-        self.false_starts = 0
+    left: deque[Task]
+    setup: dict[str, Any]
+    tally: Tally
+    display: Progress
+    workers: list[Worker] = field(default_factory=list)
+    false_starts: int = 0
 
     def work(self) -> None:
         try:

@@ -92,8 +92,9 @@ def _tuned(study: Study, graphs: Sequence[str]) -> str:
     """How rivals fare with the settings that trials chose for them."""
     best = study.chosen
     cells = zip(best.dataset, best.method, strict=True)
-    ran = {(g, n) for g, n in cells if len(study.anywhere(g, n, tuned=True))}
-    against = {g: [n for n in rivals(study, g) if (g, n) in ran] for g in graphs}
+    ran = [(g, n) for g, n in cells if len(study.anywhere(g, n, tuned=True))]
+    others = [(g, n) for g, n in ran if n not in (*ALL_LABELS, *OURS)]
+    against = {g: [n for graph, n in others if graph == g] for g in graphs}
     return str(TEXT["tuned" if ran else "tried"].format(
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
         graphs=count(best.dataset.nunique(), "graph"), cells=count(len(ran), "case"),
