@@ -47,8 +47,8 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
 
     `runs` are as ``read_runs(folder, split="val")`` gives them; of a trial that was repeated on the
     same hardware, the newest counts. There is a row for each choice, with ``trials``, how many
-    settings it was made from. Of equally good ones the one with the fewest changes from the
-    method's own settings counts, then the first of the grid.
+    settings it was made from. Of equally good ones the method's own counts, then the first of the
+    grid.
     """
     if (runs["split"] != "val").any():
         raise InputError("runs are not trials: read them with read_runs(folder, split='val')")
@@ -92,11 +92,11 @@ def settings_key(given: Mapping[str, Any]) -> str:
     return json.dumps(kept, sort_keys=True)
 
 
-def _later(trial: Any) -> tuple[int, int]:
-    """How many settings are not the method's own for the graph, and the place in its grid."""
+def _later(trial: Any) -> tuple[bool, int]:
+    """Whether it is not the method's own setting for the graph, and its place in the grid."""
     if trial.method not in registry.METHODS:
-        return 0, 0
+        return False, 0
     own, given = settings.read(trial.method, trial.dataset), trial.settings
-    changes = sum(given.get(name) != value for name, value in own.items())
+    other = any(given.get(name) != value for name, value in own.items())
     grid = settings.grid(trial.method)
-    return changes, next((i for i, one in enumerate(grid) if one.items() <= given.items()), -1)
+    return other, next((i for i, one in enumerate(grid) if one.items() <= given.items()), -1)
