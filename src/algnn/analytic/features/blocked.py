@@ -31,7 +31,10 @@ PAGERANK_STEPS = 10
 # Bytes of the three arrays of a block of columns, for a graph in memory. At a million nodes this is
 # 64 columns; in blocks of two, a column takes many times as long (docs/scale/columns.json).
 MEMORY_BYTES = 2048 * 2**20
-STORE_SHARE = 0.6  # of the memory that a graph on disk allows, for these arrays
+# Of the memory that a graph on disk allows, these arrays get all but this, and this share at least:
+# the wider a block of columns, the fewer times is each row of another node looked up.
+OTHER_BYTES = 400 * 2**20
+STORE_SHARE = 0.6
 ARRAYS = 3
 PRODUCT_BYTES = 16 * 2**20  # of a product before it is copied into its array
 
@@ -131,7 +134,8 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Views
         views = Views(encoder, count, _step(encoder.view_width, count, most), graph.device)
         encode(encoder, Here(graph), views)
         return views
-    step = _step(encoder.view_width, count, int(STORE_SHARE * graph.memory))
+    most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
+    step = _step(encoder.view_width, count, most)
     folder = graph.folder / f"views-{encoder.fingerprint[:16]}"
     views = Views(encoder, count, step, device, folder)
     run = graph.runner or Here(graph)
