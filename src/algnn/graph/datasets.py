@@ -25,7 +25,7 @@ from algnn.graph.download import Root, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
-from algnn.graph.store import GraphStore, is_graph_folder
+from algnn.graph.store import GraphStore, is_graph
 from algnn.graph.structural import description, structural_features
 from algnn.graph.synthetic import communities
 
@@ -87,12 +87,12 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     found = _find(name)
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
-    if not found.is_dir():
+    if isinstance(found, Path):
         return finish(read_npz(found), found.stem, found.name, "as in the file", seed)
-    graph = GraphStore(found).in_memory
+    graph, place = found.in_memory, Path(found.path).name
     if graph.get("y") is None:
-        raise DatasetError(f"{found} holds no labels, which a benchmark needs")
-    return finish(graph, found.name, found.name, "as in the folder", seed)
+        raise DatasetError(f"{found.path} holds no labels, which a benchmark needs")
+    return finish(graph, place, place, "as in the folder", seed)
 
 
 def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data | GraphStore:
@@ -100,9 +100,9 @@ def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data | Graph
 
     A user's file needs no labels; a graph on disk stays there.
     """
-    if is_graph_folder(name):
-        return GraphStore(name)
     found = _find(name)
+    if isinstance(found, GraphStore):
+        return found
     graph = load(name, root) if isinstance(found, Entry) else read_inputs(found)
     x, edge_index = graph.x, graph.edge_index
     if x is None:
@@ -145,20 +145,24 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
 def available(name: str | os.PathLike[str], root: Root = None) -> bool:
     """Whether a graph, named as for `load`, can be loaded without a network."""
     found = _find(name)
-    return found.status(root) == "ready" if isinstance(found, Entry) else found.exists()
+    if isinstance(found, Entry):
+        return found.status(root) == "ready"
+    return isinstance(found, GraphStore) or found.exists()
 
 
-def _find(name: str | os.PathLike[str]) -> Entry | Path:
+def _find(name: str | os.PathLike[str]) -> Entry | Path | GraphStore:
     known = {entry.name: entry for entry in datasets()}
     if isinstance(name, str) and name.lower() in known:
         return known[name.lower()]
     path = Path(name).expanduser()
+    if "://" in str(name) or is_graph(path):
+        return GraphStore(name if "://" in str(name) else path)
     if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
         raise DatasetError(
             f"{path} is a pickle, which can run code and is never opened here: load it yourself"
             " and write the graph with algnn.save_npz(graph, 'graph.npz')"
         )
-    if path.suffix == ".npz" or path.is_file() or is_graph_folder(path):
+    if path.suffix == ".npz" or path.is_file():
         return path
     near = difflib.get_close_matches(str(name).lower(), known, 1)
     guess = f" (did you mean {near[0]}?)" if near else ""

@@ -27,6 +27,7 @@ from algnn.graph.store import (
     GraphStore,
     Source,
     filesystem,
+    is_graph,
     parse_bytes,
     read_manifest,
     save_array,
@@ -109,9 +110,9 @@ def write_partitions(
     bounds = np.linspace(0, nodes, parts + 1).astype(np.int64)
     rows = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     limit = parse_bytes(memory)
+    if is_graph(path):
+        raise InputError(f"{path} holds a graph already: give another folder, or append to it")
     with _local_folder(path) as folder:
-        if (folder / MANIFEST).exists():
-            raise InputError(f"{path} holds a graph already: give another folder, or append to it")
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
             weighted = _distribute(_checked(edges, nodes, undirected), rows, Path(work))
@@ -144,7 +145,7 @@ def append_nodes(
     Parameters
     ----------
     path : str or path
-        The folder of a graph.
+        The folder of a graph, or its address.
     x : Tensor [m, d]
         Features of the new nodes, whose ids follow those that are there; m may be 0.
     edges : iterable of (sources, targets, weights)
@@ -171,8 +172,6 @@ def append_nodes(
     GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
     """
     manifest = read_manifest(path)
-    if "://" in str(path):
-        raise InputError(f"{path}: a graph grows where it is a folder; copy it here and back")
     first, weighted = manifest["nodes"], manifest["weighted"]
     if x.ndim != 2 or x.size(1) != manifest["features"]:
         raise InputError(f"x has shape {list(x.shape)}: give [m, {manifest['features']}]")
@@ -185,10 +184,11 @@ def append_nodes(
         arrays["y"] = given.numpy().astype(np.int64)
     if manifest["split"]:
         arrays["split"] = np.zeros(x.size(0), np.uint8)
-    found = _write_partition(Path(path), len(manifest["partitions"]), part, arrays)
-    manifest["partitions"].append(found)
-    manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-    write_manifest(Path(path), manifest)
+    with _local_folder(path) as folder:
+        found = _write_partition(folder, len(manifest["partitions"]), part, arrays)
+        manifest["partitions"].append(found)
+        manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+        write_manifest(folder, manifest)
     return GraphStore(path)
 
 
@@ -415,13 +415,11 @@ def _write_partition(
 
 @contextmanager
 def _local_folder(path: Source) -> Iterator[Path]:
-    """The folder to write to; where the graph shall be remote, one that is then copied there."""
+    """The folder to write to; where the graph is remote, one that is copied there, manifest last."""
     if "://" not in str(path):
         yield Path(path)
         return
     system, place = filesystem(str(path))
-    if system.exists(f"{place}/{MANIFEST}"):
-        raise InputError(f"{path} holds a graph already: give another address")
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / "graph"
         yield folder
