@@ -25,7 +25,7 @@ from algnn.graph.download import Root, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
 from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
 from algnn.graph.propagate import blocks
-from algnn.graph.store import GraphStore, is_graph
+from algnn.graph.store import GraphStore
 from algnn.graph.structural import description, structural_features
 from algnn.graph.synthetic import communities
 
@@ -155,7 +155,7 @@ def _find(name: str | os.PathLike[str]) -> Entry | Path | GraphStore:
     if isinstance(name, str) and name.lower() in known:
         return known[name.lower()]
     path = Path(name).expanduser()
-    if "://" in str(name) or is_graph(path):
+    if "://" in str(name) or path.is_dir():
         return GraphStore(name if "://" in str(name) else path)
     if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
         raise DatasetError(
