@@ -18,11 +18,11 @@ from torch_geometric.data import Data
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import DatasetError, InputError
+from algnn.graph.catalogue import MANIFEST
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import take_rows, to_csr
 from algnn.graph.store import (
     DEFAULT_MEMORY,
-    MANIFEST,
     VERSION,
     GraphStore,
     Source,
@@ -33,6 +33,7 @@ from algnn.graph.store import (
     save_array,
     write_manifest,
 )
+from algnn.progress import WatchedFile, tell
 
 CHUNK = 2**21  # edges read at once
 SORT_COPIES = 6  # arrays of the size of a partition's edges that sorting them takes
@@ -118,6 +119,7 @@ def write_partitions(
             weighted = _distribute(_checked(edges, nodes, undirected), rows, Path(work))
             found = []
             for number, part in enumerate(rows):
+                tell("partitions", number, len(rows))
                 mine = _bucket(Path(work), number, weighted, limit)
                 arrays = _csr_arrays(*_sorted(*mine, merge=undirected), part, nodes)
                 arrays |= _feature_arrays(x, part)
@@ -265,7 +267,10 @@ def _frames(file: Path, columns: tuple[str, ...] | None = None) -> Iterator[pd.D
                 yield batch.to_pandas()
         else:
             wanted = None if columns is None else columns.__contains__
-            yield from pd.read_csv(file, usecols=wanted, chunksize=CHUNK)
+            packed = "gzip" if file.suffix.lower() == ".gz" else None
+            with WatchedFile(file) as lines:
+                options = {"usecols": wanted, "chunksize": CHUNK, "compression": packed}
+                yield from pd.read_csv(lines, **options)
     except ImportError as error:
         raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
@@ -415,7 +420,7 @@ def _write_partition(
 
 @contextmanager
 def _local_folder(path: Source) -> Iterator[Path]:
-    """The folder to write to; where the graph is remote, one that is copied there, manifest last."""
+    """The folder to write to; of a remote graph, one that is copied there, its manifest last."""
     if "://" not in str(path):
         yield Path(path)
         return

@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,18 +29,16 @@ from torch_geometric.data import Data
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
+from algnn.graph.catalogue import MANIFEST
 from algnn.graph.download import cache_dir
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
 
-MANIFEST = "manifest.json"
 VERSION = 1
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
 
 Source = str | os.PathLike[str]
-# what is called after each step of long work: steps done, steps in all
-Progress = Callable[[int, int], None]
 
 
 class GraphStore:
@@ -104,7 +101,6 @@ class GraphStore:
         self.num_features: int = self.manifest["features"]
         self.device = torch.device("cpu")
         self.runner: Any = None  # what runs the steps of encoding elsewhere, if anything does
-        self.progress: Progress = lambda done, total: None
         # stands for the graph where results are cached by its tensors
         self.token = torch.zeros(0)
         for name in () if self.remote else self._files:
@@ -358,4 +354,3 @@ def filesystem(address: str) -> tuple[Any, str]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-

@@ -21,7 +21,8 @@ from torch import Tensor
 from algnn.files import replacing
 from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
 from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
-from algnn.graph.store import GraphStore, Progress, mapped
+from algnn.graph.store import GraphStore, mapped
+from algnn.progress import tell
 
 if TYPE_CHECKING:
     from algnn.analytic.features.hops import HopEncoder
@@ -140,35 +141,44 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Views
     views = Views(encoder, count, step, device, folder)
     run = graph.runner or Here(graph)
     try:
-        encode(encoder, run, views, graph.progress)
+        encode(encoder, run, views)
     finally:
         run.close()
     return views
 
 
-def encode(
-    encoder: HopEncoder, run: Any, views: Views, progress: Progress = lambda done, total: None
-) -> None:
+def encode(encoder: HopEncoder, run: Any, views: Views) -> None:
     """Compute the blocks of columns that are missing."""
-    total = len(encoder.views) * len(views.columns)
-    for place, columns in enumerate(views.columns):
-        if all(views.holds(at, columns) for at in range(len(encoder.views))):
-            continue
+    names = encoder.views
+    lacking = [
+        columns
+        for columns in views.columns
+        if not all(views.holds(at, columns) for at in range(len(names)))
+    ]
+    closed = sum(steps(view) for view in names if not view.startswith("open"))
+    farthest = max((steps(view) for view in names if view.startswith("open")), default=0)
+    total, done = len(lacking) * (1 + closed + farthest + len(names)), 0
+
+    def step(*args: Any) -> None:
+        nonlocal done
+        tell("neighbourhoods", done, total)
+        run(*args)
+        done += 1
+
+    for columns in lacking:
         X, *free = (run.array(name, columns.stop - columns.start) for name in "xab")
-        run(fill, encoder, columns, X)
+        step(fill, encoder, columns, X)
         last, degree = X, 0  # of the open walk, which each of its views goes on with
-        for at, view in enumerate(encoder.views):
-            progress(place * len(encoder.views) + at, total)
+        for at, view in enumerate(names):
             if view.startswith("open"):
-                current = walk(run, view, X, free, last, steps(view) - degree)
+                current = walk(step, view, X, free, last, steps(view) - degree)
                 last, degree = current, steps(view)
             else:
-                current = walk(run, view, X, free, X, steps(view))
+                current = walk(step, view, X, free, X, steps(view))
                 last, degree = X, 0  # what it was is overwritten
             if not views.holds(at, columns):
                 with views.writing(at, columns) as target:
-                    run(keep, current, target)
-    progress(total, total)
+                    step(keep, current, target)
 
 
 def walk(run: Any, view: str, X: Array, free: list[Array], current: Array, hops: int) -> Array:

@@ -22,6 +22,7 @@ from algnn.graph.propagate import Operator, blocks, receptive_field
 from algnn.graph.rows import FLOAT
 from algnn.graph.store import whole
 from algnn.learner import Learner
+from algnn.progress import tell
 
 Prepared = Tensor | Views
 
@@ -70,6 +71,7 @@ class Encoding(Learner):
         features = state.features
         prepared, rows = self._prepared(graph, nodes, features)
         for block in blocks(nodes.numel(), 8 * features.width, prepared.device):
+            tell("nodes", block.start, nodes.numel())
             yield features(prepared[rows[block]])
 
     def _prepared(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Prepared, Tensor]:
