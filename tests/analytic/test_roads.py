@@ -147,18 +147,28 @@ def on_disk(tmp_path, monkeypatch):
     return graph, nodes, algnn.ALGNN(width=300, device="cpu").fit(graph, nodes, graph.y[nodes])
 
 
-def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk, learned):
+def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk, learned, monkeypatch):
     distributed = pytest.importorskip("distributed")
     graph, sessions, expected = learned
     store = algnn.open_graph(tmp_path / "g", memory="2MB")
     path = tmp_path / "m.safetensors"
     labels = pd.DataFrame({"node": sessions[1], "label": graph.y[sessions[1]]})
     labels.to_csv(tmp_path / "y.csv", index=False)
+    read, failed = algnn.GraphStore.adjacency, []
+
+    def fails_once(store, part):
+        if not failed:
+            failed.append(part)
+            raise OSError("the disk did not answer")
+        return read(store, part)
+
+    monkeypatch.setattr(algnn.GraphStore, "adjacency", fails_once)
     with distributed.Client(
         n_workers=4, threads_per_worker=1, processes=False, dashboard_address=None
     ) as client:
         model = fitted(graph, store, sessions, client=client)
         assert_same(model, algnn.on_cluster(store, client), expected, graph)
+        assert failed
         with pytest.raises(algnn.InputError, match="graph on disk"):
             model.fit(graph, sessions[0], graph.y[sessions[0]], client=client)
         model = algnn.ALGNN(width=300, device="cpu")
