@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 PAGERANK_RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
 PAGERANK_STEPS = 10
 # Bytes of the three arrays of a block of columns, for a graph in memory. At a million nodes this is
-# 64 columns; in blocks of two, a column takes many times as long (docs/scale/columns.json).
-MEMORY_BYTES = 2048 * 2**20
+# 134 columns; in blocks of two, a column takes many times as long (docs/scale/columns.json).
+MEMORY_BYTES = 3072 * 2**20
 # Of the memory that a graph on disk allows, these arrays get all but this, and this share at least:
 # the wider a block of columns, the fewer times is each row of another node looked up.
 OTHER_BYTES = 400 * 2**20
