@@ -35,6 +35,15 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"{folder} cannot be written to: choose another folder")
 
 
+def picture_path(path: str | os.PathLike[str]) -> Path:
+    """The path, if a picture can have this name."""
+    if Path(path).suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(
+            f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
+        )
+    return Path(path)
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The path of a temporary file beside `path`, which replaces it once all is on disk.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from algnn.checks import NO_LABEL
 from algnn.errors import InputError
 from algnn.files import replacing
+from algnn.progress import WatchedFile
 
 Source = str | os.PathLike[str]
 Column = npt.NDArray[Any]
@@ -27,6 +29,14 @@ NUMBER = re.compile("-?[0-9]+")
 PLAIN = re.compile(r"(0|-?[1-9][0-9]*)(\.0+)?")  # as numbers are written: 007 is a name
 PARQUET = (".parquet", ".pq")
 MOST_DIGITS = 18  # a number of so many fits into 64 bits
+
+
+def check_table(path: Source, *names: str) -> None:
+    """Raise `InputError` if a table is missing or, in a CSV, its header or first row is wrong."""
+    if Path(path).suffix.lower() not in PARQUET:
+        _rows(path, names, most=1)
+    elif not Path(path).is_file():
+        raise InputError(f"{path}: there is no such file")
 
 
 def read_labels(
@@ -42,7 +52,7 @@ def read_labels(
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)
     known = () if seen is None else map(str, seen.tolist())
-    nothing = {"", str(NO_LABEL)}.difference(known)
+    nothing = {"", "-1"}.difference(known)
     labelled = np.array([cells[1] not in nothing for _, cells in rows])
     if not labelled.any():
         raise InputError(f"{path}: no row has a label (-1 and empty cells mean none): give some")
@@ -87,11 +97,11 @@ def parquet(path: Source) -> Any:
     return pandas
 
 
-def _rows(path: Source, names: Sequence[str]) -> list[Row]:
-    """The cells of some columns, row by row, without spaces around them."""
+def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[Row]:
+    """The cells of some columns, row by row, without spaces around them: all, or the first ones."""
     read = _parquet_rows if Path(path).suffix.lower() in PARQUET else _csv_rows
     try:
-        rows = list(read(path, names))
+        rows = list(islice(read(path, names), most))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except OSError as error:
@@ -103,7 +113,7 @@ def _rows(path: Source, names: Sequence[str]) -> list[Row]:
 
 def _csv_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
     # Excel starts UTF-8 with a mark of its own
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(WatchedFile(path), encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         try:
             header = [name.strip() for name in next(reader, [])]

@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from algnn.analytic.model import ALGNN
 from algnn.checks import Labels, Nodes, check_labels, check_number
 from algnn.errors import AlgnnError, InputError
-from algnn.files import replacing
+from algnn.files import picture_path, replacing
 from algnn.learner import Learner
 
 NUMBERED = 15  # up to so many classes a cell of a confusion matrix has room for its number
@@ -309,18 +309,9 @@ def _around(sure: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def check_path(path: str | os.PathLike[str]) -> Path:
-    """The path, if a picture can have this name."""
-    if Path(path).suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(
-            f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
-        )
-    return Path(path)
-
-
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     """Write a figure as ``.png``, ``.svg`` or ``.pdf``, in a single step; returns the path."""
-    target = check_path(path)
+    target = picture_path(path)
     try:
         with replacing(target) as draft:
             figure.savefig(draft, format=target.suffix[1:], dpi=130)

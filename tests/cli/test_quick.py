@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from algnn.cli import main
-from algnn.cli.shared import working
+from algnn import ALGNN, load
+from algnn.cli import main, shared
+from algnn.cli.shared import Work, working
+from algnn.progress import heard_by
 
 MODEL = "0.2.0-default.safetensors"
 COMMANDS = [
@@ -21,6 +23,29 @@ COMMANDS = [
     ["inspect", MODEL, "--json"],
     ["records", "pack", "."],
     ["fit", "--help"],
+]
+# files that are missing or wrong: said before torch is loaded
+WRONG = [
+    ["fit", "new.safetensors", "no.npz", "no.csv"],
+    ["fit", "new.safetensors", "digits", "no.csv"],
+    ["fit", "new.safetensors", MODEL, "no.csv"],
+    ["fit", MODEL, "digits", "no.csv"],
+    ["learn", "no.safetensors", "digits", "no.csv"],
+    ["relabel", MODEL, "digits", "."],
+    ["forget", MODEL, "digitz", "no.csv"],
+    ["predict", MODEL, "digits", "--nodes", "no.csv"],
+    ["predict", MODEL, "digits", "--plot", "no.gif"],
+    ["predict", MODEL, "digits", "--data", "no"],
+    ["explain", "no.safetensors", "digits", "0"],
+    ["evaluate", MODEL, "digits", MODEL],
+    ["merge", MODEL, "no.safetensors", "-o", "new.safetensors"],
+    ["blank", "no.safetensors", "-o", "new.safetensors"],
+    ["partition", "no.npz", "new"],
+    ["partition", "no.csv", "new", "--features", "no.npy"],
+    ["run", "no.npz"],
+    ["bench", "--datasets", "digits,no.npz"],
+    ["tune", "no.npz"],
+    ["sweep", "gamma", "no.npz"],
 ]
 # what took part, from a process of its own: in this one everything is imported already
 ASKED = """
@@ -34,16 +59,32 @@ for command in json.loads(sys.argv[1]):
 """
 
 
-def test_no_torch(golden: Path, tmp_path: Path) -> None:
+def ask(commands: list[list[str]], golden: Path, folder: Path) -> tuple[list[str], list[str]]:
+    """What some commands print, with their exit codes, and what they complain about."""
     commands = [
-        [str(golden / word) if word == MODEL else word for word in command] for command in COMMANDS
+        [str(golden / word) if word == MODEL else word for word in command] for command in commands
     ]
     done = subprocess.run(
         [sys.executable, "-c", ASKED, json.dumps(commands)],
-        cwd=tmp_path, capture_output=True, text=True,
+        cwd=folder, capture_output=True, text=True,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all(f"{command} 0\n" in done.stdout for command in commands)
+    assert done.returncode == 0, done.stderr
+    codes = [line[-1] for line in done.stdout.splitlines() if line.startswith("['")]
+    assert len(codes) == len(commands)
+    return codes, done.stderr.splitlines()
+
+
+def test_no_torch(golden: Path, tmp_path: Path) -> None:
+    codes, complaints = ask(COMMANDS, golden, tmp_path)
+    assert (set(codes), complaints) == ({"0"}, [])
+
+
+def test_wrong_files_are_told_before_torch_is_loaded(golden: Path, tmp_path: Path) -> None:
+    codes, complaints = ask(WRONG, golden, tmp_path)
+    assert set(codes) == {"2"}
+    assert len(complaints) == len(WRONG)
+    assert all(line.startswith("algnn: ") for line in complaints)
+    assert not list(tmp_path.glob("new*"))
 
 
 def test_a_glance_says_what_the_whole_file_says(
@@ -76,3 +117,42 @@ def test_what_takes_a_while_is_said_on_a_terminal_only(
         said = capsys.readouterr().err
     assert ("loading torch" in said) == terminal
     assert capsys.readouterr().out == ""
+
+
+def test_phases_of_learning_are_told() -> None:
+    told: list[tuple[str, int, int]] = []
+    graph = load("digits")
+    # features wide enough to be reduced
+    graph.x = graph.x.repeat(1, 9)
+    with heard_by(lambda *words: told.append(words)):
+        model = ALGNN(device="cpu").fit(graph, range(300), graph.y[:300])
+    phases = list(dict.fromkeys(phase for phase, _, _ in told))
+    assert phases == [
+        "reducing features", "neighbourhoods", "nodes", "choosing γ", "solving for weights"
+    ]  # fmt: skip
+    hops = [(done, total) for phase, done, total in told if phase == "neighbourhoods"]
+    assert hops == [(done, len(hops)) for done in range(len(hops))]
+    told.clear()
+    model.predict(graph)
+    assert told == []  # nobody listens any more
+
+
+def test_the_time_left_is_that_of_steps_like_those_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(shared, "monotonic", lambda: now)
+    work = Work("learning")
+    work.hear("nodes", 0, 10)
+    assert work.left() is None
+    now += 6
+    work.hear("nodes", 2, 10)
+    assert work.left() == 24
+    now += 4
+    assert work.left() == 20
+    work.hear("choosing γ", 0, 3)
+    assert work.left() is None
+    # where a command counts steps itself, what goes on below is not shown
+    work.tell(0, 100)
+    now += 5
+    work.tell(50, 100)
+    work.hear("nodes", 1, 2)
+    assert (work.phase, work.left()) == ("", 5)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
+from algnn.progress import tell
 
 # γ is one of these: half decades, relative to the trace of the matrix that is solved
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
@@ -77,15 +78,18 @@ def choose_gamma(everything: Statistics, half_sums: Statistics, head: str = "bal
     both = nodes <= ONE_DIRECTION_NODES
     halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
     start = MIDDLE_START if everything.G.size(0) > SMOOTH_WIDTH else COARSE_START
-    tried = {place: halves.agreement(GAMMAS[place]) for place in start}
-    while True:
+    tried: dict[int, float] = {}
+    wanted = set(start)
+    while wanted:
+        known = len(tried) + len(wanted)
+        for place in sorted(wanted):
+            tell("choosing γ", len(tried), known)
+            tried[place] = halves.agreement(GAMMAS[place])
         best = max(tried, key=lambda place: (tried[place], place))
-        beside = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
-        if not beside:
-            trace = float(everything.G.trace()) if head == "ridge" else 1.0
-            # features that are all zero have a trace of zero, and weights all the same
-            return Choice(GAMMAS[best] * (trace or 1.0), tried[best])
-        tried |= {place: halves.agreement(GAMMAS[place]) for place in beside}
+        wanted = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
+    trace = float(everything.G.trace()) if head == "ridge" else 1.0
+    # features that are all zero have a trace of zero, and weights all the same
+    return Choice(GAMMAS[best] * (trace or 1.0), tried[best])
 
 
 class _Halves:

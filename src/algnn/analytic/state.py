@@ -23,6 +23,7 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import half_masks, halvings
 from algnn.analytic.statistics import Statistics, with_session
 from algnn.errors import InputError
+from algnn.progress import tell
 
 # what G loses to rounding at most, relative to its trace
 GRAM_ROUNDING = 1e-12
@@ -73,6 +74,7 @@ class State:
         sums = self.statistics
         if self.solved is not None:
             return self
+        tell("solving for weights", 1, 1)
         if not self._expects_few:
             return replace(self, solved=self.affine, factor=None)
         factor, W = self.factor, None

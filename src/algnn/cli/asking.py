@@ -18,7 +18,9 @@ from algnn.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-PREDICTED_AT_ONCE = 2**16  # nodes whose predictions are in memory at a time
+# nodes that are predicted at a time: few, so that the time left is known soon; on a cluster, as
+# many as keep its workers busy
+AT_ONCE, ON_CLUSTER = 2**12, 2**16
 
 commands = Typer()
 
@@ -58,24 +60,22 @@ def predict(
     workers: shared.Workers = 0,
 ) -> None:
     """Write each node's label, how probable it is, and how new the node looks."""
-    shared.load_torch()
-    _check_table(out)
-    picture = shared.checked_picture(plot)
     import numpy as np
 
-    from algnn.graph.store import node_count
     from algnn.labels import read_nodes, write_table
 
-    learner = shared.load_model(model, device)
-    now = shared.load_graph(graph, data)
-    count = node_count(now)
-    chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
     if novel_above is not None and not novelty:
         raise InputError("--novel-above needs the novelty of each node: leave out --no-novelty")
+    _check_table(out)
+    picture = shared.checked_picture(plot)
+    shared.check_inputs(model, graphs=[graph], data=data, table=nodes, columns=["node"])
+    learner = shared.load_model(model, device)
+    now, count = shared.load_graph(graph, data)
+    chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
 
     def columns(some: Any) -> dict[str, Any]:
         probabilities = learner.predict_proba(now, some)
-        found = {"node": some, "label": learner.predict(now, some)}
+        found = {"node": some, "label": learner.classes_[probabilities.argmax(axis=1)]}
         found["probability"] = probabilities.max(axis=1)
         if novelty:
             found["novelty"] = learner.novelty(now, some)
@@ -86,13 +86,15 @@ def predict(
             found.update(zip(names, probabilities.T, strict=True))
         return found
 
-    shown = shared.busy(now, f"predicting {shared.plural(chosen.size, 'node')}")
+    shown = shared.working(f"predicting {shared.plural(chosen.size, 'node')}")
     with shown as tell, shared.spread(now, scheduler, workers) as now:
 
         def pieces() -> Any:
-            for at in range(0, max(chosen.size, 1), PREDICTED_AT_ONCE):
-                yield columns(chosen[at : at + PREDICTED_AT_ONCE])
-                tell(min(at + PREDICTED_AT_ONCE, chosen.size), chosen.size)
+            columns(chosen[:1])  # encoding, above all, which later answers do not take
+            size = ON_CLUSTER if scheduler or workers else AT_ONCE
+            for at in range(0, max(chosen.size, 1), size):
+                tell(at, chosen.size)
+                yield columns(chosen[at : at + size])
 
         write_table(out, pieces())
     if out is not None:
@@ -130,13 +132,13 @@ def explain(
     data: shared.DataRoot = None,
 ) -> None:
     """Say which features and which neighbours moved a node's score."""
-    shared.load_torch()
     picture = shared.checked_picture(plot)
+    shared.check_inputs(model, graphs=[graph], data=data)
     learner = exact(model, shared.load_model(model, device))
-    now = shared.load_graph(graph, data)
+    now, _ = shared.load_graph(graph, data)
     named = {str(name): name for name in learner.classes_.tolist()}
     wanted = None if label is None else named.get(label, label)
-    with shared.busy(now, f"explaining node {node}"):
+    with shared.working(f"explaining node {node}"):
         found = learner.explain(now, node, wanted)
     print(found)
     if picture is not None:
@@ -188,15 +190,12 @@ def evaluate(
     data: shared.DataRoot = None,
 ) -> None:
     """Compare a model's answers with true labels, class by class."""
-    shared.load_torch()
     picture = shared.checked_picture(plot)
-    from algnn.graph.store import node_count
-    from algnn.labels import read_labels
-
+    shared.check_inputs(model, graphs=[graph], data=data, table=labels)
     learner = shared.load_model(model, device)
-    now = shared.load_graph(graph, data)
-    some = read_labels(labels, node_count(now), learner.classes_)
-    with shared.busy(now, f"predicting {shared.plural(some[0].size, 'node')}"):
+    now, count = shared.load_graph(graph, data)
+    some = shared.load_labels(labels, count, learner.classes_)
+    with shared.working(f"predicting {shared.plural(some[0].size, 'node')}"):
         table = learner.evaluate(now, *some)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)

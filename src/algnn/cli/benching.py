@@ -74,6 +74,8 @@ def run(
     data: shared.DataRoot = None,
 ) -> None:
     """Teach a graph's classes session by session, and measure what is remembered."""
+    numbers, picture = shared.parse_seeds(seeds), shared.checked_picture(plot)
+    shared.check_inputs(graphs=[dataset], data=data)
     shared.load_torch()
     from algnn import methods
     from algnn.bench.plan import Plan, carry_out, recorded_name
@@ -81,10 +83,9 @@ def run(
     from algnn.cli.picture import draw
     from algnn.cli.terminal import as_object, show
 
-    chosen, numbers = methods.parse(method, changes or []), shared.parse_seeds(seeds)
+    chosen = methods.parse(method, changes or [])
     stream = base, step, edges, shared.parse_order(order)
     plan = Plan(dataset, method, numbers, chosen, *stream, device, data)
-    picture = shared.checked_picture(plot)
     with shared.working(f"{recorded_name(dataset)} {method}") as tell:
         done = frame(carry_out(plan, records, tell))
     if picture is not None:
@@ -129,6 +130,7 @@ def bench(
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers = shared.parse_seeds(seeds)
     common = {"base": base, "edges": edges, "order": shared.parse_order(order)}
+    shared.check_inputs(graphs=[] if datasets is None else _parts(datasets), data=data)
     (start_workers_early if scheduler is None else shared.load_torch)()
     from algnn.bench.plan import at_hand, cross, varied
 
@@ -171,6 +173,7 @@ def tune(
     All methods have as many trials; one without a grid, as algnn, has none and is left out.
     """
     numbers = shared.parse_seeds(seeds)
+    shared.check_inputs(graphs=_parts(datasets), data=data)
     start_workers_early()
     from algnn.bench import tuning
     from algnn.bench.plan import cross, varied
@@ -221,6 +224,7 @@ def sweep(
     numbers = shared.parse_seeds(seeds)
     if what not in SWEEPS:
         raise InputError(f"{what!r} cannot be swept: use one of {', '.join(SWEEPS)}")
+    shared.check_inputs(graphs=[dataset], data=data)
     start_workers_early()
     from algnn.bench.plan import Plan
     from algnn.checks import resolve_device

@@ -51,20 +51,19 @@ def fit(
     workers: shared.Workers = 0,
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
-    path = _writable(model)
+    path = _writable(model, force)
+    shared.check_inputs(graphs=[graph], data=data, table=labels)
     shared.load_torch()
     from algnn import ALGNN, PrivateALGNN
-    from algnn.graph.store import node_count
-    from algnn.labels import read_labels
     from algnn.methods import parse
 
     kind = ALGNN if private is None else PrivateALGNN
     chosen = {**parse(kind, changes or []), "seed": seed, "device": device}
     learner: AnyModel = kind(**chosen if private is None else {**chosen, "epsilon": private})
     with _changing(path, dry_run, force):
-        given = shared.load_graph(graph, data)
-        nodes, classes = read_labels(labels, node_count(given))
-        shown = shared.busy(given, f"learning {shared.plural(nodes.size, 'node')}")
+        given, count = shared.load_graph(graph, data)
+        nodes, classes = shared.load_labels(labels, count)
+        shown = shared.working(f"learning {shared.plural(nodes.size, 'node')}")
         with shown, shared.spread(given, scheduler, workers) as now:
             learner.fit(now, nodes, classes)
         _finish(path, learner, ({}, 0), dry_run)
@@ -82,6 +81,8 @@ def learn(
     device: shared.ModelDevice = None,
     dry_run: shared.DryRun = False,
     data: shared.DataRoot = None,
+    scheduler: shared.Scheduler = None,
+    workers: shared.Workers = 0,
 ) -> None:
     """Teach a model more labelled nodes, of new classes or of known ones."""
 
@@ -95,7 +96,7 @@ def learn(
         else:
             learner.partial_fit(*some)
 
-    _change(model, graph, labels, device, dry_run, data, step)
+    _change(model, graph, labels, device, dry_run, data, step, scheduler, workers)
 
 
 @commands.command()
@@ -175,21 +176,24 @@ def merge(
     dry_run: shared.DryRun = False,
 ) -> None:
     """Join models of the same encoder, exactly as if one had seen all that they have."""
-    path = _writable(out)
+    path = _writable(out, force)
     if len(models) < 2:
         raise InputError("merge needs at least two models: algnn merge A B -o C")
+    shared.check_inputs(*models)
     with _changing(path, dry_run, force):
         first, *others = (exact(model, shared.load_model(model, None)) for model in models)
         before = _holdings(first)
-        for other in others:
-            first.merge(other, repeat="count" if overlap else "error")
+        with shared.working(f"joining {shared.plural(len(models), 'model')}"):
+            for other in others:
+                first.merge(other, repeat="count" if overlap else "error")
         _finish(path, first, before, dry_run)
 
 
 @commands.command()
 def blank(model: shared.Model, out: shared.NewModel, force: shared.Force = False) -> None:
     """Copy a model's encoder and nothing that it has learned: what several sites start from."""
-    path = _writable(out)
+    path = _writable(out, force)
+    shared.check_inputs(model)
     with _changing(path, False, force):
         exact(model, shared.load_model(model, None)).blank().save(path)
     print(f"{out} holds the encoder of {model}, and no class")
@@ -218,42 +222,47 @@ def _change(
     dry_run: bool,
     data: Path | None,
     step: Callable[[AnyModel, Any, Any, Any], object],
+    scheduler: str | None = None,
+    workers: int = 0,
 ) -> None:
     """Read a model, let it learn or forget some labelled nodes, and write it."""
     path = _writable(model)
-    shared.load_torch()
-    from algnn.graph.store import node_count
-    from algnn.labels import read_labels
-
+    shared.check_inputs(path, graphs=[graph], data=data, table=labels)
     with _changing(path, dry_run):
         learner = shared.load_model(path, device)
         before = _holdings(learner)
-        now = shared.load_graph(graph, data)
-        nodes, classes = read_labels(labels, node_count(now), learner.classes_)
-        with shared.busy(now, f"working on {shared.plural(nodes.size, 'node')}"):
-            step(learner, now, nodes, classes)
+        now, count = shared.load_graph(graph, data)
+        nodes, classes = shared.load_labels(labels, count, learner.classes_)
+        shown = shared.working(f"working on {shared.plural(nodes.size, 'node')}")
+        with shown, shared.spread(now, scheduler, workers) as there:
+            step(learner, there, nodes, classes)
         _finish(path, learner, before, dry_run)
 
 
 @contextmanager
 def _changing(path: Path, dry_run: bool, force: bool = True) -> Iterator[None]:
     """Nobody else changes the model meanwhile; where nothing is written, nobody is kept waiting."""
-    shared.load_torch()
     from algnn.files import locked, make_folder
 
     if not dry_run:
         make_folder(path.parent)
+    shared.load_torch()  # before the lock, for which others may wait
     with nullcontext() if dry_run else locked(path):
-        if path.exists() and not force:
-            raise InputError(f"{path} exists: give another name, or --force to replace it")
+        _check_new(path, force)
         yield
 
 
-def _writable(path: Path) -> Path:
-    """The path of a model that is to be written, if it looks like one: a link's is its target's."""
+def _writable(path: Path, force: bool = True) -> Path:
+    """The path of a model that is to be written, if it may be: a link's is its target's."""
     if path.suffix != shared.ENDING or path.is_dir():
         raise InputError(f"{path} is no name for a model: give a file that ends in {shared.ENDING}")
+    _check_new(path, force)
     return path.resolve() if path.is_symlink() else path
+
+
+def _check_new(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(f"{path} exists: give another name, or --force to replace it")
 
 
 def _save_graph(path: Path, graph: Data) -> None:

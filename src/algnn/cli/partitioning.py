@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from algnn.cli.shared import DataRoot, working
+from algnn.cli.shared import DataRoot, check_inputs, working
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,22 +49,26 @@ def partition(
 ) -> None:
     """Write a graph as a folder of partitions, which may be larger than memory."""
     source = Path(graph)
-    with working(f"partitioning {graph}"):
-        if not (source.is_dir() or source.suffix.lower() in TABLES):
-            if features or labels or undirected or append:
-                raise InputError(
-                    "--features, --labels, --undirected and --append are for tables of edges: an"
-                    " .npz holds all of these itself"
-                )
+    tables = source.is_dir() or source.suffix.lower() in TABLES
+    if not tables:
+        if features or labels or undirected or append:
+            raise InputError(
+                "--features, --labels, --undirected and --append are for tables of edges: an .npz"
+                " holds all of these itself"
+            )
+        check_inputs(graphs=[graph], data=data)
+    elif missing := [path for path in (source, features, labels) if path and not path.exists()]:
+        raise InputError(f"{missing[0]}: there is no such file")
+    common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
+    beside = _beside(folder)
+    with working(f"partitioning {graph}"), tempfile.TemporaryDirectory(dir=beside) as name:
+        work = Path(name)
+        if not tables:
             found = _from_memory(graph, folder, parts, data)
+        elif (source / "raw").is_dir():
+            found = _from_ogb(source, folder, work, **common)
         else:
-            common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
-            with tempfile.TemporaryDirectory(dir=_beside(folder)) as work:
-                if (source / "raw").is_dir():
-                    found = _from_ogb(source, folder, Path(work), **common)
-                else:
-                    given = (source, folder, features, labels, append, Path(work))
-                    found = _from_table(*given, **common)
+            found = _from_table(source, folder, features, labels, append, work, **common)
     held = f"{found.num_nodes:,} nodes, {found.num_edges:,} edges, {found.num_features} features"
     print(f"{found.path}: {held} in {len(found.parts)} partitions")
 
@@ -90,20 +94,21 @@ def _from_table(
     work: Path,
     **common: Any,
 ) -> Any:
+    if append and labels is not None:
+        raise InputError("--labels goes with a new graph: learn labels with algnn learn")
+    if features is None and not append:
+        raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
     import torch
 
     from algnn.graph.partition import append_nodes, read_edges, read_features, write_partitions
     from algnn.graph.store import read_manifest
 
-    if append:
-        width = read_manifest(folder)["features"]
-        x = torch.zeros(0, width) if features is None else read_features(features, work)
-        if labels is not None:
-            raise InputError("--labels goes with a new graph: learn labels with algnn learn")
-        return append_nodes(folder, x, read_edges(source), undirected=common["undirected"])
     if features is None:
-        raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
-    x = read_features(features, work)
+        x = torch.zeros(0, read_manifest(folder)["features"])
+    else:
+        x = read_features(features, work)
+    if append:
+        return append_nodes(folder, x, read_edges(source), undirected=common["undirected"])
     y, names = (None, None) if labels is None else _labels(labels, x.size(0))
     return write_partitions(folder, x, read_edges(source), y=y, class_names=names, **common)
 
@@ -158,8 +163,12 @@ def _labels(path: Path, nodes: int) -> tuple[Tensor, list[str] | None]:
 
 def _beside(folder: str) -> Path | None:
     """Where large temporary files belong: on the disk of the graph, if that is one of ours."""
+    from algnn.files import make_folder
+
     if "://" in folder:
         return None
+    if Path(folder).is_file():
+        raise InputError(f"{folder} is a file: give a folder, which is made")
     parent = Path(folder).absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
+    make_folder(parent)
     return parent

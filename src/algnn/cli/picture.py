@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from algnn.bench.protocol import Outcome
 from algnn.bench.runs import summarise, write_atomically
 from algnn.errors import InputError
-from algnn.plot import check_path, save
+from algnn.files import picture_path
+from algnn.plot import save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ def picture(
     The file, ``.png``, ``.svg`` or ``.pdf``, is replaced in a single step; `paper_ap`, the paper's
     final AP, is drawn as a dashed line.
     """
-    target = check_path(path)
+    target = picture_path(path)
     if len({len(outcome.sessions) for outcome in outcomes}) != 1:
         raise InputError("outcomes must be at least one run, all of streams of the same length")
     return save(_figure(outcomes, title, paper_ap), target)

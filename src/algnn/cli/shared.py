@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 from typer import Argument, Option
 
+from algnn import progress
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,10 +85,9 @@ def parse_order(text: str) -> str | list[int]:
 def checked_picture(path: Path | None) -> Path | None:
     """Before any work: whether a picture can be written there."""
     if path is not None:
-        from algnn.files import make_folder
-        from algnn.plot import check_path
+        from algnn.files import make_folder, picture_path
 
-        make_folder(check_path(path).parent)
+        make_folder(picture_path(path).parent)
     return path
 
 
@@ -113,32 +119,75 @@ def plural(number: float, noun: str) -> str:
     return f"{shown} {noun if number == 1 else many}"
 
 
+@dataclass
+class Work:
+    """What a command is doing: for how long, how far it is, and how much time that still takes."""
+
+    what: str
+    began: float = field(default_factory=monotonic)
+    phase: str = ""
+    done: int = 0
+    total: int | None = None  # None where nobody knows how long it takes
+    own: bool = False  # whether the command counts steps itself
+    since: tuple[float, int] = (0.0, 0)  # when the phase began, and with how many steps done
+    last: float = 0.0  # when the last step was done
+
+    def tell(self, done: int = 0, total: int | None = None, words: str | None = None) -> None:
+        """Steps done and all steps, where there are any to count; or other words."""
+        self.what, self.own = words or self.what, total is not None
+        self.hear("", done, total, own=True)
+
+    def hear(self, phase: str, done: int, total: int | None, own: bool = False) -> None:
+        """How far a phase of the work below is; not shown where the command counts by itself."""
+        if self.own and not own:
+            return
+        self.last = monotonic()
+        if phase != self.phase or done < self.done:
+            self.since = self.last, done
+        self.phase, self.done = phase, done
+        self.total = None if done == total else total
+
+    def left(self) -> float | None:
+        """Seconds that the phase under way still takes, once one of its steps is done."""
+        start, before = self.since
+        if self.total is None or self.done == before:
+            return None
+        each = (self.last - start) / (self.done - before)
+        return max(self.last + each * (self.total - self.done) - monotonic(), 0.0)
+
+    def __rich__(self) -> Table:
+        """A line: the work and how long it has gone on; the phase and how long it still takes."""
+        left = self.left()
+        line = Table.grid(padding=(0, 1))
+        line.add_row(
+            Text(self.what),
+            Text(_clock(monotonic() - self.began), "yellow"),
+            self.phase,
+            ProgressBar(self.total, self.done, width=20, pulse=self.total is None),
+            "" if left is None else Text(f"{_clock(left)} left", "cyan"),
+        )
+        return line
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
 @contextmanager
 def working(what: str) -> Iterator[Callable[..., None]]:
-    """Say what takes a while, and for how long it has; on a terminal only, and gone at the end.
+    """Show on a terminal what takes a while, and how far it is, until the block ends.
 
-    What it yields is told steps done and all steps, if there are any to count, for a bar with the
-    time left; or other words.
+    What it yields may be told steps done and all steps, or other words; until it is told steps, the
+    phases of the work below are shown.
     """
-    from rich import progress
-
-    console = Console(stderr=True)
-    words = progress.TextColumn("{task.description}", markup=False)
-    clocks = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
-    # predictions go to stdout meanwhile, which may be a file
-    shown: dict[str, Any] = {"redirect_stdout": False, "transient": True, "console": console}
-    columns = (words, progress.BarColumn(), *clocks)
-    with progress.Progress(*columns, disable=not console.is_terminal, **shown) as bar:
-        task = bar.add_task(what, total=None)
-
-        def tell(done: int = 0, total: int | None = None, words: str = what) -> None:
-            if total is None or done == total:  # nobody knows how long the rest takes
-                bar.tasks[0].total = None
-                bar.update(task, description=words)
-            else:
-                bar.update(task, completed=done, total=total, description=words)
-
-        yield tell
+    console, work = Console(stderr=True), Work(what)
+    with ExitStack() as stack:
+        if console.is_terminal:
+            # predictions go to stdout meanwhile, which may be a file
+            live = Live(work, console=console, transient=True, redirect_stdout=False)
+            stack.enter_context(live)
+        stack.enter_context(progress.heard_by(work.hear))
+        yield work.tell
 
 
 def load_torch() -> None:
@@ -148,7 +197,27 @@ def load_torch() -> None:
             import algnn.models  # noqa: F401
 
 
-# -- a model and its graph ------------------------------------------------------------------------
+# -- a model, a graph and a table -----------------------------------------------------------------
+
+
+def check_inputs(
+    *models: Path,
+    graphs: Sequence[str] = (),
+    data: Path | None = None,
+    table: Path | None = None,
+    columns: Sequence[str] = ("node", "label"),
+) -> None:
+    """Before torch is loaded, which takes seconds: whether files are there and look right."""
+    from algnn.checkpoint import peek
+    from algnn.graph.catalogue import check_name
+    from algnn.labels import check_table
+
+    for model in models:
+        peek(model)
+    for graph in graphs:
+        check_name(graph, data)
+    if table is not None:
+        check_table(table, *columns)
 
 
 def load_model(path: Path, device: str | None) -> AnyModel:
@@ -156,25 +225,27 @@ def load_model(path: Path, device: str | None) -> AnyModel:
     load_torch()
     from algnn import models
 
-    return models.load_model(path, device)
+    with working(f"reading {path}"):
+        return models.load_model(path, device)
 
 
-def load_graph(name: str, data: Path | None) -> Data:
-    """The inputs of a graph; one on disk stays there."""
+def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
+    """The inputs of a graph, and how many nodes it has; one on disk stays there."""
     load_torch()
     from algnn.graph.datasets import load_inputs
+    from algnn.graph.store import node_count
 
     with working(f"reading {name}"):
-        return load_inputs(name, data)
+        graph = load_inputs(name, data)
+        return graph, node_count(graph)
 
 
-@contextmanager
-def busy(graph: Any, what: str) -> Iterator[Callable[..., None]]:
-    """As `working`; a graph on disk shows how far its encoding is."""
-    with working(what) as tell:
-        if hasattr(graph, "progress"):
-            graph.progress = tell
-        yield tell
+def load_labels(path: Path, count: int, seen: Any = None) -> tuple[Any, Any]:
+    """The nodes and labels of a table, beside classes that were seen before."""
+    from algnn.labels import read_labels
+
+    with working(f"reading {path}"):
+        return read_labels(path, count, seen)
 
 
 @contextmanager

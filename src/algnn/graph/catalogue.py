@@ -9,15 +9,23 @@ graphs needs no torch.
 from __future__ import annotations
 
 import csv
+import difflib
+import os
+import zipfile
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from algnn.errors import DatasetError
 from algnn.graph.download import Root, Source, locate
+from algnn.progress import WatchedFile
 
 RANDOM_SPLIT = "random 40/10/50"
+MANIFEST = "manifest.json"  # of a graph in a folder
+
+Name = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,66 @@ class Entry:
 def datasets() -> list[Entry]:
     """The graphs that `load` knows by name."""
     return list(_ENTRIES)
+
+
+def find(name: Name, root: Root = None) -> Entry | Path | str:
+    """The graph of a name: one that is known, a file's or folder's path, or an fsspec address."""
+    if root is not None and not Path(root).expanduser().is_dir():
+        raise DatasetError(f"root={str(root)!r} is not a folder: give the one that holds raw files")
+    known = {entry.name: entry for entry in datasets()}
+    if isinstance(name, str) and name.lower() in known:
+        return known[name.lower()]
+    if "://" in str(name):
+        return str(name)
+    path = Path(name).expanduser()
+    if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
+        raise DatasetError(
+            f"{path} is a pickle, which can run code and is never opened here: load it yourself"
+            " and write the graph with algnn.save_npz(graph, 'graph.npz')"
+        )
+    if path.suffix == ".npz" or path.is_file() or is_graph_folder(path):
+        return path
+    near = difflib.get_close_matches(str(name).lower(), known, 1)
+    guess = f" (did you mean {near[0]}?)" if near else ""
+    raise DatasetError(
+        f"{str(name)!r} is no known graph{guess}: use one of {', '.join(known)}, or the path of an"
+        " .npz, or of a folder that algnn partition has made"
+    )
+
+
+def check_name(name: Name, root: Root = None) -> None:
+    """Raise `DatasetError` for a name that stands for no graph, or for a file that holds none."""
+    found = find(name, root)
+    if isinstance(found, Path) and found.suffix.lower() in (".csv", ".parquet") and found.exists():
+        raise DatasetError(
+            f"{found} is a table: algnn partition, or algnn.from_pandas and algnn.save_npz, make a"
+            " graph of its edges"
+        )
+    if isinstance(found, Path) and not is_graph_folder(found):
+        try:
+            open_npz(found).close()
+        except DatasetError as error:
+            raise DatasetError(f"{found}: {error}") from error.__cause__
+
+
+def is_graph_folder(path: Path) -> bool:
+    """Whether a path looks like a graph on disk."""
+    return (path / MANIFEST).is_file()
+
+
+def open_npz(path: Name) -> WatchedFile:
+    """An ``.npz`` file, open; `DatasetError` if it is none."""
+    try:
+        file = WatchedFile(path)
+    except FileNotFoundError as error:
+        raise DatasetError("there is no such file") from error
+    except OSError as error:
+        raise DatasetError(f"cannot be read: {error.strerror}") from error
+    if not zipfile.is_zipfile(file):
+        file.close()
+        raise DatasetError("is not an .npz file, or is cut short: write it with save_npz")
+    file.seek(0)
+    return file
 
 
 def _rows(file: str) -> list[dict[str, str]]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from torch_geometric.utils import index_to_mask
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
+from algnn.graph.catalogue import open_npz
 from algnn.graph.download import one_line
 from algnn.graph.propagate import csr, to_csr
 
@@ -138,22 +137,16 @@ def read_arrays(path: PathLike, keys: tuple[str, ...], *, strict: bool = False) 
     arrays: Arrays = {}
     key = "the file"
     try:
-        with Path(path).open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise DatasetError("is not an .npz file, or is cut short: write it with save_npz")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as stored:
-                if strict:
-                    _check_names(stored.files)
-                for key in (key for key in keys if key in stored.files):
-                    array = stored[key]
-                    if not isinstance(array, np.ndarray):  # numpy hands out foreign bytes as such
-                        raise ValueError("no array")
-                    arrays[key] = array
+        with open_npz(path) as file, np.load(file, allow_pickle=False) as stored:
+            if strict:
+                _check_names(stored.files)
+            for key in (key for key in keys if key in stored.files):
+                array = stored[key]
+                if not isinstance(array, np.ndarray):  # numpy hands out foreign bytes as such
+                    raise ValueError("no array")
+                arrays[key] = array
     except DatasetError:
         raise
-    except FileNotFoundError as error:
-        raise DatasetError("there is no such file") from error
     except Exception as error:  # numpy and zipfile raise many kinds over damaged bytes
         raise DatasetError(
             f"{key} cannot be read ({one_line(error)}): write plain arrays of numbers or strings"

@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,18 +29,16 @@ from torch_geometric.data import Data
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
+from algnn.graph.catalogue import MANIFEST
 from algnn.graph.download import cache_dir
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
 
-MANIFEST = "manifest.json"
 VERSION = 1
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
 
 Source = str | os.PathLike[str]
-# what is called after each step of long work: steps done, steps in all
-Progress = Callable[[int, int], None]
 
 
 class GraphStore:
@@ -104,11 +101,10 @@ class GraphStore:
         self.num_features: int = self.manifest["features"]
         self.device = torch.device("cpu")
         self.runner: Any = None  # what runs the steps of encoding elsewhere, if anything does
-        self.progress: Progress = lambda done, total: None
         # stands for the graph where results are cached by its tensors
         self.token = torch.zeros(0)
-        for name, facts in [] if self.remote else self._files():
-            _check_file(self.local(name), name, facts, verify)
+        for name in () if self.remote else self._files:
+            self._check(self.local(name), name, verify)
 
     def __repr__(self) -> str:
         return (
@@ -125,7 +121,7 @@ class GraphStore:
     def fingerprint(self) -> str:
         """SHA-256 of features and edges and of how they are partitioned; labels do not count."""
         labels = ("y.npy", "split.npy")
-        named = [(n, f["sha256"]) for n, f in self._files() if not n.endswith(labels)]
+        named = [(n, f["sha256"]) for n, f in self._files.items() if not n.endswith(labels)]
         return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
     @property
@@ -213,18 +209,28 @@ class GraphStore:
         """The path on this machine of a file of the graph, which is fetched where it is remote."""
         if not self.remote:
             return Path(self.path) / name
-        here = self.cache / "files" / hashlib.sha256(self.path.encode()).hexdigest()[:16] / name
-        facts = dict(self._files())[name]
-        if not here.exists() or here.stat().st_size != facts["bytes"]:
+        # by its content: no copy is ever out of date
+        here = self.cache / "files" / f"{self._files[name]['sha256'][:32]}.npy"
+        if not here.exists():
             system, place = filesystem(self.path)
             with replacing(here) as temporary:
                 system.get_file(f"{place}/{name}", str(temporary))
-            _check_file(here, name, facts, verify=True)
+                self._check(temporary, name, verify=True)
         return here
 
-    def _files(self) -> list[tuple[str, dict[str, Any]]]:
-        """Name and facts of each file."""
-        return [(f"{p['name']}/{n}", f) for p in self.partitions for n, f in p["files"].items()]
+    @cached_property
+    def _files(self) -> dict[str, dict[str, Any]]:
+        """Each file by its name: bytes, SHA-256, shape and type."""
+        return {f"{p['name']}/{n}": f for p in self.partitions for n, f in p["files"].items()}
+
+    def _check(self, path: Path, name: str, verify: bool) -> None:
+        facts = self._files[name]
+        if not path.is_file():
+            raise DatasetError(f"{name} is missing from the graph: partition it again")
+        if path.stat().st_size != facts["bytes"] or (verify and _digest(path) != facts["sha256"]):
+            raise DatasetError(
+                f"{name} is not as it was written (it is damaged): partition it again"
+            )
 
     def _map(self, part: int, name: str, *default: None) -> Any:
         """An array of a partition, mapped; or the default where it has none of that name."""
@@ -264,10 +270,13 @@ def whole(graph: Data | GraphStore) -> Data:
     return graph.in_memory if isinstance(graph, GraphStore) else graph
 
 
-def is_graph_folder(path: Source) -> bool:
-    """Whether a path, or an address for fsspec, looks like a graph on disk."""
+def is_graph(path: Source) -> bool:
+    """Whether there is a graph at a path, or at an address for fsspec."""
     name = os.fspath(path)
-    return "://" in name or (Path(name) / MANIFEST).is_file()
+    if "://" not in name:
+        return (Path(name) / MANIFEST).is_file()
+    system, place = filesystem(name)
+    return bool(system.exists(f"{place}/{MANIFEST}"))
 
 
 def read_manifest(path: Source) -> dict[str, Any]:
@@ -345,10 +354,3 @@ def filesystem(address: str) -> tuple[Any, str]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_file(path: Path, name: str, facts: dict[str, Any], verify: bool) -> None:
-    if not path.is_file():
-        raise DatasetError(f"{name} is missing from the graph: partition it again")
-    if path.stat().st_size != facts["bytes"] or (verify and _digest(path) != facts["sha256"]):
-        raise DatasetError(f"{name} is not as it was written (it is damaged): partition it again")

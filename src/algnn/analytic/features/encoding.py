@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import CodedLabels
-from algnn.analytic.features.blocked import Views, encoded
+from algnn.analytic.features.blocked import Prepared, encoded
 from algnn.analytic.features.expansion import Expansion
 from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.features.hops import HopEncoder
@@ -22,8 +22,7 @@ from algnn.graph.propagate import Operator, blocks, receptive_field
 from algnn.graph.rows import FLOAT
 from algnn.graph.store import whole
 from algnn.learner import Learner
-
-Prepared = Tensor | Views
+from algnn.progress import tell
 
 
 class Encoding(Learner):
@@ -70,6 +69,7 @@ class Encoding(Learner):
         features = state.features
         prepared, rows = self._prepared(graph, nodes, features)
         for block in blocks(nodes.numel(), 8 * features.width, prepared.device):
+            tell("nodes", block.start, nodes.numel())
             yield features(prepared[rows[block]])
 
     def _prepared(self, graph: Data, nodes: Tensor, features: Features) -> tuple[Prepared, Tensor]:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from algnn.analytic.features.expansion import random_weights
 from algnn.graph.propagate import Operator, csr
+from algnn.progress import tell
 
 RANK = 512  # columns that wider features are reduced to
 OVERSAMPLING = 32  # further directions that the iteration carries along, for accuracy
@@ -29,8 +30,10 @@ def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
     fewer = min(rows, width)
     rank = min(rank, fewer)
     Q = random_weights(fewer, min(rank + OVERSAMPLING, fewer), seed).to(X)
-    for _ in range(ITERATIONS):
+    for done in range(ITERATIONS):
+        tell("reducing features", done, ITERATIONS + 1)
         Q = _orthonormal(tall.T @ (tall @ Q)).to(X.dtype)
+    tell("reducing features", ITERATIONS, ITERATIONS + 1)
     image = (tall @ Q).to(torch.float64)
     values, vectors = (t.flip(-1)[..., :rank] for t in torch.linalg.eigh(image.mT @ image))
     if rows >= width:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import CodedLabels
+from algnn.analytic.cluster import on_cluster
 from algnn.analytic.features.encoding import Encoding
 from algnn.analytic.lifecycle import preconditions
 from algnn.analytic.lifecycle.audit import Event
@@ -81,7 +82,13 @@ class Lifecycle(Encoding):
     # -- what everyone calls ------------------------------------------------------------------
 
     def partial_fit(
-        self, graph: Data, nodes: Nodes, labels: Labels | None = None, *, repeat: str = "error"
+        self,
+        graph: Data,
+        nodes: Nodes,
+        labels: Labels | None = None,
+        *,
+        repeat: str = "error",
+        client: Any = None,
     ) -> Self:
         """Learn one more session; the first call is the base stage.
 
@@ -95,6 +102,8 @@ class Lifecycle(Encoding):
             that was learned with another label is refused, too (see `relabel`), unless all count.
             Nothing is known of nodes once the record of them was dropped, by `drop_record` or
             since old sessions count for less.
+        client : distributed.Client, optional
+            As for `ALGNN.fit`.
 
         Returns
         -------
@@ -111,7 +120,8 @@ class Lifecycle(Encoding):
         """
         if repeat not in ("error", "ignore", "count"):
             raise InputError(f"repeat={repeat!r} is unknown: use 'error', 'ignore' or 'count'")
-        return self._session(graph, nodes, labels, anew=False, repeat=repeat)
+        seen = graph if client is None else on_cluster(graph, client)
+        return self._session(seen, nodes, labels, anew=False, repeat=repeat)
 
     @changes
     def set_head(self, head: str, gamma: float = 0.0) -> Self:

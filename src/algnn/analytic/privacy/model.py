@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.features.blocked import Views, encoded
+from algnn.analytic.features.blocked import Prepared, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle import io
@@ -73,7 +73,7 @@ class PrivateState:
     variance: float
     spent: Tensor
     # features are frozen, so a graph is encoded once for as long as it stays the same
-    encoded: Memo[Views] = field(default_factory=Memo)
+    encoded: Memo[Prepared] = field(default_factory=Memo)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -223,7 +223,7 @@ class PrivateALGNN(Learner):
         """Z of some nodes, float64, in blocks of rows that are at most 1 long."""
         features = learned.features
 
-        def prepare() -> Views:
+        def prepare() -> Prepared:
             return encoded(features, self._rows(graph), resolve_device(self.device))
 
         views = learned.encoded.get(inputs_of(graph), prepare)

@@ -1,0 +1,49 @@
+"""Progress of long work: loops over blocks tell how far they are, and a command shows it."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+# what is being done, and of how many steps of it how many are done
+Listener = Callable[[str, int, int], None]
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+def tell(phase: str, done: int, total: int) -> None:
+    """Say how far a phase of the work is, to whoever listens."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(phase, done, total)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """While the block lasts, `listener` hears what work in this thread tells."""
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+class WatchedFile(io.BufferedReader):
+    """A file, opened for reading, that tells how much of it was read."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(io.FileIO(path))
+        self._size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1) -> bytes:
+        """As of any file."""
+        tell("", self.tell(), self._size)
+        return super().read(size)
+
+    def read1(self, size: int = -1) -> bytes:
+        """As of any file."""
+        tell("", self.tell(), self._size)
+        return super().read1(size)
