@@ -12,8 +12,6 @@ PubMed, with few nodes a session, it chose too small a γ.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -38,14 +36,6 @@ ONE_DIRECTION_NODES = 512
 NEGLIGIBLE = 1e-12
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A γ as its head takes it, and how well halves agree at it (at most 1, to nine digits)."""
-
-    gamma: float
-    agreement: float
-
-
 def halvings(nodes: int, width: int) -> int:
     """The number of ways in which nodes are halved: several, as long as the sums are small.
 
@@ -65,13 +55,16 @@ def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
     return masks
 
 
-def choose_gamma(everything: Statistics, half_sums: Statistics, head: str = "balanced") -> Choice:
-    """The γ of a head whose weights from either half agree best with the other half.
+def choose_gamma(
+    everything: Statistics, half_sums: Statistics, head: str = "balanced"
+) -> tuple[float, float]:
+    """The γ of a head whose weights from either half agree best with the other half, and that agreement.
 
     `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
     best of a few is the start of a search uphill. Of several equally good ones the largest is
     taken. The search goes over γ relative to the trace, for the balanced head, where classes count,
-    and for the ridge head, where nodes count; the latter takes γ times the trace of G.
+    and for the ridge head, where nodes count; the latter takes γ times the trace of G. The agreement
+    is at most 1, to nine digits.
     """
     nodes = int(everything.n.sum())
     both = nodes <= ONE_DIRECTION_NODES
@@ -84,7 +77,7 @@ def choose_gamma(everything: Statistics, half_sums: Statistics, head: str = "bal
         if not beside:
             trace = float(everything.G.trace()) if head == "ridge" else 1.0
             # features that are all zero have a trace of zero, and weights all the same
-            return Choice(GAMMAS[best] * (trace or 1.0), tried[best])
+            return GAMMAS[best] * (trace or 1.0), tried[best]
         tried |= {place: halves.agreement(GAMMAS[place]) for place in beside}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,14 +16,17 @@ from torch import Tensor
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.gcn import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
-from algnn.analytic.heads import HEADS, Affine
+from algnn.analytic.heads import HEADS, Affine, penalised
 from algnn.analytic.lifecycle.audit import AuditLog, Counts
 from algnn.analytic.lifecycle.membership import CHANGED_FEATURES, Membership, Sketch
 from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import half_masks, halvings
 from algnn.analytic.statistics import Statistics, with_session
+from algnn.analytic.uncertainty.calibration import held_out, sharpness
+from algnn.analytic.uncertainty.novelty import NoveltyModel
 from algnn.errors import InputError
+from algnn.graph.memo import Memo
 
 # what G loses to rounding at most, relative to its trace
 GRAM_ROUNDING = 1e-12
@@ -68,6 +72,18 @@ class State:
         weights, bias = HEADS[self.head](self.statistics, self.gamma)
         return self.span.lift(weights), bias
 
+    @cached_property
+    def sharpness(self) -> float:
+        """β, the inverse temperature of calibrated probabilities."""
+        # where sums are over features, and not over coordinates in a span, so are the weights
+        solved = self.affine if self.span.basis is None else None
+        return sharpness(held_out(self.head, self.gamma, self.statistics, solved))
+
+    @cached_property
+    def novelty_models(self) -> Memo[tuple[Span, NoveltyModel]]:
+        """What the seen classes and the last graph look like, in directions that hold both."""
+        return Memo()
+
     def with_weights(self) -> State:
         """The same with its weights solved: by an updated factor where that is cheaper."""
         sums = self.statistics
@@ -99,6 +115,18 @@ class State:
             return False
         expected = int(self.statistics.n.sum()) // self.statistics.classes.size
         return MOST_ROWS_DIVISOR * expected <= self.span.width
+
+    def determined(self) -> tuple[float | None, float | None]:
+        """Condition number and effective degrees of freedom of the system that the head solves."""
+        if self.head == "ncm" or not self.taught:
+            return None, None
+        matrix, penalty = penalised(self.head, self.statistics, self.gamma)
+        values = torch.linalg.eigvalsh(matrix).clamp_min(0)
+        # outside of the span there is nothing but the penalty
+        least = 0.0 if self.span.basis is not None else float(values[0])
+        lowest = least + penalty
+        condition = (float(values[-1:].sum()) + penalty) / lowest if lowest else math.inf
+        return condition, float((values / (values + penalty)).sum())
 
     def plus(
         self,

@@ -99,10 +99,6 @@ class Membership:
         order = np.lexsort((self.prints, self.hashes))
         return self.hashes[order], self.prints[order]
 
-    def nbytes(self) -> int:
-        """Bytes of both."""
-        return self.hashes.nbytes + self.prints.nbytes
-
     def plus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
         """With some more pairs."""
         hashes = np.concatenate([self.hashes, self._hashes(nodes, labels)])
@@ -236,11 +232,8 @@ class Membership:
 
     def _times(self, wanted: Hashes) -> Places:
         """How often each hash is held."""
-        return np.searchsorted(self._held, wanted, "right") - np.searchsorted(self._held, wanted)
-
-    @cached_property
-    def _held(self) -> Hashes:
-        return np.sort(self.hashes)
+        held, _ = self.ordered
+        return np.searchsorted(held, wanted, "right") - np.searchsorted(held, wanted)
 
     def _hashes(self, nodes: Tensor, labels: Labels) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)

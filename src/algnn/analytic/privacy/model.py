@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from algnn.analytic.lifecycle.glance import private_exposure
 from algnn.analytic.lifecycle.io import FLOAT
 from algnn.analytic.privacy.accountant import (
     SHARES,
-    Entropy,
     attained_epsilon,
     noise_scale,
     with_noise,
@@ -30,7 +29,7 @@ from algnn.analytic.privacy.accountant import (
 from algnn.analytic.state import per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_number, check_trained, resolve_device
+from algnn.checks import check_trained, resolve_device
 from algnn.errors import CheckpointError
 from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import blocks
@@ -89,6 +88,7 @@ class PrivateState:
         return replace(self, shown=shown, variance=self.variance + sigma**2, spent=spent)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateALGNN(Learner):
     """Analytic learning with (ε, δ)-differentially private sums.
 
@@ -133,20 +133,21 @@ class PrivateALGNN(Learner):
     12.46
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        width: int = 64,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.width = width
-        self.seed = seed
-        self.device = device
+    epsilon: float
+    delta: float = 1e-6
+    width: int = 64
+    seed: int = 0
+    device: str = "auto"
+
+    # beyond these, noise would be more or less than a float can hold
+    _limits: ClassVar = {
+        "epsilon": (1e-6, 1e6),
+        "delta": (1e-100, 1),
+        "width": (0, io.WIDEST_INPUTS),
+    }
+    _takes_stores = True
+    # the source of noise; a measurement that must be repeatable may set another
+    _entropy = staticmethod(os.urandom)
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -182,22 +183,11 @@ class PrivateALGNN(Learner):
         """What a file of this learner gives away, in a line; docs/privacy.md has the details."""
         return private_exposure(float(self.spent_.max()), self.delta)
 
-    # the source of noise; a measurement that must be repeatable may set another
-    _takes_stores = True
-    _entropy: Entropy = staticmethod(os.urandom)
-
     @property
     def _known(self) -> PrivateState:
         self._check_fitted()
         known: PrivateState = self._learned
         return known
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("width", self.width, 0, io.WIDEST_INPUTS, whole=True)
-        # beyond these, noise would be more or less than a float can hold
-        check_number("epsilon", self.epsilon, 1e-6, 1e6)
-        check_number("delta", self.delta, 1e-100, 1)
 
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: PrivateState | None
