@@ -58,13 +58,13 @@ def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
 def choose_gamma(
     everything: Statistics, half_sums: Statistics, head: str = "balanced"
 ) -> tuple[float, float]:
-    """The γ of a head whose weights from either half agree best with the other half, and that agreement.
+    """The γ of a head whose weights from either half agree best with the other half.
 
     `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
     best of a few is the start of a search uphill. Of several equally good ones the largest is
     taken. The search goes over γ relative to the trace, for the balanced head, where classes count,
-    and for the ridge head, where nodes count; the latter takes γ times the trace of G. The agreement
-    is at most 1, to nine digits.
+    and for the ridge head, where nodes count; the latter takes γ times the trace of G. Beside γ
+    stands the agreement, which is at most 1, to nine digits.
     """
     nodes = int(everything.n.sum())
     both = nodes <= ONE_DIRECTION_NODES

@@ -303,8 +303,7 @@ def per_class(statistics: Statistics) -> dict[Any, float]:
 
 def check_spanned(span: Span, Z: Tensor, nodes: Tensor) -> None:
     """Raise `InputError` if features Z [n, d] stick out of the span of all that was learned."""
-    if span.basis is None:
-        return
+    assert span.basis is not None
     rest = torch.linalg.vector_norm(Z - span.coordinates(Z) @ span.basis, dim=1)
     outside = rest > CHANGED_FEATURES * torch.linalg.vector_norm(Z, dim=1)
     if bool(outside.any()):

@@ -426,7 +426,12 @@ class Lifecycle(Encoding):
         # an empty list comes as floating point
         none = chosen.numel() == 0 and np.size(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
-        preconditions.check_forgettable(known)
+        if known.decays:
+            raise InputError(
+                "half_life has made old sessions count for less, and what a node still counts for"
+                " is not kept: a learner can forget only with half_life=0, or before its second"
+                " session"
+            )
         return graph, chosen, CodedLabels.of(given)
 
     def _learned_as(self, nodes: Tensor) -> npt.NDArray[Any]:

@@ -247,17 +247,16 @@ class PrivateALGNN(Learner):
         self._check_params()
         classes, device = io.restored_classes(facts["classes"]), resolve_device(self.device)
         io.check_values(tensors)
-        make, width = io.restored_features(tensors, facts, device)
-        shown = io.restored_sums(tensors, "shown", width, classes, device)
+        features = io.restored_features(tensors, facts, device)
+        if type(features) is not HopEncoder:
+            raise CheckpointError("features are none that a private learner has")
+        shown = io.restored_sums(tensors, "shown", features.width, classes, device)
         spent = check_tensor("spent", tensors["spent"], (classes.size,), FLOAT)
         variance = facts["variance"]
         if not shown.n.is_floating_point() or not bool((spent > 0).all()):
             raise CheckpointError("shown.n or spent holds values that no private learner has")
         if not isinstance(variance, float) or not 0 < variance < math.inf:
             raise CheckpointError(f"variance {variance!r} is no positive number")
-        features = make()
-        if type(features) is not HopEncoder:
-            raise CheckpointError("features are none that a private learner has")
         known = PrivateState(features, shown, variance, spent)
         if not bool(known.weights.isfinite().all()):
             raise CheckpointError("shown holds values that no weights follow from")
