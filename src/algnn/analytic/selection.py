@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from algnn.analytic.classes import mixed
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
 
@@ -51,7 +52,9 @@ def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
     It depends on nothing else, so sessions may come in any order and batches.
     """
     bits = np.arange(63, 63 - ways, -1, dtype=np.uint64)[:, None]
-    masks: npt.NDArray[np.bool_] = (_hashes(nodes, seed) >> bits & np.uint64(1)).astype(bool)
+    start = np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
+    hashes = mixed(nodes.numpy().astype(np.uint64) + start)
+    masks: npt.NDArray[np.bool_] = (hashes >> bits & np.uint64(1)).astype(bool)
     return masks
 
 
@@ -146,13 +149,3 @@ class _Halves:
         fine = (failed == 0) & (size > least) & (self.perfect > 0)
         cosines = torch.where(fine, hit * hit.abs() / (size * self.perfect), 0.0)
         return round(float(cosines.sum()) / self.directions, 9)
-
-
-def _hashes(nodes: Tensor, seed: int) -> npt.NDArray[np.uint64]:
-    """64 hash bits of (id, seed): the finaliser of splitmix64."""
-    with np.errstate(over="ignore"):
-        bits = nodes.numpy().astype(np.uint64) + np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        hashed: npt.NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
-    return hashed

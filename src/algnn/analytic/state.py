@@ -34,7 +34,7 @@ GRAM_ROUNDING = 1e-12
 Features = HopEncoder | ExpandedGCN
 # nodes, labels, masks of halves and the key of sketches → both sums and the sketches' parts
 SumsElsewhere = Callable[
-    [Tensor, CodedLabels, npt.NDArray[np.bool_], str | None],
+    [Tensor, CodedLabels, npt.NDArray[np.bool_], str],
     tuple[Statistics, Statistics, list[Tensor]],
 ]
 
@@ -142,10 +142,8 @@ class State:
         process.
         """
         before = self.with_room_for(nodes.numel())
-        membership, sketch = self.membership, None
-        if membership is not None:
-            sketch = Sketch(membership.key)
-            features = sketch.watch(features)
+        sketch = Sketch(self._key)
+        features = sketch.watch(features)
         span, factor = before.span, before.factor
         factor = factor if factor is not None and factor.has_room(nodes.numel()) else None
         if span.basis is not None or factor is not None:
@@ -157,14 +155,13 @@ class State:
         masks = half_masks(nodes, seed, before.ways)
         sums, half_sums = (one.padded(span.rank) for one in (before.statistics, before.half_sums))
         if span.basis is None and factor is None and elsewhere is not None:
-            key = None if membership is None else membership.key
-            more, half_more, parts = elsewhere(nodes, labels, masks, key)
+            more, half_more, parts = elsewhere(nodes, labels, masks, self._key)
             sums = sums.merged(more)
             half_sums = half_sums.merged(half_more) if len(masks) else half_sums
-            if sketch is not None:
-                sketch.parts.extend(parts)
+            sketch.parts.extend(parts)
         else:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
+        membership = self.membership
         if membership is not None:
             membership = membership.plus(nodes, labels.values, sketch)
         return before._with(sums, half_sums, span=span, membership=membership, factor=factor)
@@ -177,11 +174,10 @@ class State:
         Ways of halving that were given up since many nodes were learned do not come back.
         """
         self._check_counts(labels)
-        membership, sketch = self.membership, None
+        membership, sketch = self.membership, Sketch(self._key)
         if membership is not None:
             membership.minus(nodes, labels.values)  # before any work, whether they were learned
-            sketch = Sketch(membership.key)
-            features = sketch.watch(features)
+        features = sketch.watch(features)
         span, before, device = self.span, self.statistics, self.statistics.G.device
         if span.basis is not None:
             Z = torch.cat(list(features))
@@ -259,6 +255,10 @@ class State:
     def noted(self, what: str, nodes: Counts, *, kept: float = 1.0, other: str = "") -> State:
         """With an entry in its log."""
         return replace(self, log=self.log.plus(what, nodes, self.head, self.gamma, kept, other))
+
+    @property
+    def _key(self) -> str:
+        return "" if self.membership is None else self.membership.key
 
     @property
     def ways(self) -> int:
