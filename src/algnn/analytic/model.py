@@ -27,7 +27,7 @@ from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics
 from algnn.analytic.uncertainty.calibration import probabilities
 from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
-from algnn.checks import Labels, Nodes, check_base, check_choice, check_trained, resolve_device
+from algnn.checks import Labels, Nodes, check_base, check_choice, check_trained
 from algnn.errors import InputError
 from algnn.graph.memo import inputs_of
 from algnn.graph.store import GraphStore, node_count, whole
@@ -261,8 +261,7 @@ class ALGNN(Lifecycle):
         return after.noted("learn", coded.counts(), kept=kept)
 
     def _untaught(self, features: Features) -> State:
-        device = resolve_device(self.device)
-        spanned = isinstance(features, HopEncoder)
+        device, spanned = self._device, isinstance(features, HopEncoder)
         span = Span.empty(features.width, device) if spanned else Span(features.width, None)
         nothing = Statistics.empty(span.rank, device)
         half_sums = Statistics.empty(span.rank, device, MOST_HALVINGS if self._chooses else 0)
@@ -354,4 +353,4 @@ class ALGNN(Lifecycle):
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> State:
         self._check_params()
-        return io.restored(tensors, facts, resolve_device(self.device))
+        return io.restored(tensors, facts, self._device)

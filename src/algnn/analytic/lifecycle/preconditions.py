@@ -59,9 +59,14 @@ def check_apart(ours: State, theirs: State) -> None:
         )
 
 
-def check_mergeable(ours: State, theirs: State) -> None:
-    """Raise `InputError` unless the sums of two learners can be added up."""
-    # the seed by which nodes are halved is among what is compared
+def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
+    """Raise `InputError` unless the sums of two learners, with these seeds, can be added up."""
+    widths = ours.span.width, theirs.span.width
+    if widths[0] != widths[1]:
+        raise InputError(
+            f"other has features {widths[1]} wide and this learner {widths[0]}: merge learners that"
+            " come from one blank()"
+        )
     prints = fingerprint(ours.features), fingerprint(theirs.features)
     if prints[0] != prints[1]:
         raise InputError(
@@ -80,6 +85,11 @@ def check_mergeable(ours: State, theirs: State) -> None:
         raise InputError(
             "gamma=0 needs the sums of two halves, which other does not keep: give this learner a"
             " positive gamma and merge again, or teach other with gamma=0"
+        )
+    if ours.ways and seeds[0] != seeds[1]:
+        raise InputError(
+            f"other halves its nodes by seed={seeds[1]} and this learner by seed={seeds[0]}: merge"
+            " learners that come from one blank()"
         )
 
 

@@ -29,7 +29,7 @@ from algnn.analytic.privacy.accountant import (
 from algnn.analytic.state import per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_trained, resolve_device
+from algnn.checks import check_trained
 from algnn.errors import CheckpointError
 from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import blocks
@@ -195,7 +195,7 @@ class PrivateALGNN(Learner):
         if learned is None:
             learned = self._untaught(self._rows(graph).shape[1])
         sigma = noise_scale(self.epsilon, self.delta)
-        nothing = Statistics.empty(learned.features.width, resolve_device(self.device))
+        nothing = Statistics.empty(learned.features.width, self._device)
         exact = nothing.plus(self._features(graph, nodes, learned), labels)
         after = learned.plus(with_noise(exact, sigma, self._entropy), sigma)
         # solve now: it is part of learning
@@ -206,17 +206,15 @@ class PrivateALGNN(Learner):
         """The state before any session."""
         projected = self.width if 0 < self.width < inputs else 0
         features = HopEncoder("pagerank", inputs, projected=projected, seed=self.seed)
-        nothing = Statistics.empty(features.width, resolve_device(self.device))
+        nothing = Statistics.empty(features.width, self._device)
         return PrivateState(features, nothing, 0.0, torch.zeros(0, dtype=torch.float64))
 
     def _features(self, graph: Data, nodes: Tensor, learned: PrivateState) -> list[Tensor]:
         """Z of some nodes, float64, in blocks of rows that are at most 1 long."""
         features = learned.features
-
-        def prepare() -> Views:
-            return encoded(features, self._rows(graph), resolve_device(self.device))
-
-        views = learned.encoded.get(inputs_of(graph), prepare)
+        views = learned.encoded.get(
+            inputs_of(graph), lambda: encoded(features, self._rows(graph), self._device)
+        )
         chosen = nodes.to(views.device)
         return [
             _clipped(features(views[chosen[block]]))
@@ -245,7 +243,7 @@ class PrivateALGNN(Learner):
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> PrivateState:
         self._check_params()
-        classes, device = io.restored_classes(facts["classes"]), resolve_device(self.device)
+        classes, device = io.restored_classes(facts["classes"]), self._device
         io.check_values(tensors)
         features = io.restored_features(tensors, facts, device)
         if type(features) is not HopEncoder:
