@@ -148,13 +148,15 @@ class Statistics:
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the lower triangle of G row by row, Q, n."""
-        return {"G": self.G[_triangle(self.G)], "Q": self.Q, "n": self.n}
+        rows = [row[: place + 1] for place, row in enumerate(self.G)]
+        return {"G": torch.cat([self.G.new_zeros(0), *rows]), "Q": self.Q, "n": self.n}
 
     @classmethod
     def from_tensors(cls, G: Tensor, Q: Tensor, n: Tensor, classes: npt.NDArray[Any]) -> Statistics:
         """The reverse of `tensors`: G is the triangle [d (d + 1) / 2]."""
         full = G.new_zeros(Q.size(0), Q.size(0))
-        full[_triangle(full)] = G
+        for place, row in enumerate(torch.split(G, list(range(1, Q.size(0) + 1)))):
+            full[place, : place + 1] = row
         _mirror(full)
         return cls(full, Q, n.cpu(), classes)
 
@@ -217,11 +219,6 @@ def _add(sums: Statistics, Z: Tensor, Y: Tensor) -> None:
         dsyrk(1.0, Z.numpy().T, beta=1.0, c=sums.G.numpy().T, overwrite_c=True, lower=False)
     else:
         sums.G.addmm_(Z.mT, Z)
-
-
-def _triangle(G: Tensor) -> Tensor:
-    """Mask of the lower triangle."""
-    return torch.ones(G.shape, dtype=torch.bool, device=G.device).tril_()
 
 
 def _mirror(G: Tensor) -> None:

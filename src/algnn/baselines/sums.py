@@ -221,7 +221,7 @@ class OverViews(SumLearner):
         return self._units(HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed))
 
     def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
-        return self._units(io.restored_features(tensors, facts, self._device)[0]())
+        return self._units(io.restored_features(tensors, facts, self._device))
 
     def _units(self, views: Any) -> RandomUnits:
         return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
