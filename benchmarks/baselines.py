@@ -19,7 +19,7 @@ import pandas as pd
 
 from algnn.bench.paper import paper_figures
 from algnn.bench.runs import read_runs, summarise, write_atomically
-from algnn.bench.tuning import chosen, tuned
+from algnn.bench.tuning import chosen, settings_key, tuned
 from algnn.methods import METHODS, settings
 from algnn.settings import grid
 
@@ -35,26 +35,25 @@ COLUMNS = (
 read_once = cache(read_runs)
 
 
-def comparison(runs: pd.DataFrame, dataset: str, trials: pd.DataFrame | None = None) -> str:
+def comparison(runs: pd.DataFrame, dataset: str, again: pd.DataFrame | None = None) -> str:
     """All methods on one dataset at step 1, in the order of the registry, as a Markdown table.
 
     Only runs with the whole graph visible count, in the order of labels or in one of several that
-    were drawn, and only those of the method's own settings where there are any. A method of which
-    there are trials has a second row with the settings that they chose. Times are those of `bare`
-    with the same seed, the median over seeds.
+    were drawn, and only those of the method's own settings where there are any. Beside these, a
+    method has a second row of the runs `again`, which have the settings that trials chose. Times
+    are those of `bare` with the same seed, the median over seeds.
     """
-    here = runs.query("dataset == @dataset and edges == 'full' and step == 1")
-    here = here[(here["order"] == "label") | here["order"].str.startswith("random-")]
+    here, best = _compared(runs, dataset), _compared(runs[:0] if again is None else again, dataset)
     of = {name: _own(here[here["method"] == name], name, dataset) for name in METHODS}
     clocked = of["bare"][of["bare"]["alone"]]
     bare = dict(zip(clocked["seed"], clocked["learn_seconds"], strict=True))
-    best = None if trials is None or trials.empty else tuned(here, chosen(trials))
     rows = []
     for name, found in of.items():
         if len(found):
             rows.append(_row(dataset, name, found, bare))
-        if best is not None and len(again := best[best["method"] == name]):
-            rows.append(_row(dataset, name, again, bare, ", tuned"))
+        chose = best[best["method"] == name]
+        if len(chose) and _is_own(found, name, dataset).any():
+            rows.append(_row(dataset, name, chose, bare, ", tuned"))
     return "".join([_line(COLUMNS), _line(["---"] * len(COLUMNS)), *rows])
 
 
@@ -79,23 +78,36 @@ def _short(value: object) -> str:
 
 
 def refresh(document: Path, records: Path) -> str:
-    """The document with every table in it written anew from a folder of folders of records."""
+    """The document with every table in it written anew from a folder of folders of records.
+
+    Trials, and runs on the same hardware of what they chose, may lie in any of the folders.
+    """
+    every, trials = (read_once(records, split) for split in ("test", "val"))
+    again = tuned(every, chosen(trials)).sort_values("started")
+    again = again.drop_duplicates(["configuration", "seed", "hardware"], keep="last")
 
     def table(place: re.Match[str]) -> str:
         folder, _, dataset = place[2].rpartition("/")
-        found, trials = (read_once(records / folder, split) for split in ("test", "val"))
-        return place[1] + comparison(found, dataset, trials) + place[3]
+        found = read_once(records / folder)
+        here = again[again["hardware"].isin(found["hardware"])]
+        return place[1] + comparison(found, dataset, here) + place[3]
 
     written = PLACE.sub(table, document.read_text("utf-8"))
     return GRIDS.sub(lambda place: place[1] + grids() + place[2], written)
 
 
+def _compared(runs: pd.DataFrame, dataset: str) -> pd.DataFrame:
+    here = runs.query("dataset == @dataset and edges == 'full' and step == 1")
+    return here[(here["order"] == "label") | here["order"].str.startswith("random-")]
+
+
 def _own(runs: pd.DataFrame, method: str, dataset: str) -> pd.DataFrame:
-    usual = settings(method, dataset)
-    # a setting that did not exist yet was off
-    off = {name: value for name, value in usual.items() if not value}
-    own = runs[[off | given == usual for given in runs["settings"]]]
+    own = runs[_is_own(runs, method, dataset)]
     return own if len(own) else runs
+
+
+def _is_own(runs: pd.DataFrame, method: str, dataset: str) -> pd.Series:
+    return runs["settings"].map(settings_key) == settings_key(settings(method, dataset))
 
 
 def _row(

@@ -94,19 +94,28 @@ def test_times_of_a_shared_machine_are_not_compared():
     assert dict(zip(head, row, strict=True))["learn / bare"] == "–"
 
 
-def test_the_setting_that_trials_chose_has_a_row_of_its_own():
+def test_the_setting_that_trials_chose_has_a_row_of_its_own(tmp_path: Path):
     usual = settings("gem", "cora")
     better = {**usual, "lr": 0.005}
     runs = [
         record("gem", 1, 1.0, settings=usual),
         record("gem", 1, 1.0, correct=9, settings=better),
     ]
-    trials = frame(
+    trials = [
         record("gem", 1, 1.0, correct=correct, settings=given, split="val")
         for correct, given in ((7, usual), (8, better))
-    )
-    rows = cells(comparison(frame(runs), "cora", trials))[2:]
+    ]
+    for one in (*runs[:1], *trials):
+        write(one, tmp_path / ("cpu" if one.split == "test" else "tried"))
+    write(runs[1], tmp_path / "tried")
+    document = tmp_path / "a.md"
+    document.write_text("<!-- table cpu/cora -->\n<!-- end -->\n")
+    rows = cells(refresh(document, tmp_path))[3:-1]
     assert [row[:2] for row in rows] == [["`gem`", "65.0"], ["`gem`, tuned", "70.0"]]
+    # a folder of other settings has no row of tuned ones
+    write(record("gem", 1, 1.0, settings={**usual, "budget": 1}), tmp_path / "tight")
+    document.write_text("<!-- table tight/cora -->\n<!-- end -->\n")
+    assert len(cells(refresh(document, tmp_path))[3:-1]) == 1
 
 
 def test_grids_are_those_of_the_settings():

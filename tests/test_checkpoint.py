@@ -34,7 +34,7 @@ def paper(small_graph, tmp_path):
 
 @pytest.fixture
 def default(small_graph, tmp_path):
-    model = algnn.ALGNN(device="cpu").fit(small_graph, [0, 1, 2, 3], [0, 1, 0, 1])
+    model = algnn.ALGNN(width=256, device="cpu").fit(small_graph, [0, 1, 2, 3], [0, 1, 0, 1])
     model.save(tmp_path / "default.safetensors")
     return tmp_path / "default.safetensors"
 

@@ -203,7 +203,7 @@ def test_a_bad_fit_keeps_what_was_known(small_graph, case):
         ({"seed": -1}, "seed=-1"),
         ({"seed": 2**70}, "below 9.22337e"),
         ({"head": []}, "head=.. is unknown"),
-        ({"expansion": "wide"}, "'gcn' or 'plain'"),
+        ({"expansion": "wide"}, "use one of gcn, plain"),
         ({"head": "bald"}, "head='bald' is unknown: use one of ridge"),
     ],
 )

@@ -34,6 +34,12 @@ DISTINCT = {kind(method): method for method in reversed(METHODS)}
 pytestmark = pytest.mark.parametrize("method", list(DISTINCT.values())[::-1])
 
 
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    """The one length of training that is no parameter."""
+    monkeypatch.setattr("algnn.analytic.features.selfsupervised.STEPS", 3)
+
+
 def small(method, device="cpu", seed=3, **changes):
     """The method with its own settings, but small."""
     known = find(method).defaults

@@ -452,12 +452,12 @@ def test_no_label_is_the_same_everywhere(small_graph, tmp_path):
         spoiled[7] = missing
         for given in (spoiled, spoiled.tolist(), pd.Series(spoiled)):
             with pytest.raises(InputError, match=r"at place 7 \(1 of 60 .*leave these nodes out"):
-                algnn.ALGNN().fit(small_graph, range(60), given)
+                algnn.ALGNN(**SMALL).fit(small_graph, range(60), given)
     for missing in (None, np.nan, pd.NA, "", "-1"):
         words[7] = missing
         for given in (words, words.tolist(), pd.Series(words)):
             with pytest.raises(InputError, match="at place 7"):
-                algnn.ALGNN().fit(small_graph, range(60), given)
+                algnn.ALGNN(**SMALL).fit(small_graph, range(60), given)
     path = tmp_path / "graph.npz"
     y = small_graph.y.double().numpy()
     y[7] = np.nan
@@ -471,7 +471,7 @@ def test_no_label_is_the_same_everywhere(small_graph, tmp_path):
     assert found.y[6:9].tolist() == [int(small_graph.y[6]), -1, -1]
     assert found.class_names == ["a", "b", "c", "d"]
     # a model of an early version may know a class of that name
-    model = algnn.ALGNN().fit(small_graph, range(8), small_graph.y[:8])
+    model = algnn.ALGNN(**SMALL).fit(small_graph, range(8), small_graph.y[:8])
     known = model._learned.statistics
     known.classes[0] = -1
     model.partial_fit(small_graph, [12], [-1])
@@ -654,7 +654,7 @@ def test_mistakes_are_named(small_graph):
         ((dense, [0, 1], [0, 1]), r"graph\.adj_t must be a sparse tensor"),
         ((small_graph, [0, 4], [7, 7]), "only class 7: the base session needs at least two cla"),
     ):
-        for model in (algnn.ALGNN(), algnn.PrivateALGNN(epsilon=8.0)):
+        for model in (algnn.ALGNN(**SMALL), algnn.PrivateALGNN(epsilon=8.0)):
             if "only class" in words and isinstance(model, algnn.PrivateALGNN):
                 continue
             for method in (model.fit, model.partial_fit):

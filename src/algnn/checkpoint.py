@@ -36,7 +36,7 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, An
     text = json.dumps(facts, default=_plain)
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": json.loads(text)}
-    header["sha256"] = _digest(header["facts"], contents)
+    header["sha256"] = digest(json.dumps(header["facts"]), contents)
     with replacing(path) as temporary:
         # in a folder of its own: safetensors writes to a file of another name first, which would
         # stay behind if this process were killed
@@ -64,7 +64,8 @@ def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tenso
         # clone: a tensor must not change or vanish when the file does
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         # files of early versions have none
-        if verify and "sha256" in header and header["sha256"] != _digest(header["facts"], tensors):
+        text = json.dumps(header["facts"])
+        if verify and "sha256" in header and header["sha256"] != digest(text, tensors):
             raise CheckpointError(
                 f"{path} is damaged (its content is not that of its SHA-256): use a copy, or save"
                 " the learner again"
@@ -103,16 +104,17 @@ def _opened(path: Path, framework: str = "pt") -> Iterator[Any]:
         ) from error
 
 
-def _digest(facts: Any, tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of all that a checkpoint holds."""
+def digest(text: str, tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of a text and of tensors with their names, equal on every device."""
     import torch
 
-    total = hashlib.sha256(json.dumps(facts).encode())
+    total = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         if tensor.numel():
             # the memory itself, not a copy of it
-            total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
+            total.update(flat.view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 

@@ -187,14 +187,12 @@ def _ids(path: Source, rows: Sequence[Row], num_nodes: int) -> npt.NDArray[np.in
 
 
 def _write_csv(out: IO[str], pieces: Iterable[dict[str, Column]]) -> None:
-    writer = csv.writer(out, lineterminator="\n")
+    import pandas
+
     for place, columns in enumerate(pieces):
-        if place == 0:
-            writer.writerow(columns)
-        texts = (
-            [f"{v:.6g}" for v in c] if c.dtype.kind == "f" else c.tolist() for c in columns.values()
-        )
-        writer.writerows(zip(*texts, strict=True))
+        frame = pandas.DataFrame(columns)
+        head = place == 0
+        frame.to_csv(out, index=False, header=head, float_format="%.6g", lineterminator="\n")
 
 
 def _write_parquet(path: Path, pieces: Iterable[dict[str, Column]], pandas: Any) -> None:

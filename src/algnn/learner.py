@@ -172,6 +172,14 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
         """Probabilities of the classes seen so far; the most probable one is that of `predict`.
 
+        A softmax of the scores. That of `ALGNN` is calibrated, from the sums and without a
+        validation set: among nodes like those that were learned, in the proportions in which they
+        were, predictions with confidence 0.8 are right in about 8 cases of 10 (see
+        `algnn.analytic.uncertainty.calibration`). That holds over all predictions. The balanced
+        head decides as if all classes were equally frequent, and so do its probabilities: a
+        prediction of a rare class is right less often than its confidence says, one of a frequent
+        class more often.
+
         Parameters
         ----------
         graph, nodes
@@ -181,8 +189,17 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         -------
         array [n, C]
             A column per entry of `classes_`; rows sum to 1, also where a node's class was never
-            seen (`novelty` tells such nodes). A softmax of the scores, which only `ALGNN` promises
-            to be calibrated.
+            seen (`novelty` tells such nodes).
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> model = algnn.ALGNN(width=256).fit(graph, graph.train_mask, graph.y[graph.train_mask])
+        >>> confidence = model.predict_proba(graph, graph.test_mask).max(axis=1)
+        >>> right = model.predict(graph, graph.test_mask) == graph.y[graph.test_mask].numpy()
+        >>> bool(abs(confidence.mean() - right.mean()) < 0.02)
+        True
         """
         view = self._view()
         scores = view._checked_scores(graph, nodes).to(torch.float64)
@@ -192,6 +209,10 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
         """Out-of-distribution scores: high for nodes that resemble no class seen so far.
 
+        `ALGNN` compares a node with the seen classes, as the sums describe them, and with the graph
+        at large (see `algnn.analytic.uncertainty.novelty`). The graph is looked at without labels,
+        so a class without labels is recognised the better the more of its nodes are in the graph.
+
         Parameters
         ----------
         graph, nodes
@@ -200,8 +221,19 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         Returns
         -------
         array [n]
-            From 0 to 1, to be compared among nodes: 1 − the largest probability, unless a learner
-            has a better score (`ALGNN` has).
+            From 0 to 1. Of `ALGNN`: above a half where the graph at large explains a node better
+            than any seen class does. Of other learners, to be compared among nodes: 1 − the largest
+            probability.
+
+        Examples
+        --------
+        >>> import algnn
+        >>> graph = algnn.load("digits")
+        >>> seen = graph.train_mask & (graph.y < 9)
+        >>> model = algnn.ALGNN(width=256).fit(graph, seen, graph.y[seen])
+        >>> novelty = model.novelty(graph)
+        >>> bool(novelty[graph.y == 9].mean() > 0.5 > novelty[graph.y < 9].mean())
+        True
         """
         view = self._view()
         graph, chosen = view._asked(graph, nodes)
@@ -245,7 +277,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN(device="cpu").fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> table = model.evaluate(graph, graph.test_mask, graph.y[graph.test_mask])
         >>> list(table.columns), table.attrs["n"], len(table)
         (['n', 'accuracy', 'confidence', 'mistaken_for', 'session'], 898, 10)
@@ -368,7 +400,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         for kind in type(self).__mro__:
             for name, limit in vars(kind).get("_limits", {}).items():
                 low, high = limit if isinstance(limit, tuple) else (limit, math.inf)
-                whole = isinstance(getattr(type(self), name), int)
+                whole = isinstance(getattr(type(self), name, None), int)
                 check_number(name, getattr(self, name), low, high, whole=whole)
 
     @changes

@@ -13,8 +13,10 @@ import math
 import os
 import pkgutil
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -62,85 +64,8 @@ class Method:
         return {p.name: p.default for p in named if p.kind not in REST and p.name not in APART}
 
 
-_ALGNN, _JOINT = "analytic.model:ALGNN", "baselines.joint:Joint"
-_HALF = "sums G, Q, n of all nodes and of half of them: no node, label or edge"
-_SUMS = "sums G, Q, n: no node, label or edge"
-_ALL = "weights, every node and label"
-_EVEN = "with each class counting the same"
-_ANEW = "trained anew on all labels so far, best epoch by validation"
-
-# fmt: off
-METHODS: dict[str, Method] = {row[0]: Method(*row) for row in (
-    ("algnn", "analytic", "ALGNN() as it comes: label-free views, balanced weights, γ from sums",
-     _HALF, "this library, after AL-GNN", _ALGNN),
-    ("algnn-nodes", "analytic", "ALGNN() with head=ridge: every node counts the same, γ from sums",
-     _HALF, "this library, after AL-GNN", _ALGNN),
-    ("algnn-ssl", "analytic",
-     "ALGNN() with encoder=self-supervised: a GCN trained without labels beside the views",
-     _HALF, "this library, after AL-GNN and CCA-SSG (Zhang et al., NeurIPS 2021)", _ALGNN),
-    ("algnn-paper", "analytic", "AL-GNN with the settings of its paper for each dataset",
-     _SUMS, "AL-GNN, Zhang et al.", _ALGNN),
-    ("bare", "reference", "fine-tuning on each session, with no defence against forgetting",
-     "weights", "–", "baselines.training:Bare"),
-    ("bare-balanced", "reference", "bare, with each class of a session counting the same",
-     "weights", "–", "baselines.training:Bare"),
-    ("ewc", "regularisation", "weights held where their Fisher information was large",
-     "weights, Fisher, anchor", "Kirkpatrick et al., PNAS 2017", "baselines.regularisation:EWC"),
-    ("lwf", "regularisation", "the old model's answers distilled on the new nodes",
-     "weights", "Li and Hoiem, TPAMI 2018", "baselines.regularisation:LwF"),
-    ("mas", "regularisation", "weights held where the output was sensitive to them",
-     "weights, importances", "Aljundi et al., ECCV 2018", "baselines.regularisation:MAS"),
-    ("twp", "regularisation", "weights held where loss and topology were sensitive to them",
-     "weights, two importances, anchors", "Liu et al., AAAI 2021", "baselines.regularisation:TWP"),
-    ("gem", "replay", "gradients projected so that no past session's loss rises",
-     "weights, memory nodes, labels and sessions", "Lopez-Paz and Ranzato, NeurIPS 2017",
-     "baselines.replay:GEM"),
-    ("ergnn", "replay", "training on memory nodes chosen by coverage",
-     "weights, memory nodes and labels", "Zhou and Cao, AAAI 2021", "baselines.replay:ERGNN"),
-    ("cgnn", "replay", "class-balanced memory and elastic weights",
-     "weights, memory nodes and labels, a count for each", "Wang et al., CIKM 2020",
-     "baselines.replay:CGNN"),
-    ("cat", "condensation", "training on condensed synthetic nodes only",
-     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", "baselines.condensation:CaT"),
-    ("cat-long", "condensation", "cat with the encoders and epochs of its authors' code",
-     "weights, synthetic nodes and labels", "Liu et al., ICDM 2023", "baselines.condensation:CaT"),
-    ("delome", "condensation", "synthetic nodes with the gradients of real ones, debiased logits",
-     "weights, synthetic nodes and labels", "Niu et al., ECAI 2024",
-     "baselines.condensation:DeLoMe"),
-    ("pignn", "isolation", "old units frozen, a new block of units per session",
-     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023",
-     "baselines.isolation:PIGNN"),
-    ("pignn-paper", "isolation", "pignn with the paper's weight of the memory",
-     "all blocks, memory nodes and labels", "Zhang et al., SIGIR 2023",
-     "baselines.isolation:PIGNN"),
-    ("tpp", "prompting", "a prototype names the node's task; a prompt and a head for each task",
-     "a prototype, a prompt and a head per session", "Niu et al., NeurIPS 2024",
-     "baselines.isolation:TPP"),
-    ("ranpac", "closed form", "random ReLU units of label-free views, ridge, λ on held-out nodes",
-     _SUMS, "McDonnell et al., NeurIPS 2023", "baselines.sums:RanPAC"),
-    ("klda", "closed form", "random Fourier features of label-free views, discriminant analysis",
-     _SUMS, "Momeni et al., AAAI 2025", "baselines.sums:KLDA"),
-    ("ugcn-slda", "closed form", "an untrained wide GCN, streaming discriminant analysis",
-     _SUMS, "Donghi et al., 2025", "baselines.sums:UGCN"),
-    ("linear-bank", "closed form", "five graph filters, least squares for each, their mean",
-     _SUMS, "after GraphAny, Zhao et al., ICLR 2025", "baselines.sums:LinearBank"),
-    ("ncm", "reference", "AL-GNN's features, nearest class mean", _SUMS, "–", _ALGNN),
-    ("slda", "reference", "AL-GNN's features, streaming linear discriminant analysis",
-     _SUMS, "Hayes and Kanan, CVPR Workshops 2020", _ALGNN),
-    ("joint-ridge", "reference",
-     "AL-GNN's features, solved at once on all labels: must equal algnn-paper",
-     "sums, every node and label", "–", "analytic.joint:JointRidge"),
-    ("joint", "reference", f"a GCN {_ANEW}", _ALL, "–", _JOINT),
-    ("joint-appnp", "reference", f"APPNP {_ANEW}", _ALL, "Gasteiger et al., ICLR 2019", _JOINT),
-    ("joint-sage", "reference", f"GraphSAGE {_ANEW}",
-     _ALL, "Hamilton et al., NeurIPS 2017", _JOINT),
-    ("joint-balanced", "reference", f"joint, {_EVEN}", _ALL, "–", _JOINT),
-    ("joint-appnp-balanced", "reference", f"joint-appnp, {_EVEN}",
-     _ALL, "Gasteiger et al., ICLR 2019", _JOINT),
-    ("joint-sage-balanced", "reference", f"joint-sage, {_EVEN}",
-     _ALL, "Hamilton et al., NeurIPS 2017", _JOINT),
-)}
-# fmt: on
+_TABLES = tomllib.loads(resources.files("algnn").joinpath("methods.toml").read_text("utf-8"))
+METHODS: dict[str, Method] = {name: Method(name, **facts) for name, facts in _TABLES.items()}
 
 
 def find(method: str | type[Learner]) -> Method:

@@ -48,7 +48,7 @@ def open_model(path: Path, device: str | None = None) -> Iterator[Model]:
     >>> graph = algnn.load("digits")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = folder + "/model.safetensors"
-    ...     algnn.ALGNN().fit(graph, range(200), graph.y[:200]).save(path)
+    ...     algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200]).save(path)
     ...     with open_model(path) as model:
     ...         _ = model.partial_fit(graph, range(200, 300), graph.y[200:300])
     ...     int(algnn.ALGNN.load(path).statistics_.n.sum())

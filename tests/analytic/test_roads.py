@@ -4,6 +4,7 @@ import os
 import signal
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -14,6 +15,7 @@ from algnn.analytic.features import blocked
 from algnn.analytic.features.blocked import Views, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.bench.processes import start_forkserver
+from algnn.cli import main
 
 
 def digits():
@@ -35,7 +37,7 @@ def learned():
 def fitted(graph, seen, sessions, **how):
     model = algnn.ALGNN(width=300, device="cpu")
     model.fit(seen, sessions[0], graph.y[sessions[0]], **how)
-    return model.partial_fit(seen, sessions[1], graph.y[sessions[1]])
+    return model.partial_fit(seen, sessions[1], graph.y[sessions[1]], **how)
 
 
 def assert_same(model, store, expected, graph):
@@ -145,18 +147,35 @@ def on_disk(tmp_path, monkeypatch):
     return graph, nodes, algnn.ALGNN(width=300, device="cpu").fit(graph, nodes, graph.y[nodes])
 
 
-def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk):
+def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk, learned, monkeypatch):
     distributed = pytest.importorskip("distributed")
-    graph, nodes, expected = on_disk
+    graph, sessions, expected = learned
     store = algnn.open_graph(tmp_path / "g", memory="2MB")
+    path = tmp_path / "m.safetensors"
+    labels = pd.DataFrame({"node": sessions[1], "label": graph.y[sessions[1]]})
+    labels.to_csv(tmp_path / "y.csv", index=False)
+    read, failed = algnn.GraphStore.adjacency, []
+
+    def fails_once(store, part):
+        if not failed:
+            failed.append(part)
+            raise OSError("the disk did not answer")
+        return read(store, part)
+
+    monkeypatch.setattr(algnn.GraphStore, "adjacency", fails_once)
     with distributed.Client(
         n_workers=4, threads_per_worker=1, processes=False, dashboard_address=None
     ) as client:
-        model = algnn.ALGNN(width=300, device="cpu")
-        model.fit(store, nodes, graph.y[nodes], client=client)
+        model = fitted(graph, store, sessions, client=client)
         assert_same(model, algnn.on_cluster(store, client), expected, graph)
+        assert failed
         with pytest.raises(algnn.InputError, match="graph on disk"):
-            model.fit(graph, nodes, graph.y[nodes], client=client)
+            model.fit(graph, sessions[0], graph.y[sessions[0]], client=client)
+        model = algnn.ALGNN(width=300, device="cpu")
+        model.fit(store, sessions[0], graph.y[sessions[0]], client=client).save(path)
+        command = ["learn", path, tmp_path / "g", tmp_path / "y.csv"]
+        assert main([*map(str, command), "--scheduler", client.scheduler.address]) == 0
+    assert_same(algnn.ALGNN.load(path), store, expected, graph)
     assert not list(tmp_path.rglob("scratch-*"))
 
 
@@ -175,7 +194,9 @@ def test_killed_workers_leave_the_same_bits(tmp_path, on_disk):
         ) as client,
     ):
         for kills in ((), (20,)):  # in the middle of a hop
-            store = algnn.open_graph(tmp_path / "g", cache=tmp_path / f"cache{len(kills)}")
+            # by an address: workers fetch its files as they need them
+            address, cache = f"file://{tmp_path}/g", tmp_path / f"cache{len(kills)}"
+            store = algnn.open_graph(address, cache=cache)
             there = algnn.on_cluster(store, client)
             killed = sabotage(there.runner, client, kills)
             found.append(algnn.ALGNN(width=300, device="cpu"))

@@ -91,14 +91,8 @@ def test_what_the_paper_does_not_have() -> None:
 def test_what_the_paper_says_of_space() -> None:
     assert set(paper_methods()) == METHODS
     assert {name for name in METHODS if paper_space(name)} == METHODS
-    found = paper_space("cgnn")
-    assert found is not None
-    assert (found.keeps, found.order, str(found)) == (
-        "Replay graph information",
-        r"M(d+\bar{k})",
-        "O(M(d+k̄))",
-    )
-    assert str(paper_space("algnn-paper")) == "O(R)"
+    assert paper_space("cgnn") == ("Replay graph information", "O(M(d+k̄))")
+    assert paper_space("algnn-paper")[1] == "O(R)"
     assert paper_space("joint") is None
 
 

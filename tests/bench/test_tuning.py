@@ -37,6 +37,7 @@ def test_the_best_trial_is_run_and_no_test_node_is_looked_at(path, tmp_path):
     plan = Plan(path, "linear-bank", [42, 43], device="cpu")
     tried = tuning.trials(plan, 3)
     assert [trial.changes["gamma"] for trial in tried] == [1e-6, 0.01, 10.0]
+    assert {(trial.split, trial.confidence) for trial in tried} == {("val", False)}
     folder = tmp_path / "records"
     for trial in tried:
         carry_out(trial, folder)
@@ -62,6 +63,34 @@ def test_the_best_trial_is_run_and_no_test_node_is_looked_at(path, tmp_path):
     outcome = protocol.run(learner, algnn.ClassStream(spoiled), split="val")
     assert outcome.ap == trials[[s["gamma"] == 0.01 for s in trials["settings"]]]["ap"].item()
     assert outcome.total.sum() == int(spoiled.val_mask.sum())
+
+
+def test_of_equal_trials_the_own_setting_is_chosen_and_seeds_are_averaged(make_record):
+    def trial(ap: int, started: str = "2026", seed: int = 42, **changes):
+        outcome = dataclasses.replace(
+            make_record().outcome, correct=np.array([[9, 9, 0], [ap, ap, ap]])
+        )
+        given = methods.settings("bare", "cora", **changes)
+        return make_record(
+            dataset="cora", method="bare", settings=given, outcome=outcome, split="val",
+            seed=seed, started=started,
+        )  # fmt: skip
+
+    def choose(*trials):
+        (row,) = tuning.chosen(runs.frame(trials)).to_dict("records")
+        return row["settings"]["lr"], row["settings"]["epochs"], row["trials"]
+
+    own, others = trial(5), [trial(5, lr=lr, epochs=e) for lr in (0.01, 0.005) for e in (200, 50)]
+    assert choose(*others, own) == (0.001, 50, 5)
+    assert choose(*others) == (0.005, 50, 4)  # one change, and first of the grid
+    # two seeds of one setting are one trial, and their mean counts
+    assert choose(own, trial(9, lr=0.01), trial(0, seed=43, lr=0.01)) == (0.001, 50, 2)
+    # a repeated trial replaces the old one
+    assert choose(own, trial(9, lr=0.01), trial(1, "2027", lr=0.01)) == (0.001, 50, 2)
+    # a setting that is off did not exist in older records
+    best = tuning.chosen(runs.frame([own]))
+    main = make_record(dataset="cora", method="bare", settings=own.settings | {"new": False})
+    assert len(tuning.tuned(runs.frame([main]), best)) == 1
 
 
 def test_answers_are_kept_by_true_class_and_read_back(path, tmp_path):

@@ -147,7 +147,7 @@ def test_a_reader_who_has_seen_enough() -> None:
         (["run", "digits", "--step", "0"], "step=0 must be"),
         (["run", "digits", "--base", "99"], "base=99 must be"),
         (["run", "digits", "--base", "-1"], "base=-1 must be"),
-        (["run", "digits", "--edges", "most"], "edges='most' is not a scenario"),
+        (["run", "digits", "--edges", "most"], "edges='most' is unknown"),
         (["run", "digits", "--order", "upwards"], "--order 'upwards'"),
         (["run", "digits", "--order", "0,1"], "order=[0, 1] must name each class"),
         (["run", "digits", "--order", ""], "--order ''"),

@@ -609,12 +609,6 @@ def test_structural_features_follow_their_seed():
     assert first.shape == (3, 384)
 
 
-@pytest.mark.parametrize("bad", [{"hops": ()}, {"hops": (2, 1)}, {"hops": (-1,)}, {"width": 0}])
-def test_structural_features_of_bad_shape(bad):
-    with pytest.raises(InputError, match=next(iter(bad))):
-        structural_features(torch.zeros(2, 0, dtype=torch.long), 3, **bad)
-
-
 # -- the table, names and arguments ---------------------------------------------------------------
 
 

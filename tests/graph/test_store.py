@@ -196,11 +196,27 @@ def test_bad_tables_are_named(tmp_path):
             parse_bytes(wrong)
 
 
-def test_a_remote_graph_is_fetched_when_it_is_needed(tmp_path):
+def test_a_remote_graph_is_fetched_when_it_is_needed(tmp_path, monkeypatch):
     pytest.importorskip("fsspec")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     graph, address = random_graph(6), f"memory://{tmp_path.name}/g"
     algnn.write_graph(graph, address, parts=3)
     store = algnn.open_graph(address, cache=tmp_path / "here")
     assert torch.equal(store.take(torch.tensor([0, 1])), graph.x[:2])
-    assert [p.parent.name for p in tmp_path.rglob("x.npy")] == ["part-00000"]
+    assert len(list(tmp_path.rglob("*.npy"))) == 1
     assert torch.equal(dense(store), normalised_adjacency(graph.edge_index, 40).to_dense())
+    assert torch.equal(algnn.load(address).x, graph.x)
+    with pytest.raises(InputError, match="holds a graph already"):
+        algnn.write_graph(graph, address)
+    grown = append_nodes(address, graph.x[:1], [(np.array([40]), np.array([3]), None)])
+    edges = torch.cat([graph.edge_index, torch.tensor([[40], [3]])], dim=1)
+    assert torch.equal(dense(grown), normalised_adjacency(edges, 41).to_dense())
+    # what was copied of another graph at the same address is not taken for this one
+    import fsspec
+
+    fsspec.filesystem("memory").rm(f"/{tmp_path.name}/g", recursive=True)
+    graph.x = graph.x + 1
+    algnn.write_graph(graph, address, parts=3)
+    assert torch.equal(algnn.load(address).x, graph.x)
+    with pytest.raises(DatasetError, match="algnn partition"):
+        algnn.load(f"memory://{tmp_path.name}/h")

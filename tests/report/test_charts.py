@@ -12,9 +12,8 @@ from algnn.bench.runs import frame
 from algnn.bench.significance import rank
 from algnn.methods import METHODS
 from algnn.report import charts
-from algnn.report.charts import short, spread
+from algnn.report.charts import render, short, spread
 from algnn.report.data import gather
-from algnn.report.figures import render
 from algnn.report.style import drawing, styles
 from algnn.report.table import Chart
 

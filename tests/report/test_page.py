@@ -10,7 +10,7 @@ import pytest
 
 from algnn.report.build import build
 from algnn.report.data import Study
-from algnn.report.page import page
+from algnn.report.export import page
 from algnn.report.table import Chart, Table
 
 GPU = {"architecture": "x86_64", "processor": "Xeon", "cores": 16, "gpu": "A GPU", "jobs": 1}
@@ -136,7 +136,14 @@ def test_notes(study_of):
         {"started": "2027-01-01T00:00:00+00:00", "versions": {"code": "beef", "torch": "3"}},
         {"seed": 43, "device": "cuda", "machine": {**GPU, "jobs": 3}},
     )
-    failed = {"method": "gem", "dataset": "digits", "step": 1, "seed": 42, "device": "cpu"}
+    failed = {
+        "method": "gem",
+        "dataset": "digits",
+        "step": 1,
+        "seed": 42,
+        "device": "cpu",
+        "split": "test",
+    }
     report = build(replace(study, failures=pd.DataFrame([{**failed, "reason": "x"}])))
     notes = "\n".join(report.notes)
     for words in (

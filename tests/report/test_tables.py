@@ -263,7 +263,7 @@ def test_what_cannot_be_a_point_of_a_sweep_is_not_lost(study_of, value):
 
 def test_failures(study_of):
     failure = {"method": "gem", "dataset": "digits", "step": 1, "seed": 42, "device": "cuda"}
-    failures = pd.DataFrame([{**failure, "reason": "killed by signal 9"}])
+    failures = pd.DataFrame([{**failure, "split": "test", "reason": "killed by signal 9"}])
     (row,) = cells(tables.failed(replace(study_of({}), failures=failures)))
     assert list(row.values()) == ["gem", "digits", "1", "42", "cuda", "killed by signal 9"]
 

@@ -43,6 +43,16 @@ class CodedLabels:
         return np.searchsorted(classes, self.classes)[self.codes]
 
 
+def mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64, which scatters neighbouring ids; `bits` is overwritten."""
+    bits ^= bits >> np.uint64(30)
+    bits *= np.uint64(0xBF58476D1CE4E5B9)
+    bits ^= bits >> np.uint64(27)
+    bits *= np.uint64(0x94D049BB133111EB)
+    bits ^= bits >> np.uint64(31)
+    return bits
+
+
 def union(classes: Array, others: Array) -> Array:
     """All classes of two sorted arrays; an empty array, of whatever type, adds nothing."""
     if not (classes.size and others.size):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,12 @@ class Cluster:
     def __call__(self, step: Callable[..., None], *args: Any) -> None:
         """Do a step of encoding for every partition."""
         self._steps += 1
-        self._scratch.mkdir(parents=True, exist_ok=True)
         with replacing(self._scratch / "step") as temporary:
             temporary.write_text(str(self._steps), "utf-8")
         turn = (self._scratch / "step").absolute(), self._steps
         parts = range(len(self.graph.parts))
-        self._gather([self._submit(_do, turn, step, self.where, part, *args) for part in parts])
+        tasks = [self._submit(_do, turn, step, self.where, part, *args) for part in parts]
+        self.client.gather(tasks)
 
     def array(self, name: str, columns: int) -> Array:
         """A file [N, columns] that all workers see."""
@@ -124,12 +125,11 @@ class Cluster:
             for at in pieces
         ]
         # kept apart from the sums, which stay with the workers until they are one
-        sketches = [self._submit(_second, task) for task in tasks]
-        tree = [self._submit(_first, task) for task in tasks]
+        tree, sketches = ([self._submit(itemgetter(at), task) for task in tasks] for at in (0, 1))
         while len(tree) > 1:
             pairs = [tree[at : at + 2] for at in range(0, len(tree), 2)]
             tree = [self._submit(_join, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-        (sums, half_sums), *parts = self._gather([*tree, *sketches])
+        (sums, half_sums), *parts = self.client.gather([*tree, *sketches])
         return sums, half_sums, [part for some in parts for part in some]
 
     def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
@@ -137,13 +137,10 @@ class Cluster:
         head = self.client.scatter([(W.cpu(), b.cpu())], broadcast=True)[0]
         pieces = _pieces(nodes.numel(), nodes.numel())
         tasks = [self._submit(_scores, self.where, encoder, nodes[at], head) for at in pieces]
-        return torch.cat([W.cpu()[:0], *self._gather(tasks)]).to(W.device)
+        return torch.cat([W.cpu()[:0], *self.client.gather(tasks)]).to(W.device)
 
     def _submit(self, function: Callable[..., Any], *args: Any) -> Any:
         return self.client.submit(function, *args, pure=False, retries=RETRIES)
-
-    def _gather(self, tasks: list[Any]) -> list[Any]:
-        return list(self.client.gather(tasks))
 
 
 def _pieces(count: int, most: int) -> list[slice]:
@@ -191,14 +188,6 @@ def _sums(
     nothing = Statistics.empty(encoder.width)
     halves = Statistics.empty(encoder.width, ways=len(masks))
     return with_session(nothing, halves, watched, CodedLabels.of(labels), masks), sketch.parts
-
-
-def _first(pair: tuple[Sums, list[Tensor]]) -> Sums:
-    return pair[0]
-
-
-def _second(pair: tuple[Sums, list[Tensor]]) -> list[Tensor]:
-    return pair[1]
 
 
 def _join(one: Sums, other: Sums) -> Sums:

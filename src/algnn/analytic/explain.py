@@ -54,7 +54,7 @@ class Explanation:
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN(device="cpu").fit(graph, graph.train_mask, graph.y[graph.train_mask])
+    >>> model = algnn.ALGNN(width=256).fit(graph, graph.train_mask, graph.y[graph.train_mask])
     >>> why = model.explain(graph, 0)
     >>> why.label, bool(abs(why.by_feature.sum() + why.bias - why.score) < 1e-12)
     (0, True)

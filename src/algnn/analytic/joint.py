@@ -40,14 +40,6 @@ class JointRidge(ALGNN):
     Parameters are those of `ALGNN`, but that `half_life` is 0.
     """
 
-    def retained_bytes(self) -> int:
-        """Bytes kept between sessions beside the frozen encoder: sums, and nodes with labels."""
-        view = self._view()
-        if view._learned is None:
-            return 0
-        nodes: Tensor = view._learned.nodes
-        return super(JointRidge, view).retained_bytes() + 2 * nodes.nbytes
-
     def merge(self, other: Lifecycle, *, repeat: str = "error") -> Self:
         """Refused: nodes of two graphs cannot be kept as nodes of one."""
         raise InputError(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cached_property, partial
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Self
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -26,16 +25,17 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics
-from algnn.analytic.uncertainty.calibration import held_out, probabilities, sharpness
+from algnn.analytic.uncertainty.calibration import probabilities
 from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
-from algnn.checks import Labels, Nodes, check_base, check_number, check_trained, resolve_device
+from algnn.checks import Labels, Nodes, check_base, check_choice, check_trained
 from algnn.errors import InputError
-from algnn.graph.memo import Last, Memo, inputs_of
+from algnn.graph.memo import inputs_of
 from algnn.graph.store import GraphStore, node_count, whole
 
 ENCODERS = ("hops", "self-supervised", "gcn")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ALGNN(Lifecycle):
     """Analytic learning on a graph: each session is one closed-form step, exact and without replay.
 
@@ -80,21 +80,6 @@ class ALGNN(Lifecycle):
     device : str
         ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
 
-    Attributes
-    ----------
-    classes_ : array [C]
-        The classes seen so far, sorted.
-    weights_ : Tensor [d, C], float64
-        W, a column per class.
-    statistics_ : Statistics
-        G, Q and n of all sessions. What is kept is these, or as long as fewer nodes were learned
-        than features are wide the same over the directions that they span; and, where γ is chosen,
-        those of half of the nodes, halved in one way or in a few.
-    n_features_in_ : int
-        The width of `x` in the base session.
-    events_ : tuple of Event
-        All that was learned, forgotten and merged, with times and counts.
-
     Examples
     --------
     >>> import algnn
@@ -109,39 +94,27 @@ class ALGNN(Lifecycle):
     True
     """
 
+    encoder: str = "hops"
+    head: str = "balanced"
+    gamma: float = 0.0
+    hidden: int = 256
+    width: int = 3072
+    expansion: str = "gcn"
+    epochs: int = 50
+    lr: float = 1e-3
+    dropout: float = 0.5
+    weight_decay: float = 5e-4
+    half_life: float = 0.0
+    seed: int = 0
+    device: str = "auto"
+
+    _limits: ClassVar = {
+        **dict.fromkeys(("hidden", "width", "epochs"), 1),
+        **dict.fromkeys(("gamma", "lr", "weight_decay", "half_life"), 0),
+        "dropout": (0, 1),
+    }
     _fixed = ("encoder", "hidden", "width", "expansion", "seed")
     _takes_stores = True
-
-    def __init__(
-        self,
-        *,
-        encoder: str = "hops",
-        head: str = "balanced",
-        gamma: float = 0.0,
-        hidden: int = 256,
-        width: int = 3072,
-        expansion: str = "gcn",
-        epochs: int = 50,
-        lr: float = 1e-3,
-        dropout: float = 0.5,
-        weight_decay: float = 5e-4,
-        half_life: float = 0.0,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.encoder = encoder
-        self.head = head
-        self.gamma = gamma
-        self.hidden = hidden
-        self.width = width
-        self.expansion = expansion
-        self.epochs = epochs
-        self.lr = lr
-        self.dropout = dropout
-        self.weight_decay = weight_decay
-        self.half_life = half_life
-        self.seed = seed
-        self.device = device
 
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> Self:
@@ -173,7 +146,12 @@ class ALGNN(Lifecycle):
 
     @property
     def statistics_(self) -> Statistics:
-        """G, Q and n of all sessions."""
+        """G, Q and n of all sessions.
+
+        What is kept is these, or as long as fewer nodes were learned than features are wide the
+        same over the directions that they span; and, where γ is chosen, those of half of the nodes,
+        halved in one way or in a few.
+        """
         return self._known.span.whole(self._known.statistics)
 
     @property
@@ -198,93 +176,8 @@ class ALGNN(Lifecycle):
         client : distributed.Client, optional
             A Dask cluster that works on a graph on disk; for other calls, give them the graph as
             `algnn.on_cluster` returns it.
-
-        Returns
-        -------
-        self
         """
         return super().fit(graph if client is None else on_cluster(graph, client), nodes, labels)
-
-    def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
-        """The probability of each class for some nodes, out of those seen so far.
-
-        Calibrated from the sums, without a validation set: among nodes like those that were
-        learned, in the proportions in which they were, predictions with confidence 0.8 are right in
-        about 8 cases of 10 (see `algnn.analytic.uncertainty.calibration`). That holds over all
-        predictions. The balanced head decides as if all classes were equally frequent, and so do
-        its probabilities: a prediction of a rare class is right less often than its confidence
-        says, one of a frequent class more often. A node of a class that was never seen has its
-        probabilities among the seen ones; `novelty` tells such nodes.
-
-        Parameters
-        ----------
-        graph, nodes
-            As for `decision_function`.
-
-        Returns
-        -------
-        array [n, C]
-            A column per entry of `classes_`; rows add up to 1, and the largest entry is the class
-            that `predict` gives.
-
-        Examples
-        --------
-        >>> import algnn
-        >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, graph.train_mask, graph.y[graph.train_mask])
-        >>> confidence = model.predict_proba(graph, graph.test_mask).max(axis=1)
-        >>> right = model.predict(graph, graph.test_mask) == graph.y[graph.test_mask].numpy()
-        >>> bool(abs(confidence.mean() - right.mean()) < 0.02)
-        True
-        """
-        return super().predict_proba(graph, nodes)
-
-    def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
-        """Out-of-distribution scores: high for nodes that resemble no class seen so far.
-
-        A node is compared with the seen classes, as the sums describe them, and with the graph at
-        large (see `algnn.analytic.uncertainty.novelty`). The graph is looked at without labels, so
-        a class without labels is recognised the better the more of its nodes are in the graph.
-
-        Parameters
-        ----------
-        graph, nodes
-            As for `decision_function`.
-
-        Returns
-        -------
-        array [n]
-            From 0 to 1: above a half where the graph at large explains a node better than any seen
-            class does.
-
-        Examples
-        --------
-        >>> import algnn
-        >>> graph = algnn.load("digits")
-        >>> seen = graph.train_mask & (graph.y < 9)
-        >>> model = algnn.ALGNN(width=256).fit(graph, seen, graph.y[seen])
-        >>> novelty = model.novelty(graph)
-        >>> bool(novelty[graph.y == 9].mean() > 0.5 > novelty[graph.y < 9].mean())
-        True
-        """
-        return super().novelty(graph, nodes)
-
-    def retained_bytes(self) -> int:
-        """Bytes that must be kept between sessions beside the frozen encoder.
-
-        Those of the sums, and sixteen for each node in the record of what was learned.
-
-        Returns
-        -------
-        int
-        """
-        known: State | None = self._learned
-        if known is None:
-            return 0
-        sums = [known.statistics, known.half_sums]
-        basis = 0 if known.span.basis is None else known.span.basis.nbytes
-        record = 0 if known.membership is None else known.membership.nbytes()
-        return sum(one.nbytes() for one in sums) + basis + record
 
     def explain(self, graph: Data, node: int, label: int | str | None = None) -> Explanation:
         """Which input features and which neighbours moved the score of a class for one node.
@@ -309,7 +202,7 @@ class ALGNN(Lifecycle):
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> why = model.explain(graph, 300)
         >>> score = model.decision_function(graph, [300])[0, why.label]
         >>> bool(abs(why.by_neighbour.sum() + why.bias - score) < 1e-5)
@@ -338,21 +231,9 @@ class ALGNN(Lifecycle):
 
     def _check_params(self) -> None:
         super()._check_params()
-        for name in ("hidden", "width", "epochs"):
-            check_number(name, getattr(self, name), 1, whole=True)
-        check_number("gamma", self.gamma, 0)
-        if self.encoder not in ENCODERS:
-            raise InputError(
-                f"encoder={self.encoder!r} is unknown: use one of {', '.join(ENCODERS)}"
-            )
-        check_number("lr", self.lr, 0)
-        check_number("dropout", self.dropout, 0, 1)
-        check_number("weight_decay", self.weight_decay, 0)
-        check_number("half_life", self.half_life, 0)
-        if self.expansion not in EXPANSIONS:
-            raise InputError(f"expansion={self.expansion!r} is unknown: use 'gcn' or 'plain'")
-        if self.head not in tuple(HEADS):
-            raise InputError(f"head={self.head!r} is unknown: use one of {', '.join(HEADS)}")
+        check_choice("encoder", self.encoder, ENCODERS)
+        check_choice("expansion", self.expansion, EXPANSIONS)
+        check_choice("head", self.head, HEADS)
         if self.gamma == 0 and self.head == "slda":
             raise InputError(
                 "gamma=0 leaves γ to be chosen, which head='slda' cannot do: give a positive gamma,"
@@ -367,7 +248,11 @@ class ALGNN(Lifecycle):
         coded, kept = CodedLabels.of(labels), 1.0
         if learned is None:
             check_base(labels)
-            learned = self._untaught(self._base_encoder(graph, nodes, coded))
+            if self.encoder == "gcn":
+                features: Features = self._trained_encoder(graph, nodes, coded)
+            else:
+                features = self._hop_encoder(graph)
+            learned = self._untaught(features)
         state = learned.asked_for(self.head, self.gamma)
         if self.half_life and state.taught:
             kept = 2 ** (-1 / self.half_life)
@@ -375,17 +260,8 @@ class ALGNN(Lifecycle):
         after = self._settled(self._with_nodes(graph, nodes, coded, state))
         return after.noted("learn", coded.counts(), kept=kept)
 
-    def _base_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> Features:
-        """The features that the base session decides on."""
-        if self.encoder != "gcn":
-            return self._hop_encoder(graph)
-        # the largest piece of memory first: if there is not enough, fail before training
-        Statistics.empty(self.width, resolve_device(self.device))
-        return self._trained_encoder(graph, nodes, labels)
-
     def _untaught(self, features: Features) -> State:
-        device = resolve_device(self.device)
-        spanned = isinstance(features, HopEncoder)
+        device, spanned = self._device, isinstance(features, HopEncoder)
         span = Span.empty(features.width, device) if spanned else Span(features.width, None)
         nothing = Statistics.empty(span.rank, device)
         half_sums = Statistics.empty(span.rank, device, MOST_HALVINGS if self._chooses else 0)
@@ -416,16 +292,12 @@ class ALGNN(Lifecycle):
                     " and the head balanced or ridge from the first session on: give a positive"
                     " gamma"
                 )
-            chosen = choose_gamma(state.statistics, state.half_sums, state.head)
-            state = replace(state, gamma=chosen.gamma, solved=None)
+            gamma, _ = choose_gamma(state.statistics, state.half_sums, state.head)
+            state = replace(state, gamma=gamma, solved=None)
         # solve now: it is part of learning, and may fail
         state = state.with_weights()
         check_trained(*state.affine)
         return state
-
-    @property
-    def _chooses(self) -> bool:
-        return self.gamma == 0 and self.head in ("balanced", "ridge")
 
     # -- answering ----------------------------------------------------------------------------
 
@@ -441,18 +313,7 @@ class ALGNN(Lifecycle):
         return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
 
     def _probabilities(self, scores: Tensor) -> Tensor:
-        known = self._taught
-
-        def compute() -> float:
-            # where sums are over features, and not over coordinates in a span, so are the weights
-            solved = known.affine if known.span.basis is None else None
-            return sharpness(held_out(known.head, known.gamma, known.statistics, solved))
-
-        return probabilities(scores, self._last_sharpness.get(known, compute))
-
-    @cached_property
-    def _last_sharpness(self) -> Last[float]:
-        return Last()
+        return probabilities(scores, self._taught.sharpness)
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._taught
@@ -472,11 +333,7 @@ class ALGNN(Lifecycle):
             sums = state.statistics.padded(span.rank)
             return span, NoveltyModel.of(sums, span.coordinates(sample))
 
-        return self._last_novelty_model.get(state, Memo).get(inputs_of(graph), build)
-
-    @cached_property
-    def _last_novelty_model(self) -> Last[Memo[tuple[Span, NoveltyModel]]]:
-        return Last()
+        return state.novelty_models.get(inputs_of(graph), build)
 
     def _settle(self) -> None:
         known: State | None = self._learned
@@ -496,4 +353,4 @@ class ALGNN(Lifecycle):
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> State:
         self._check_params()
-        return io.restored(tensors, facts, resolve_device(self.device))
+        return io.restored(tensors, facts, self._device)

@@ -12,13 +12,12 @@ PubMed, with few nodes a session, it chose too small a γ.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from algnn.analytic.classes import mixed
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
 from algnn.progress import tell
@@ -35,18 +34,8 @@ MOST_HALVINGS = 8
 SMALL_SUMS = 256
 # From so many nodes on, weights of one half against the other tell as much as both directions do.
 ONE_DIRECTION_NODES = 512
-# How many γ are mostly tried, for the time left.
-LIKELY_TRIES = 4
 # Relative size below which a squared length is rounding, and a count next to nothing.
 NEGLIGIBLE = 1e-12
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A γ as its head takes it, and how well halves agree at it (at most 1, to nine digits)."""
-
-    gamma: float
-    agreement: float
 
 
 def halvings(nodes: int, width: int) -> int:
@@ -64,31 +53,39 @@ def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
     It depends on nothing else, so sessions may come in any order and batches.
     """
     bits = np.arange(63, 63 - ways, -1, dtype=np.uint64)[:, None]
-    masks: npt.NDArray[np.bool_] = (_hashes(nodes, seed) >> bits & np.uint64(1)).astype(bool)
+    start = np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
+    hashes = mixed(nodes.numpy().astype(np.uint64) + start)
+    masks: npt.NDArray[np.bool_] = (hashes >> bits & np.uint64(1)).astype(bool)
     return masks
 
 
-def choose_gamma(everything: Statistics, half_sums: Statistics, head: str = "balanced") -> Choice:
+def choose_gamma(
+    everything: Statistics, half_sums: Statistics, head: str = "balanced"
+) -> tuple[float, float]:
     """The γ of a head whose weights from either half agree best with the other half.
 
     `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
     best of a few is the start of a search uphill. Of several equally good ones the largest is
     taken. The search goes over γ relative to the trace, for the balanced head, where classes count,
-    and for the ridge head, where nodes count; the latter takes γ times the trace of G.
+    and for the ridge head, where nodes count; the latter takes γ times the trace of G. Beside γ
+    stands the agreement, which is at most 1, to nine digits.
     """
     nodes = int(everything.n.sum())
     both = nodes <= ONE_DIRECTION_NODES
     halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
     start = MIDDLE_START if everything.G.size(0) > SMOOTH_WIDTH else COARSE_START
-    tried = {place: halves.agreement(GAMMAS[place]) for place in start}
-    while True:
+    tried: dict[int, float] = {}
+    wanted = set(start)
+    while wanted:
+        known = len(tried) + len(wanted)
+        for place in sorted(wanted):
+            tell("choosing γ", len(tried), known)
+            tried[place] = halves.agreement(GAMMAS[place])
         best = max(tried, key=lambda place: (tried[place], place))
-        beside = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
-        if not beside:
-            trace = float(everything.G.trace()) if head == "ridge" else 1.0
-            # features that are all zero have a trace of zero, and weights all the same
-            return Choice(GAMMAS[best] * (trace or 1.0), tried[best])
-        tried |= {place: halves.agreement(GAMMAS[place]) for place in beside}
+        wanted = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
+    trace = float(everything.G.trace()) if head == "ridge" else 1.0
+    # features that are all zero have a trace of zero, and weights all the same
+    return GAMMAS[best] * (trace or 1.0), tried[best]
 
 
 class _Halves:
@@ -141,13 +138,9 @@ class _Halves:
         # where one half has no nodes, neither says anything, nor counts
         told = (nodes[:pairs] > 0) & (nodes[pairs:] > 0)
         self.directions = self.sides * max(1, int(told.sum()))
-        self.tries = 0
 
     def agreement(self, gamma: float) -> float:
         """The mean squared cosine between scores and truth over the other half."""
-        # how many follow shows on the way
-        tell("choosing γ", self.tries, max(self.tries + 1, LIKELY_TRIES))
-        self.tries += 1
         matrices = self.matrices.clone()
         matrices.diagonal(dim1=1, dim2=2).add_((gamma * self.traces)[:, None])
         factors, failed = torch.linalg.cholesky_ex(matrices)
@@ -160,13 +153,3 @@ class _Halves:
         fine = (failed == 0) & (size > least) & (self.perfect > 0)
         cosines = torch.where(fine, hit * hit.abs() / (size * self.perfect), 0.0)
         return round(float(cosines.sum()) / self.directions, 9)
-
-
-def _hashes(nodes: Tensor, seed: int) -> npt.NDArray[np.uint64]:
-    """64 hash bits of (id, seed): the finaliser of splitmix64."""
-    with np.errstate(over="ignore"):
-        bits = nodes.numpy().astype(np.uint64) + np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        hashed: npt.NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
-    return hashed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,14 +16,18 @@ from torch import Tensor
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.gcn import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
-from algnn.analytic.heads import HEADS, Affine
+from algnn.analytic.heads import HEADS, Affine, penalised
 from algnn.analytic.lifecycle.audit import AuditLog, Counts
 from algnn.analytic.lifecycle.membership import CHANGED_FEATURES, Membership, Sketch
 from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import half_masks, halvings
 from algnn.analytic.statistics import Statistics, with_session
+from algnn.analytic.uncertainty.calibration import held_out, sharpness
+from algnn.analytic.uncertainty.novelty import NoveltyModel
 from algnn.errors import InputError
+from algnn.graph.memo import Memo
+from algnn.progress import tell
 
 # what G loses to rounding at most, relative to its trace
 GRAM_ROUNDING = 1e-12
@@ -30,7 +35,7 @@ GRAM_ROUNDING = 1e-12
 Features = HopEncoder | ExpandedGCN
 # nodes, labels, masks of halves and the key of sketches → both sums and the sketches' parts
 SumsElsewhere = Callable[
-    [Tensor, CodedLabels, npt.NDArray[np.bool_], str | None],
+    [Tensor, CodedLabels, npt.NDArray[np.bool_], str],
     tuple[Statistics, Statistics, list[Tensor]],
 ]
 
@@ -68,11 +73,24 @@ class State:
         weights, bias = HEADS[self.head](self.statistics, self.gamma)
         return self.span.lift(weights), bias
 
+    @cached_property
+    def sharpness(self) -> float:
+        """β, the inverse temperature of calibrated probabilities."""
+        # where sums are over features, and not over coordinates in a span, so are the weights
+        solved = self.affine if self.span.basis is None else None
+        return sharpness(held_out(self.head, self.gamma, self.statistics, solved))
+
+    @cached_property
+    def novelty_models(self) -> Memo[tuple[Span, NoveltyModel]]:
+        """What the seen classes and the last graph look like, in directions that hold both."""
+        return Memo()
+
     def with_weights(self) -> State:
         """The same with its weights solved: by an updated factor where that is cheaper."""
         sums = self.statistics
         if self.solved is not None:
             return self
+        tell("solving for weights", 1, 1)
         if not self._expects_few:
             return replace(self, solved=self.affine, factor=None)
         factor, W = self.factor, None
@@ -100,6 +118,18 @@ class State:
         expected = int(self.statistics.n.sum()) // self.statistics.classes.size
         return MOST_ROWS_DIVISOR * expected <= self.span.width
 
+    def determined(self) -> tuple[float | None, float | None]:
+        """Condition number and effective degrees of freedom of the system that the head solves."""
+        if self.head == "ncm" or not self.taught:
+            return None, None
+        matrix, penalty = penalised(self.head, self.statistics, self.gamma)
+        values = torch.linalg.eigvalsh(matrix).clamp_min(0)
+        # outside of the span there is nothing but the penalty
+        least = 0.0 if self.span.basis is not None else float(values[0])
+        lowest = least + penalty
+        condition = (float(values[-1:].sum()) + penalty) / lowest if lowest else math.inf
+        return condition, float((values / (values + penalty)).sum())
+
     def plus(
         self,
         features: Iterable[Tensor],
@@ -114,10 +144,8 @@ class State:
         process.
         """
         before = self.with_room_for(nodes.numel())
-        membership, sketch = self.membership, None
-        if membership is not None:
-            sketch = Sketch(membership.key)
-            features = sketch.watch(features)
+        sketch = Sketch(self._key)
+        features = sketch.watch(features)
         span, factor = before.span, before.factor
         factor = factor if factor is not None and factor.has_room(nodes.numel()) else None
         if span.basis is not None or factor is not None:
@@ -129,14 +157,13 @@ class State:
         masks = half_masks(nodes, seed, before.ways)
         sums, half_sums = (one.padded(span.rank) for one in (before.statistics, before.half_sums))
         if span.basis is None and factor is None and elsewhere is not None:
-            key = None if membership is None else membership.key
-            more, half_more, parts = elsewhere(nodes, labels, masks, key)
+            more, half_more, parts = elsewhere(nodes, labels, masks, self._key)
             sums = sums.merged(more)
             half_sums = half_sums.merged(half_more) if len(masks) else half_sums
-            if sketch is not None:
-                sketch.parts.extend(parts)
+            sketch.parts.extend(parts)
         else:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
+        membership = self.membership
         if membership is not None:
             membership = membership.plus(nodes, labels.values, sketch)
         return before._with(sums, half_sums, span=span, membership=membership, factor=factor)
@@ -149,11 +176,10 @@ class State:
         Ways of halving that were given up since many nodes were learned do not come back.
         """
         self._check_counts(labels)
-        membership, sketch = self.membership, None
+        membership, sketch = self.membership, Sketch(self._key)
         if membership is not None:
             membership.minus(nodes, labels.values)  # before any work, whether they were learned
-            sketch = Sketch(membership.key)
-            features = sketch.watch(features)
+        features = sketch.watch(features)
         span, before, device = self.span, self.statistics, self.statistics.G.device
         if span.basis is not None:
             Z = torch.cat(list(features))
@@ -233,6 +259,10 @@ class State:
         return replace(self, log=self.log.plus(what, nodes, self.head, self.gamma, kept, other))
 
     @property
+    def _key(self) -> str:
+        return "" if self.membership is None else self.membership.key
+
+    @property
     def ways(self) -> int:
         """In how many ways nodes are halved; 0 where γ is not chosen."""
         return self.half_sums.G.size(0)
@@ -275,8 +305,7 @@ def per_class(statistics: Statistics) -> dict[Any, float]:
 
 def check_spanned(span: Span, Z: Tensor, nodes: Tensor) -> None:
     """Raise `InputError` if features Z [n, d] stick out of the span of all that was learned."""
-    if span.basis is None:
-        return
+    assert span.basis is not None
     rest = torch.linalg.vector_norm(Z - span.coordinates(Z) @ span.basis, dim=1)
     outside = rest > CHANGED_FEATURES * torch.linalg.vector_norm(Z, dim=1)
     if bool(outside.any()):

@@ -148,13 +148,15 @@ class Statistics:
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the lower triangle of G row by row, Q, n."""
-        return {"G": self.G[_triangle(self.G)], "Q": self.Q, "n": self.n}
+        rows = [row[: place + 1] for place, row in enumerate(self.G)]
+        return {"G": torch.cat([self.G.new_zeros(0), *rows]), "Q": self.Q, "n": self.n}
 
     @classmethod
     def from_tensors(cls, G: Tensor, Q: Tensor, n: Tensor, classes: npt.NDArray[Any]) -> Statistics:
         """The reverse of `tensors`: G is the triangle [d (d + 1) / 2]."""
         full = G.new_zeros(Q.size(0), Q.size(0))
-        full[_triangle(full)] = G
+        for place, row in enumerate(torch.split(G, list(range(1, Q.size(0) + 1)))):
+            full[place, : place + 1] = row
         _mirror(full)
         return cls(full, Q, n.cpu(), classes)
 
@@ -173,6 +175,13 @@ def with_session(
     if len(half_masks):
         half_sums = _copy(half_sums._on(classes))
     every = [sums, *(half_sums[way] for way in range(len(half_masks)))]
+    everyone = np.ones(codes.size, dtype=bool)
+    masks, apart = [everyone, *half_masks], len(half_masks) == 1
+    if apart:
+        # both halves are added up apart and then joined: no row is multiplied twice
+        masks[0] = ~half_masks[0]
+        sums.G.sub_(every[1].G)
+        sums.Q.sub_(every[1].Q)
     device, start = sums.G.device, 0
     columns = torch.arange(classes.size, device=device)
     for given in features:
@@ -181,12 +190,14 @@ def with_session(
             rows = slice(start + part.start, start + part.stop)
             # one-hot products rather than index_add: the same sum in the same order every time
             Y = (onto(torch.from_numpy(codes[rows]), device)[:, None] == columns).to(torch.float64)
-            _add(sums, Z, Y)
-            for half, mask in zip(every[1:], half_masks, strict=True):
+            for one, mask in zip(every, masks, strict=True):
                 chosen = onto(torch.from_numpy(mask[rows].nonzero()[0]), device)
-                _add(half, Z[chosen], Y[chosen])
+                _add(one, Z[chosen], Y[chosen])
         start += given.size(0)
-    for one, mask in zip(every, [np.ones(codes.size, dtype=bool), *half_masks], strict=True):
+    if apart:
+        sums.G.add_(every[1].G)
+        sums.Q.add_(every[1].Q)
+    for one, mask in zip(every, [everyone, *half_masks], strict=True):
         # symmetric to the last bit: a checkpoint keeps one triangle
         _mirror(one.G)
         one.n.add_(torch.from_numpy(np.bincount(codes[mask], minlength=classes.size)))
@@ -208,11 +219,6 @@ def _add(sums: Statistics, Z: Tensor, Y: Tensor) -> None:
         dsyrk(1.0, Z.numpy().T, beta=1.0, c=sums.G.numpy().T, overwrite_c=True, lower=False)
     else:
         sums.G.addmm_(Z.mT, Z)
-
-
-def _triangle(G: Tensor) -> Tensor:
-    """Mask of the lower triangle."""
-    return torch.ones(G.shape, dtype=torch.bool, device=G.device).tril_()
 
 
 def _mirror(G: Tensor) -> None:

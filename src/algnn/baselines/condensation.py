@@ -52,25 +52,9 @@ class CaT(GradientLearner):
 
     Liu et al., "CaT: Balanced Continual Graph Learning with Graph Condensation", ICDM 2023.
 
-    Parameters
-    ----------
-    budget : int
-        Synthetic nodes in all, over the whole stream.
-    condense_steps : int
-        Encoders drawn in the condensation of a session.
-    condense_lr : float
-        Adam's first step, as a share of the root mean square of the features that X̃ starts from,
-        so that one value suits every graph; it falls to 0 in a straight line.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = CaT(hidden=16, epochs=5, budget=20, condense_steps=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size, len(model.selection_seconds_)
-    (10, 2)
+    `budget` counts synthetic nodes in all, over the whole stream, `condense_steps` encoders of a
+    session; `condense_lr` is Adam's first step, as a share of the root mean square of the features
+    that X̃ starts from, so that one value suits every graph; it falls to 0 in a straight line.
     """
 
     budget: int = 300
@@ -193,21 +177,7 @@ class DeLoMe(CaT):
 
     Niu et al., "Graph Continual Learning with Debiased Lossless Memory Replay", ECAI 2024.
 
-    Parameters
-    ----------
-    temperature : float
-        τ; 1 in the authors' code, 0 for no adjustment.
-    budget, condense_steps, condense_lr : as in `CaT`
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = DeLoMe(hidden=16, epochs=5, budget=20, condense_steps=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size, len(model.selection_seconds_)
-    (10, 2)
+    `temperature` is τ, 1 in the authors' code, 0 for no adjustment; the rest is as in `CaT`.
     """
 
     temperature: float = 1.0

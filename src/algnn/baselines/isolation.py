@@ -72,31 +72,12 @@ class PIGNN(ReplayLearner):
 
     Zhang et al., "Continual Learning on Dynamic Graphs via Parameter Isolation", SIGIR 2023.
 
-    Parameters
-    ----------
-    block : int
-        Units that each later session adds to the `hidden` ones of the base session.
-    retrain : float
-        Weight of the memory's loss; 0.1 in the paper, with 100 epochs of minibatches.
-    budget : int
-        Nodes in memory, over the whole stream.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = PIGNN(hidden=16, block=8, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
+    `retrain` is 0.1 in the paper, with 100 epochs of minibatches; `budget` counts nodes in memory,
+    over the whole stream.
     """
 
-    # chosen on validation nodes at retrain = 0.1: AP on Cora 35, 54 and 67 with 64, 128 and 256
     block: int = 256
-    # in 50 epochs 0.1 leaves the memory too little: AP on Cora, Computers and corafull-graph is 67,
-    # 43 and 6 with it, and 81, 86 and 39 with 1.0
-    retrain: float = 1.0
+    retrain: float = 1.0  # in 50 epochs 0.1 leaves the memory too little: see settings/pignn.toml
     _limits: ClassVar = {"block": 1, "retrain": 0, "budget": 1}
 
     def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
@@ -194,24 +175,7 @@ class TPP(Learner):
     C. Niu, G. Pang, L. Chen and B. Liu, "Replay-and-Forget-Free Graph Class-Incremental Learning: A
     Task Profiling and Prompting Approach", NeurIPS 2024.
 
-    Parameters
-    ----------
-    hidden : int
-        Units of both layers.
-    prompts : int
-        k.
-    pretrain : int
-        Epochs of the pre-training.
-    epochs, lr, weight_decay, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = TPP(hidden=16, epochs=5, pretrain=2)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
+    `prompts` is k, `pretrain` the epochs of the pre-training, `hidden` the units of both layers.
     """
 
     hidden: int = 256

@@ -196,26 +196,9 @@ class Joint(GradientLearner):
     tie. It alone may keep old nodes and labels, and is offered validation nodes: `partial_fit`
     takes them as an argument. Without any it trains once, and the last epoch counts.
 
-    Parameters
-    ----------
-    model : {"gcn", "appnp", "sage"}
-        The network: `GCN`, `APPNP` (which drops features too) or `SAGE`.
-    weight_decay, other_weight_decay : float
-        The two weight decays; where they are the same, there is only one training.
-    check_every : int
-        Epochs between two evaluations on the validation nodes.
-    hidden, epochs, lr, dropout, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> stream = algnn.ClassStream(algnn.load("digits"), step=5)
-    >>> model = Joint(hidden=16, epochs=20)
-    >>> for session in stream:
-    ...     validation = stream.nodes("val", session.index)
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels, validation)
-    >>> model.classes_.size, [trial.weight_decay for trial in model.trials_]
-    (10, [0.0005, 0.005])
+    `model` is ``"gcn"``, ``"appnp"`` (which drops features too) or ``"sage"``. Where `weight_decay`
+    and `other_weight_decay` are the same, there is only one training. `check_every` counts epochs
+    between two evaluations on the validation nodes.
     """
 
     model: str = "gcn"

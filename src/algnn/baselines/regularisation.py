@@ -177,27 +177,9 @@ class EWC(Penalised):
     ΣF_s and the mean of the θ*_s weighted by F_s, which give the same gradients.
 
     Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
-
-    Parameters
-    ----------
-    strength : float
-        λ.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = EWC(hidden=16, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
     """
 
-    # A thousand times the usual 1e4, and that with a larger Fisher: at 1e4 it leaves Bare as it is.
-    # AP on validation nodes (mean of three seeds) at λ = 1e4, 1e5, 1e6, 1e7, 1e8: Cora 25, 25, 62,
-    # 64, 56, Citeseer 25, 25, 27, 52, 57; Computers 17 at all of these.
-    strength: float = 1e7
+    strength: float = 1e7  # λ, a thousand times the usual 1e4: see settings/ewc.toml
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
@@ -224,24 +206,9 @@ class MAS(Penalised):
     It keeps Ω; θ* are the weights that it has anyway.
 
     Aljundi et al., "Memory aware synapses: learning what (not) to forget", ECCV 2018.
-
-    Parameters
-    ----------
-    strength : float
-        λ.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = MAS(hidden=16, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
     """
 
-    strength: float = 1.0
+    strength: float = 1.0  # λ
     keeps: ClassVar = ("importance",)
     _limits: ClassVar = {"strength": 0}
 
@@ -274,22 +241,7 @@ class LwF(GradientLearner):
 
     Z. Li and D. Hoiem, "Learning without forgetting", ECCV 2016; IEEE TPAMI 40(12), 2018.
 
-    Parameters
-    ----------
-    strength : float
-        λ.
-    temperature : float
-        T, above 0: the higher, the more the teacher's small probabilities count.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = LwF(hidden=16, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
+    `strength` is λ and `temperature` T: the higher, the more small probabilities count.
     """
 
     strength: float = 1.0
@@ -350,30 +302,13 @@ class TWP(Penalised):
 
     Liu et al., "Overcoming catastrophic forgetting in graph neural networks", AAAI 2021.
 
-    Parameters
-    ----------
-    loss_strength, topology_strength : float
-        λ_l and λ_t.
-    beta : float
-        β; 0.01 in public code, which detached its term from the weights.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = TWP(hidden=16, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
+    `loss_strength` and `topology_strength` are λ_l and λ_t; `beta` is β, 0.01 in public code, which
+    detached its term from the weights.
     """
 
     loss_strength: float = 10.0
     topology_strength: float = 10.0
-    # AP on validation nodes (mean of three seeds) at β = 0, 1e-6, 1e-5, 1e-4: Cora 63, 70, 68, 44,
-    # Citeseer 56, 53, 37, 30. At 0.01 the base session itself suffers: its accuracy on validation
-    # nodes is 48 on Cora and 59 on Citeseer, where β = 0 gives 84 and 71.
-    beta: float = 1e-6
+    beta: float = 1e-6  # at 0.01 the base session itself suffers: see settings/twp.toml
     keeps: ClassVar = tuple(f"{k}.{p}" for k in KINDS for p in QuadraticPenalty.PARTS)
     _limits: ClassVar = {"loss_strength": 0, "topology_strength": 0, "beta": 0}
 

@@ -99,23 +99,8 @@ class GEM(GradientLearner):
 
     Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
 
-    Parameters
-    ----------
-    budget : int
-        Nodes remembered in all.
-    margin : float
-        Lower bound of the multipliers, the paper's memory strength γ: where the gradient must be
-        changed at all, at least this multiple of every g_k is added to it.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = GEM(budget=40, hidden=16, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
+    `margin` is the lower bound of the multipliers, the paper's memory strength γ: at least this
+    multiple of every g_k is added to the gradient where it must be changed at all.
     """
 
     budget: int = 300
@@ -217,26 +202,8 @@ class ERGNN(ReplayLearner):
     Zhou and Cao, "Overcoming Catastrophic Forgetting in Graph Neural Networks with Experience
     Replay", AAAI 2021.
 
-    Parameters
-    ----------
-    budget : int
-        Nodes remembered in all.
-    distance : float
-        d, within which a node of another class counts; at most 2 makes sense.
-    weighting : {"paper", "begin"}
-        β at L_t, as in the paper, or at L_memory.
-    space : {"embeddings", "attributes"}
-        What CM compares nodes by.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = ERGNN(budget=40, hidden=16, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
+    `budget` counts nodes remembered in all; `space` is what CM compares nodes by, ``"embeddings"``
+    or ``"attributes"``.
     """
 
     distance: float = 0.5
@@ -315,22 +282,7 @@ class CGNN(ReplayLearner):
 
     Wang et al., "Streaming Graph Neural Networks via Continual Learning", CIKM 2020.
 
-    Parameters
-    ----------
-    budget : int
-        Nodes remembered in all, with their codes and a number for each.
-    strength : float
-        λ.
-    hidden, epochs, lr, dropout, weight_decay, balanced, seed, device : as in `GradientLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = CGNN(budget=40, hidden=16, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
+    `budget` counts nodes remembered, with their codes and a number for each; `strength` is λ.
     """
 
     strength: float = 0.5

@@ -69,15 +69,6 @@ class SumLearner(Learner):
 
     They differ in how a node becomes features (`_encoder`), in the penalty (`_penalty`) and in the
     head. Scores are the mean over channels of Z W + b.
-
-    Parameters
-    ----------
-    width : int
-        Width of Z.
-    seed : int
-        Seed of all that is random.
-    device : str
-        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
     """
 
     width: int = 2048
@@ -230,7 +221,7 @@ class OverViews(SumLearner):
         return self._units(HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed))
 
     def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
-        return self._units(io.restored_features(tensors, facts, self._device)[0]())
+        return self._units(io.restored_features(tensors, facts, self._device))
 
     def _units(self, views: Any) -> RandomUnits:
         return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
@@ -250,19 +241,7 @@ class RanPAC(OverViews):
     McDonnell et al., "RanPAC: Random Projections and Pre-trained Models for Continual Learning",
     NeurIPS 2023.
 
-    Parameters
-    ----------
-    width : int
-        d, the number of random units; 10,000 in the paper.
-    seed, device : as in `SumLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = RanPAC(width=256).fit(graph, graph.train_mask, graph.y[graph.train_mask])
-    >>> model.score(graph, graph.test_mask, graph.y[graph.test_mask]) > 0.9
-    True
+    `width` is d, 10,000 in the paper.
     """
 
     width: int = 10_000
@@ -321,23 +300,7 @@ class KLDA(Shrunk, OverViews):
 
     Momeni et al., "Continual Learning Using a Kernel-Based Method Over Foundation Models", 2025.
 
-    Parameters
-    ----------
-    width : int
-        d, the number of Fourier features; 5,000 in the paper.
-    bandwidth : float
-        β, of the kernel; the views H have length 2.
-    shrinkage : float
-        ε.
-    seed, device : as in `SumLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = KLDA(width=256).fit(graph, graph.train_mask, graph.y[graph.train_mask])
-    >>> model.score(graph, graph.test_mask, graph.y[graph.test_mask]) > 0.9
-    True
+    `width` is d, 5,000 in the paper; `bandwidth` is β (the views H have length 2), `shrinkage` ε.
     """
 
     width: int = 5_000
@@ -391,23 +354,8 @@ class UGCN(Shrunk, OverFilters):
     Randomized Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025.
     Hayes and Kanan, "Lifelong Machine Learning with Deep Streaming LDA", CVPR Workshops 2020.
 
-    Parameters
-    ----------
-    width : int
-        Width of Z: units of all layers together. The paper's we do not know; 4,096 is ours.
-    layers : int
-        L.
-    shrinkage : float
-        ε; 10⁻⁴ in Hayes and Kanan.
-    seed, device : as in `SumLearner`
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = UGCN(width=256).fit(graph, graph.train_mask, graph.y[graph.train_mask])
-    >>> model.score(graph, graph.test_mask, graph.y[graph.test_mask]) > 0.9
-    True
+    `width` is that of Z, units of all layers together (the paper's we do not know; 4,096 is ours),
+    `layers` L, and `shrinkage` ε, 10⁻⁴ in Hayes and Kanan.
     """
 
     width: int = 4_096
@@ -449,19 +397,7 @@ class LinearBank(OverFilters):
 
     Zhao et al., "Fully-inductive Node Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.
 
-    Parameters
-    ----------
-    gamma : float
-        γ; the paper's minimum-norm solution is that of a γ next to 0.
-    seed, device : as in `SumLearner`; nothing is random
-
-    Examples
-    --------
-    >>> import algnn
-    >>> graph = algnn.load("digits")
-    >>> model = LinearBank().fit(graph, graph.train_mask, graph.y[graph.train_mask])
-    >>> model.score(graph, graph.test_mask, graph.y[graph.test_mask]) > 0.9
-    True
+    `gamma` is γ; the paper's minimum-norm solution is that of a γ next to 0.
     """
 
     gamma: float = 0.1

@@ -333,13 +333,4 @@ class Bare(GradientLearner):
     L = L_t, the mean cross-entropy on the session's nodes over the classes seen so far. It keeps
     its weights and nothing else; it is the lower end of every comparison. Its parameters are those
     of `GradientLearner`.
-
-    Examples
-    --------
-    >>> import algnn
-    >>> model = Bare(hidden=16, epochs=5)
-    >>> for session in algnn.ClassStream(algnn.load("digits"), step=5):
-    ...     _ = model.partial_fit(session.graph, session.nodes, session.labels)
-    >>> model.classes_.size
-    10
     """

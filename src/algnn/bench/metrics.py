@@ -1,10 +1,6 @@
 """What one learner did over one stream, and the figures that follow from what was counted.
 
 Accuracies are percentages from 0 to 100; calibration error and AUROC are shares from 0 to 1.
-
-After session t, ``correct[t, c]`` of the ``total[c]`` test nodes of class c were classified
-correctly; columns are classes in their order of appearance. The accuracy matrix M has T+1 rows, one
-per session.
 """
 
 from __future__ import annotations

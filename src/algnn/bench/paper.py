@@ -39,20 +39,10 @@ def paper_methods() -> list[str]:
     return list(next(iter(_tables().values())))
 
 
-class PaperSpace(NamedTuple):
-    """What a method keeps between sessions, and how much in TeX, by the paper's table."""
-
-    keeps: str
-    order: str
-
-    def __str__(self) -> str:
-        return f"O({self.order})".replace(r"\bar{k}", "k̄")
-
-
-def paper_space(method: str) -> PaperSpace | None:
-    """The paper's account of what a method keeps; None where the paper lacks the method."""
-    entry = _file()["space"].get(method)
-    return None if entry is None else PaperSpace(*entry)
+def paper_space(method: str) -> tuple[str, str] | None:
+    """What a method keeps between sessions, and how much, by the paper; None where it lacks it."""
+    keeps, order = _file()["space"].get(method, (None, ""))
+    return None if keeps is None else (keeps, f"O({order})".replace(r"\bar{k}", "k̄"))
 
 
 def _tables() -> dict[str, Any]:

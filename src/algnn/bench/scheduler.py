@@ -27,7 +27,7 @@ from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
 from algnn.bench.processes import Task, Worker, held_back
 from algnn.bench.progress import Progress, watch
 from algnn.bench.record import Failure, Record, digest, file_name, same
-from algnn.checks import resolve_device
+from algnn.checks import check_number, resolve_device
 from algnn.errors import AlgnnError, InputError
 from algnn.files import make_folder
 from algnn.graph.datasets import load
@@ -99,10 +99,8 @@ def bench(
     methods : sequence of str or type, optional
         Names of the registry, ``"module:Class"`` or a class in a module that can be imported. The
         whole registry by default.
-    steps : sequence of int
-        Classes of each later session; one run for each.
-    seeds : sequence of int
-        One run for each.
+    steps, seeds : sequence of int
+        Classes of each later session, and seeds; one run for each pair.
     records : str or path
         Folder of the records. Only one process may work on it at a time.
     changes : dict, optional
@@ -150,11 +148,10 @@ def room(kind: str, jobs: int | None = None) -> tuple[int, int]:
     """The number of workers for a kind of device, unless given, and of torch's threads in each.
 
     On a CPU a worker for each core (or for each ``OMP_NUM_THREADS`` cores, where that is set), at
-    most one for each GiB of free memory: several runs of small graphs side by side use a machine
-    better than one run with many threads. On a GPU four, since a small graph does not fill it.
+    most one for each GiB of free memory; on a GPU four, since a small graph does not fill it.
     """
-    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
-        raise InputError(f"jobs={jobs!r} must be a whole number of workers, at least 1")
+    if jobs is not None:
+        check_number("jobs", jobs, 1, whole=True)
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
@@ -189,16 +186,13 @@ def carry_out(
         _remove_drafts(place)
         left = _left(tasks, place, retry_failed, tally)
         jobs = min(jobs if client is None else len(client.nthreads()), len(left))
-        with watch(progress, jobs, [task.run for task in left], tally.reused) as display:
-            workers = f"{jobs} worker{'s' * (jobs != 1)}"
-            if client is None:
-                workers += f" of {threads} thread{'s' * (threads != 1)}"
+        with watch(progress, [task.run for task in left], len(tally.reused)) as display:
+            each = f" of {threads} thread{'s' * (threads != 1)}" if client is None else ""
+            workers = f"{jobs} worker{'s' * (jobs != 1)}{each}"
             display.announce(f"{workers} on the {'GPU' if kind == 'cuda' else 'CPU'}")
             setup = {"folder": str(place.absolute()), "jobs": jobs, "threads": threads}
-            if client is None:
-                _Scheduler(left, setup, tally, display).work()
-            else:
-                _Cluster(left, {**setup, "client": client}, tally, display).work()
+            work = _Scheduler if client is None else _Cluster
+            work(deque(left), {**setup, "client": client}, tally, display).work()
     return tally
 
 
@@ -252,18 +246,16 @@ def _remove_drafts(folder: Path) -> None:
                 draft.unlink()
 
 
+@dataclass
 class _Scheduler:
     """Gives each task a process and hears from it."""
 
-    def __init__(
-        self, left: list[Task], setup: dict[str, Any], tally: Tally, display: Progress
-    ) -> None:
-        self.left = deque(left)
-        self.setup = setup
-        self.tally = tally
-        self.display = display
-        self.workers: list[Worker] = []
-        self.false_starts = 0
+    left: deque[Task]
+    setup: dict[str, Any]
+    tally: Tally
+    display: Progress
+    workers: list[Worker] = field(default_factory=list)
+    false_starts: int = 0
 
     def work(self) -> None:
         try:

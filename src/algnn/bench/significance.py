@@ -64,12 +64,11 @@ def compare(
         out.
     figure : {"ap", "micro"}
         AP, in which sessions count the same, or accuracy, in which nodes do.
-    draws : int
-        Bootstrap samples: of units (a split with an order of classes), within each of seeds, and of
-        test nodes within each session, all with replacement. Both methods have the same ones. Of
-        nodes, which are many, the samples have the normal limit: its mean and variance are exact.
-    seed : int
-        Of the samples.
+    draws, seed : int
+        Bootstrap samples, and their seed: of units (a split with an order of classes), within each
+        of seeds, and of test nodes within each session, all with replacement, the same for both
+        methods. Of nodes, which are many, the samples have the normal limit: its mean and variance
+        are exact.
 
     Returns
     -------
@@ -154,20 +153,12 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[Pairs]:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods ranked over graphs.
+    """Methods ranked over graphs, by `means`, a row per graph and a column per method.
 
-    Attributes
-    ----------
-    means : DataFrame
-        Mean figure, a row per graph and a column per method.
-    ranks : DataFrame
-        Ranks of each row, 1 for the best; equal ones share the mean of theirs.
-    average : Series
-        Average rank of each method, the best first.
-    p_value : float
-        Of Friedman's test that all methods rank alike; NaN for fewer than three methods or graphs.
-    critical_difference : float
-        Nemenyi's, at 5%: average ranks closer than this are not told apart.
+    `ranks` are those of each row, 1 for the best (equal ones share the mean of theirs), `average`
+    each method's, the best first. `p_value` is of Friedman's test that all methods rank alike, NaN
+    for fewer than three methods or graphs; average ranks closer than Nemenyi's
+    `critical_difference`, at 5%, are not told apart.
     """
 
     means: pd.DataFrame

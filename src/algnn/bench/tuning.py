@@ -7,20 +7,24 @@ by anyone who has the records, and nothing else says which runs are tuned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from algnn import methods as registry
 from algnn import settings
-from algnn.bench.plan import Plan, recorded_name
 from algnn.errors import InputError
+
+if TYPE_CHECKING:
+    from algnn.bench.plan import Plan
 
 TRIALS = 6
 # what a choice is made for: one graph and stream
-CELL = ("dataset", "method", "base", "step", "edges")
+CELL = ["dataset", "method", "base", "step", "edges"]
 
 
 def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
@@ -28,50 +32,71 @@ def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
 
     A method without a grid has none. Of a grid that is larger, `count` settings are taken, evenly.
     """
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError(f"trials={count!r} must be a whole number of at least 1")
+    from algnn.checks import check_number  # not at the top: a report needs no torch
+
+    check_number("trials", count, 1, whole=True)
     grid = settings.grid(plan.method) if plan.method in registry.METHODS else []
     places = np.unique(np.linspace(0, len(grid) - 1, min(count, len(grid))).round().astype(int))
-    return [
-        replace(plan, seeds=plan.seeds[:1], changes={**plan.changes, **grid[i]}, split="val")
-        for i in places
-    ]
+    # a choice needs AP alone
+    trial = replace(plan, seeds=plan.seeds[:1], split="val", confidence=False)
+    return [replace(trial, changes={**plan.changes, **grid[i]}) for i in places]
 
 
 def chosen(runs: pd.DataFrame) -> pd.DataFrame:
-    """Of some trials, the one with the best AP for each dataset, method and stream.
+    """Of some trials, the setting with the best mean AP for each dataset, method and stream.
 
-    Parameters
-    ----------
-    runs : DataFrame
-        Trials, as ``read_runs(folder, split="val")`` gives them; one seed, split and order each.
-
-    Returns
-    -------
-    DataFrame
-        A row each, with ``trials``, how many it was chosen from. Of equally good ones the first
-        counts, by their settings.
+    `runs` are as ``read_runs(folder, split="val")`` gives them; of a trial that was repeated on the
+    same hardware, the newest counts. There is a row for each choice, with ``trials``, how many
+    settings it was made from. Of equally good ones the method's own counts, then the first of the
+    grid.
     """
     if (runs["split"] != "val").any():
         raise InputError("runs are not trials: read them with read_runs(folder, split='val')")
-    ordered = runs.assign(text=[repr(sorted(given.items())) for given in runs["settings"]])
-    ordered = ordered.sort_values(["ap", "text"], ascending=[False, True], kind="stable")
-    cells = ordered.groupby(list(CELL), sort=False)
-    best = cells.head(1).set_index(list(CELL))
-    return best.assign(trials=cells.size()).drop(columns="text").sort_index().reset_index()
+    found = runs.assign(key=runs["settings"].map(settings_key)).sort_values("started")
+    each = [*CELL, "key"]
+    found = found.drop_duplicates([*each, "sha256", "order", "seed", "hardware"], keep="last")
+    found["ap"] = found.groupby(each)["ap"].transform("mean")
+    found = found.drop_duplicates(each)
+    found["later"] = [_later(run) for run in found.itertuples()]
+    # so that an order of adding up decides on nothing
+    found["rounded"] = found["ap"].round(9)
+    found = found.sort_values(["rounded", "later"], ascending=[False, True])
+    cells = found.groupby(CELL)
+    best = cells.head(1).set_index(CELL).assign(trials=cells.size())
+    return best.drop(columns=["key", "later", "rounded"]).sort_index().reset_index()
 
 
 def tuned(runs: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     """Those of some runs on test nodes that have the settings that `chosen` gave."""
-    wanted = {tuple(row[n] for n in CELL): row["settings"] for _, row in best.iterrows()}
-    cells = ((tuple(row[n] for n in CELL), row["settings"]) for _, row in runs.iterrows())
-    return runs[np.array([wanted.get(cell) == given for cell, given in cells], dtype=bool)]
+    given, wanted = (
+        pd.MultiIndex.from_frame(of[CELL].assign(key=of["settings"].map(settings_key)))
+        for of in (runs, best)
+    )
+    return runs[given.isin(wanted)]
 
 
 def changed(plans: Sequence[Plan], best: pd.DataFrame) -> list[Plan]:
     """Those of some plans that settings were chosen for, with these settings."""
+    from algnn.bench.plan import recorded_name
+
     names = ("dataset", "method", "step", "edges")
     wanted = {tuple(row[name] for name in names): row["settings"] for _, row in best.iterrows()}
     keys = [(recorded_name(p.dataset), p.method, p.step, p.edges) for p in plans]
     pairs = zip(plans, keys, strict=True)
     return [replace(plan, changes=dict(wanted[key])) for plan, key in pairs if key in wanted]
+
+
+def settings_key(given: Mapping[str, Any]) -> str:
+    """Settings as text: 1 equals 1.0, and one that is off equals one that did not exist yet."""
+    kept = {name: float(v) if type(v) is int else v for name, v in given.items() if v}
+    return json.dumps(kept, sort_keys=True)
+
+
+def _later(trial: Any) -> tuple[bool, int]:
+    """Whether it is not the method's own setting for the graph, and its place in the grid."""
+    if trial.method not in registry.METHODS:
+        return False, 0
+    own, given = settings.read(trial.method, trial.dataset), trial.settings
+    other = any(given.get(name) != value for name, value in own.items())
+    grid = settings.grid(trial.method)
+    return other, next((i for i, one in enumerate(grid) if one.items() <= given.items()), -1)

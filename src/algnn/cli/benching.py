@@ -181,7 +181,7 @@ def tune(
         print(f"no grid, nothing to tune: {', '.join(without)}")
     if not tried:
         return
-    tally = carry_out(tried, records, jobs, retry_failed)
+    tally = trying = carry_out(tried, records, jobs, retry_failed)
     best = tuning.chosen(tally.of(*tried))
     _show_chosen(best)
     if not only_trials:
@@ -190,6 +190,8 @@ def tune(
         tally = carry_out(again, records, jobs, retry_failed)
         show_tables(tally, again)
     _leave(tally, records)
+    if trying.failed or trying.skipped:
+        raise Exit(1)
 
 
 @commands.command()

@@ -65,13 +65,15 @@ def datasets() -> list[Entry]:
     return list(_ENTRIES)
 
 
-def find(name: Name, root: Root = None) -> Entry | Path:
-    """The graph of a name: one that is known, or the path of a file or folder."""
+def find(name: Name, root: Root = None) -> Entry | Path | str:
+    """The graph of a name: one that is known, a file's or folder's path, or an fsspec address."""
     if root is not None and not Path(root).expanduser().is_dir():
         raise DatasetError(f"root={str(root)!r} is not a folder: give the one that holds raw files")
     known = {entry.name: entry for entry in datasets()}
     if isinstance(name, str) and name.lower() in known:
         return known[name.lower()]
+    if "://" in str(name):
+        return str(name)
     path = Path(name).expanduser()
     if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
         raise DatasetError(
@@ -90,7 +92,7 @@ def find(name: Name, root: Root = None) -> Entry | Path:
 
 def check_name(name: Name, root: Root = None) -> None:
     """Raise `DatasetError` for a name that stands for no graph, or for a file that holds none."""
-    found = None if "://" in str(name) else find(name, root)
+    found = find(name, root)
     if isinstance(found, Path) and found.suffix.lower() in (".csv", ".parquet") and found.exists():
         raise DatasetError(
             f"{found} is a table: algnn partition, or algnn.from_pandas and algnn.save_npz, make a"
@@ -103,9 +105,9 @@ def check_name(name: Name, root: Root = None) -> None:
             raise DatasetError(f"{found}: {error}") from error.__cause__
 
 
-def is_graph_folder(path: Name) -> bool:
-    """Whether a path, or an address for fsspec, looks like a graph on disk."""
-    return "://" in os.fspath(path) or (Path(path) / MANIFEST).is_file()
+def is_graph_folder(path: Path) -> bool:
+    """Whether a path looks like a graph on disk."""
+    return (path / MANIFEST).is_file()
 
 
 def open_npz(path: Name) -> WatchedFile:

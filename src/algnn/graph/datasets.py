@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch_geometric.utils import index_to_mask, is_undirected, remove_self_loop
 from algnn.checks import check_number
 from algnn.errors import DatasetError
 from algnn.files import replacing
-from algnn.graph.catalogue import RANDOM_SPLIT, Entry, find, is_graph_folder
+from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, find
 from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
 from algnn.graph.download import Root, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
@@ -32,7 +31,7 @@ DIGITS_NEIGHBOURS = 10
 TRAIN_SHARE, VAL_SHARE = 0.4, 0.1  # the paper's, where a dataset has no split of its own
 
 
-def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Data:
+def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     """A graph by name, or from a user's ``.npz``.
 
     Named graphs are read from files on this machine where these are at hand, and downloaded into
@@ -81,25 +80,25 @@ def load(name: str | os.PathLike[str], root: Root = None, seed: int = 42) -> Dat
     (torch.Size([1797, 64]), 719, 'random 40/10/50, seed 42')
     """
     check_number("seed", seed, 0, 2**63, whole=True)
-    found = find(name, root)
+    found = _found(name, root)
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
-    if not found.is_dir():
+    if isinstance(found, Path):
         return finish(read_npz(found), found.stem, found.name, "as in the file", seed)
-    graph = GraphStore(found).in_memory
+    graph, place = found.in_memory, Path(found.path).name
     if graph.get("y") is None:
-        raise DatasetError(f"{found} holds no labels, which a benchmark needs")
-    return finish(graph, found.name, found.name, "as in the folder", seed)
+        raise DatasetError(f"{found.path} holds no labels, which a benchmark needs")
+    return finish(graph, place, place, "as in the folder", seed)
 
 
-def load_inputs(name: str | os.PathLike[str], root: Root = None) -> Data | GraphStore:
+def load_inputs(name: Name, root: Root = None) -> Data | GraphStore:
     """The `x`, `edge_index` and `edge_weight` of a graph, named as for `load`, for prediction.
 
     A user's file needs no labels; a graph on disk stays there.
     """
-    if is_graph_folder(name):
-        return GraphStore(name)
-    found = find(name)
+    found = _found(name)
+    if isinstance(found, GraphStore):
+        return found
     graph = load(name, root) if isinstance(found, Entry) else read_inputs(found)
     x, edge_index = graph.x, graph.edge_index
     if x is None:
@@ -139,10 +138,19 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     return finish(graph, entry.name, origin, entry.split, seed, directed=False)
 
 
-def available(name: str | os.PathLike[str], root: Root = None) -> bool:
+def available(name: Name, root: Root = None) -> bool:
     """Whether a graph, named as for `load`, can be loaded without a network."""
-    found = find(name)
-    return found.status(root) == "ready" if isinstance(found, Entry) else found.exists()
+    found = _found(name)
+    if isinstance(found, Entry):
+        return found.status(root) == "ready"
+    return isinstance(found, GraphStore) or found.exists()
+
+
+def _found(name: Name, root: Root = None) -> Entry | Path | GraphStore:
+    found = find(name, root)
+    if isinstance(found, Entry) or (isinstance(found, Path) and not found.is_dir()):
+        return found
+    return GraphStore(found)
 
 
 # -- what every graph goes through ----------------------------------------------------------------

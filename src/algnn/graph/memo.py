@@ -36,10 +36,8 @@ class Last(Generic[Value]):
 class Memo(Last[Value]):
     """The last value computed from some tensors, until one of them changes or is deleted.
 
-    A stream shows a learner the same graph session after session: the normalised adjacency, the
-    features under a frozen encoder and the check that they are finite are computed once. Tensors
-    are compared by identity and by torch's count of in-place changes. A change that torch cannot
-    see (through a NumPy array that shares the memory) is not noticed.
+    Tensors are compared by identity and by torch's count of in-place changes. A change that torch
+    cannot see (through a NumPy array that shares the memory) is not noticed.
     """
 
     def get(self, owner: tuple[Tensor, ...], compute: Callable[[], Value]) -> Value:

@@ -27,6 +27,7 @@ from algnn.graph.store import (
     GraphStore,
     Source,
     filesystem,
+    is_graph,
     parse_bytes,
     read_manifest,
     save_array,
@@ -110,12 +111,12 @@ def write_partitions(
     bounds = np.linspace(0, nodes, parts + 1).astype(np.int64)
     rows = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     limit = parse_bytes(memory)
+    if is_graph(path):
+        raise InputError(f"{path} holds a graph already: give another folder, or append to it")
     with _local_folder(path) as folder:
-        if (folder / MANIFEST).exists():
-            raise InputError(f"{path} holds a graph already: give another folder, or append to it")
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
-            weighted = _distribute(_checked(edges, nodes, undirected), rows, Path(work))
+            weighted = bool(_distribute(_checked(edges, nodes, undirected), rows, Path(work)))
             found = []
             for number, part in enumerate(rows):
                 tell("partitions", number, len(rows))
@@ -146,7 +147,7 @@ def append_nodes(
     Parameters
     ----------
     path : str or path
-        The folder of a graph.
+        The folder of a graph, or its address.
     x : Tensor [m, d]
         Features of the new nodes, whose ids follow those that are there; m may be 0.
     edges : iterable of (sources, targets, weights)
@@ -173,13 +174,24 @@ def append_nodes(
     GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
     """
     manifest = read_manifest(path)
-    if "://" in str(path):
-        raise InputError(f"{path}: a graph grows where it is a folder; copy it here and back")
     first, weighted = manifest["nodes"], manifest["weighted"]
     if x.ndim != 2 or x.size(1) != manifest["features"]:
         raise InputError(f"x has shape {list(x.shape)}: give [m, {manifest['features']}]")
     part = slice(first, first + x.size(0))
-    arrays = _added_arrays(list(_checked(edges, part.stop, undirected)), part, weighted, undirected)
+    with tempfile.TemporaryDirectory() as work:
+        rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
+        mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
+        if mine not in (None, weighted):
+            words = "" if weighted else "not "
+            raise InputError(f"edges must {words}have weights, as the graph has")
+        limit = parse_bytes(DEFAULT_MEMORY)
+        old, new = (
+            _sorted(*_bucket(Path(work), number, weighted, limit), merge=undirected)
+            for number in (0, 1)
+        )
+    arrays = _csr_arrays(*new, part, part.stop)
+    names = ("more_sources", "more_targets", "more_weights")
+    arrays |= {name: ends for name, ends in zip(names, old, strict=True) if ends is not None}
     x = to_csr(x) if manifest["sparse"] else x.to_dense()
     arrays |= _feature_arrays(x.to(torch.float32), slice(0, x.size(0)))
     if manifest["labelled"]:
@@ -187,10 +199,11 @@ def append_nodes(
         arrays["y"] = given.numpy().astype(np.int64)
     if manifest["split"]:
         arrays["split"] = np.zeros(x.size(0), np.uint8)
-    found = _write_partition(Path(path), len(manifest["partitions"]), part, arrays)
-    manifest["partitions"].append(found)
-    manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-    write_manifest(Path(path), manifest)
+    with _local_folder(path) as folder:
+        found = _write_partition(folder, len(manifest["partitions"]), part, arrays)
+        manifest["partitions"].append(found)
+        manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+        write_manifest(folder, manifest)
     return GraphStore(path)
 
 
@@ -308,8 +321,11 @@ def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[E
             yield target[apart], source[apart], None if weight is None else weight[apart]
 
 
-def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool:
-    """Append each edge to the file of its target's partition; says whether edges have weights."""
+def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool | None:
+    """Append each edge to the file of its target's partition; says whether edges have weights.
+
+    None where there are no edges.
+    """
     stops = np.array([part.stop for part in rows])
     weighted = None
     for source, target, weight in edges:
@@ -323,14 +339,14 @@ def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool:
                 if mine.size and array is not None:
                     with (work / f"{part}{name}").open("ab") as file:
                         array[mine].tofile(file)
-    return bool(weighted)
+    return weighted
 
 
 def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
     """The edges that were put aside for a partition, in the order in which they came."""
     files = [work / f"{part}{name}" for name in "stw"]
-    if not files[0].exists():
-        return _no_edges(weighted)
+    for file in files:
+        file.touch()  # a partition may have no edges
     size = files[0].stat().st_size
     if SORT_COPIES * size > limit:
         more = -(-SORT_COPIES * size // limit)
@@ -343,11 +359,6 @@ def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
     for file in files:
         file.unlink(missing_ok=True)
     return source, target, weight
-
-
-def _no_edges(weighted: bool) -> Edges:
-    ends = np.empty(0, np.int64)
-    return ends, ends, np.empty(0, np.float32) if weighted else None
 
 
 def _sorted(source: Ints, target: Ints, weight: Any, *, merge: bool) -> Edges:
@@ -369,28 +380,6 @@ def _csr_arrays(
     kind = np.int32 if nodes < 2**31 else np.int64
     arrays = {"indptr": np.append(0, np.cumsum(counts)), "indices": source.astype(kind)}
     return arrays if weight is None else {**arrays, "weights": weight.astype(np.float32)}
-
-
-def _added_arrays(
-    every: list[Edges], part: slice, weighted: bool, merge: bool
-) -> dict[str, npt.NDArray[Any]]:
-    """Edges that came with a partition: those that end in it, and those that end in old nodes."""
-    if any((one[2] is None) == weighted for one in every):
-        raise InputError(f"edges must {'' if weighted else 'not '}have weights, as the graph has")
-    every.append(_no_edges(weighted))
-    sources, targets, weights = zip(*every, strict=True)
-    source, target, weight = _sorted(
-        np.concatenate(sources),
-        np.concatenate(targets),
-        np.concatenate(weights) if weighted else None,
-        merge=merge,
-    )
-    old = target < part.start
-    old_weight, new_weight = (None, None) if weight is None else (weight[old], weight[~old])
-    arrays = _csr_arrays(source[~old], target[~old], new_weight, part, part.stop)
-    arrays |= {"more_sources": source[old], "more_targets": target[old]}
-    arrays |= {} if old_weight is None else {"more_weights": old_weight}
-    return arrays
 
 
 def _feature_arrays(x: Tensor, part: slice) -> dict[str, npt.NDArray[Any]]:
@@ -420,13 +409,11 @@ def _write_partition(
 
 @contextmanager
 def _local_folder(path: Source) -> Iterator[Path]:
-    """The folder to write to; where the graph shall be remote, one that is then copied there."""
+    """The folder to write to; of a remote graph, one that is copied there, its manifest last."""
     if "://" not in str(path):
         yield Path(path)
         return
     system, place = filesystem(str(path))
-    if system.exists(f"{place}/{MANIFEST}"):
-        raise InputError(f"{path} holds a graph already: give another address")
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / "graph"
         yield folder

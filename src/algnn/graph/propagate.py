@@ -19,30 +19,11 @@ GPU_BLOCK_BYTES = 1024 * 2**20
 def normalised_adjacency(
     edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None
 ) -> Tensor:
-    """Â = D^(-1/2) (A + I) D^(-1/2), with one self-loop per node.
+    """Â = D^(-1/2) (A + I) D^(-1/2) [N, N], CSR, float32, from edges (source, target) [2, E].
 
-    Parameters
-    ----------
-    edge_index : Tensor [2, E]
-        Edges as (source, target); a self-loop that is already there is not added again.
-    num_nodes : int
-        N.
-    edge_weight : Tensor [E], optional
-        The weight of each edge, not negative; 1 by default, which is that of an added self-loop.
-
-    Returns
-    -------
-    Tensor [N, N], sparse CSR, float32
-        Of a directed graph, row i gathers what reaches node i. D sums the weights of incoming
-        edges, as PyTorch Geometric's `GCNConv` does, so that an undirected graph gives a symmetric
-        matrix.
-
-    Examples
-    --------
-    >>> import torch
-    >>> normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2).to_dense()
-    tensor([[0.5000, 0.5000],
-            [0.5000, 0.5000]])
+    Row i gathers what reaches node i. D sums the weights (1 by default, as of an added self-loop)
+    of incoming edges, as PyTorch Geometric's `GCNConv` does, so that an undirected graph gives a
+    symmetric matrix.
     """
     weight = None if edge_weight is None else edge_weight.detach().to(edge_index.device)
     rows = looped_rows(edge_index[0], edge_index[1], weight, slice(0, num_nodes), num_nodes)
@@ -131,14 +112,10 @@ class _Product(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Field:
-    """All that a two-layer GCN's output at n target nodes depends on.
+    """All that a two-layer GCN's output at n target nodes depends on."""
 
-    `inputs` [m, d] are the rows of Â X for the m nodes that are among the targets or one hop away,
-    `mix` [n, m] the targets' rows of Â over those m nodes.
-    """
-
-    inputs: Tensor
-    mix: Operator
+    inputs: Tensor  # [m, d]: the rows of Â X of the m nodes among the targets or one hop away
+    mix: Operator  # [n, m]: the targets' rows of Â over those m nodes
 
 
 def receptive_field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:

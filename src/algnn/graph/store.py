@@ -103,8 +103,8 @@ class GraphStore:
         self.runner: Any = None  # what runs the steps of encoding elsewhere, if anything does
         # stands for the graph where results are cached by its tensors
         self.token = torch.zeros(0)
-        for name, facts in [] if self.remote else self._files():
-            _check_file(self.local(name), name, facts, verify)
+        for name in () if self.remote else self._files:
+            self._check(self.local(name), name, verify)
 
     def __repr__(self) -> str:
         return (
@@ -121,7 +121,7 @@ class GraphStore:
     def fingerprint(self) -> str:
         """SHA-256 of features and edges and of how they are partitioned; labels do not count."""
         labels = ("y.npy", "split.npy")
-        named = [(n, f["sha256"]) for n, f in self._files() if not n.endswith(labels)]
+        named = [(n, f["sha256"]) for n, f in self._files.items() if not n.endswith(labels)]
         return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
     @property
@@ -209,18 +209,28 @@ class GraphStore:
         """The path on this machine of a file of the graph, which is fetched where it is remote."""
         if not self.remote:
             return Path(self.path) / name
-        here = self.cache / "files" / hashlib.sha256(self.path.encode()).hexdigest()[:16] / name
-        facts = dict(self._files())[name]
-        if not here.exists() or here.stat().st_size != facts["bytes"]:
+        # by its content: no copy is ever out of date
+        here = self.cache / "files" / f"{self._files[name]['sha256'][:32]}.npy"
+        if not here.exists():
             system, place = filesystem(self.path)
             with replacing(here) as temporary:
                 system.get_file(f"{place}/{name}", str(temporary))
-            _check_file(here, name, facts, verify=True)
+                self._check(temporary, name, verify=True)
         return here
 
-    def _files(self) -> list[tuple[str, dict[str, Any]]]:
-        """Name and facts of each file."""
-        return [(f"{p['name']}/{n}", f) for p in self.partitions for n, f in p["files"].items()]
+    @cached_property
+    def _files(self) -> dict[str, dict[str, Any]]:
+        """Each file by its name: bytes, SHA-256, shape and type."""
+        return {f"{p['name']}/{n}": f for p in self.partitions for n, f in p["files"].items()}
+
+    def _check(self, path: Path, name: str, verify: bool) -> None:
+        facts = self._files[name]
+        if not path.is_file():
+            raise DatasetError(f"{name} is missing from the graph: partition it again")
+        if path.stat().st_size != facts["bytes"] or (verify and _digest(path) != facts["sha256"]):
+            raise DatasetError(
+                f"{name} is not as it was written (it is damaged): partition it again"
+            )
 
     def _map(self, part: int, name: str, *default: None) -> Any:
         """An array of a partition, mapped; or the default where it has none of that name."""
@@ -258,6 +268,15 @@ def node_count(graph: Data | GraphStore) -> int:
 def whole(graph: Data | GraphStore) -> Data:
     """A graph in memory, also where it was on disk."""
     return graph.in_memory if isinstance(graph, GraphStore) else graph
+
+
+def is_graph(path: Source) -> bool:
+    """Whether there is a graph at a path, or at an address for fsspec."""
+    name = os.fspath(path)
+    if "://" not in name:
+        return (Path(name) / MANIFEST).is_file()
+    system, place = filesystem(name)
+    return bool(system.exists(f"{place}/{MANIFEST}"))
 
 
 def read_manifest(path: Source) -> dict[str, Any]:
@@ -335,10 +354,3 @@ def filesystem(address: str) -> tuple[Any, str]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_file(path: Path, name: str, facts: dict[str, Any], verify: bool) -> None:
-    if not path.is_file():
-        raise DatasetError(f"{name} is missing from the graph: partition it again")
-    if path.stat().st_size != facts["bytes"] or (verify and _digest(path) != facts["sha256"]):
-        raise DatasetError(f"{name} is not as it was written (it is damaged): partition it again")

@@ -6,14 +6,13 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
-from algnn.checks import check_graph, check_number
+from algnn.checks import check_choice, check_graph, check_number
 from algnn.errors import InputError
 from algnn.graph.propagate import take_rows, to_csr
 
@@ -87,18 +86,15 @@ class ClassStream:
     ) -> None:
         labels = _check_labelled(graph)
         check_number("seed", seed, 0, 2**63, whole=True)
-        if edges not in ("full", "seen"):
-            raise InputError(f"edges={edges!r} is not a scenario: use 'full' or 'seen'")
+        check_choice("edges", edges, ("full", "seen"))
         check_number("step", step, 1, whole=True)
         self.step, self.edges, self.seed = int(step), edges, int(seed)
         present = torch.unique(labels[labels >= 0]).tolist()
         self.order = _ordered(present, order, self.seed)
-        most, base = len(present), -(-len(present) // 2) if base is None else base
-        whole = isinstance(base, Integral) and not isinstance(base, bool)
-        if not whole or not 1 <= base <= most:
-            raise InputError(f"base={base!r} must be a number of classes between 1 and {most}")
+        base = -(-len(present) // 2) if base is None else base
+        check_number("base", base, 1, len(present) + 1, whole=True)
         self.base = int(base)
-        starts = [0, *range(self.base, most, self.step), most]
+        starts = [0, *range(self.base, len(present), self.step), len(present)]
         self.classes = [tuple(self.order[a:b]) for a, b in pairwise(starts)]
         self._session_of = _session_index(labels, self.classes)
         # stable: within a session nodes keep the graph's own order
@@ -150,8 +146,7 @@ class ClassStream:
         `split` is "train", "val" or "test". The ids are valid in the graph of this and every later
         session. For the evaluation; a learner never sees a stream.
         """
-        if split not in SPLITS:
-            raise InputError(f"split={split!r} is not a part of a split: use one of {SPLITS}")
+        check_choice("split", split, SPLITS)
         chosen = self._graph[f"{split}_mask"].cpu() & (self._session_of == index)
         chosen &= self._graph.y.cpu() >= 0
         original = chosen.nonzero().squeeze(1)

@@ -1,6 +1,5 @@
 """The report on runs: a leaderboard as one page; when asked for, Markdown, LaTeX and CSV.
 
-`data` decides which runs are compared with which; `board` ranks the methods and gives the page what
-it draws; `tables` and `figures` show the runs, `build` puts these in order, `export` and `page`
-write the result.
+`data` decides which runs are compared with which, `board` ranks the methods, `tables` and `charts`
+show the runs, `build` puts these in order, `export` writes the result.
 """

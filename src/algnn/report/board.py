@@ -74,14 +74,11 @@ def family(method: str) -> str:
 def _graph(study: Study, graph: str, leads: list[str]) -> dict[str, Any]:
     sessions = study.select(dataset=graph, step=1).outcome.iloc[0].sessions
     about = f"{sum(map(len, sessions))} classes in {count(len(sessions), 'session')}"
-    machine = study.main_hardware(graph)
-    return {"name": graph, "about": about, "machine": machine, "leads": leads}
+    return {"name": graph, "about": about, "machine": study.main_hardware(graph), "leads": leads}
 
 
 def _method(study: Study, row: Any, style: Style, graphs: int) -> dict[str, Any]:
     known = METHODS.get(row.Index)
-    shape = {"hue": style.hue, "marker": style.marker, "filled": style.filled,
-             "dashes": style.dashes, "width": style.width}  # fmt: skip
     return {
         "name": row.Index,
         "family": family(row.Index),
@@ -89,9 +86,8 @@ def _method(study: Study, row: Any, style: Style, graphs: int) -> dict[str, Any]
         "against": verdicts.tally(study, row.Index),
         "about": f"{known.summary}. Keeps {known.retains}." if known else "a learner of your own",
         **{of: _short(getattr(row, of)) for of in ("rank", "ap", "micro")},
-        "on": int(row.on), "of": graphs,
-        "style": shape,
-    }  # fmt: skip
+        **{"on": int(row.on), "of": graphs, "style": vars(style)},
+    }
 
 
 def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str, Any]:
@@ -123,7 +119,7 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
         found["curve"] = _curve(np.sum(bins, axis=0))
     steps = {s: study.cell(hardware, graph, s, method) for s in study.steps(graph, hardware)}
     lines = {"steps": steps} | {
-        n: study.sweep(n).get((graph, method, hardware), {}) for n in SWEEPS
+        n: study.sweeps[n].get((graph, method, hardware), {}) for n in SWEEPS
     }
     for kind, points in lines.items():
         if len(ap := {x: summarise(some.ap) for x, some in points.items() if len(some)}) > 1:

@@ -13,7 +13,7 @@ from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
 from algnn.report import tables, verdicts
 from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
 from algnn.report.style import STYLES, Style, styles
-from algnn.report.table import WORDS, Chart, Table, count, listed, three
+from algnn.report.table import WORDS, Chart, Table, count, listed, slug, three
 
 Item = Table | Chart
 Kind = TypeVar("Kind", Table, Chart)
@@ -55,7 +55,7 @@ def build(study: Study, pictures: bool = False) -> Report:
     """The report of some runs: its tables and, for a document that draws nothing, pictures."""
     looks = styles(study.runs.method)
     # matplotlib takes a second, and the page needs none
-    figures: Any = import_module("algnn.report.figures") if pictures else None
+    figures: Any = import_module("algnn.report.charts") if pictures else None
     made = {
         "board": tuple(_board(study, figures)),
         "figures": tuple(
@@ -63,6 +63,7 @@ def build(study: Study, pictures: bool = False) -> Report:
             for graph in study.datasets(step=1) * pictures
         ),
         "results": _by_hardware(study, _results),
+        "tuned": tuple(_tuned(study)),
         "steps": tuple(_steps(study)),
         "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
         "speed": _by_hardware(study, lambda s, h: [tables.speeds(s, h)]),
@@ -108,9 +109,9 @@ def _numbered(
         for title, items in parts:
             fresh: list[Item] = []
             for item in items:
-                kind, key, more = type(item), item.key, counter(2)
+                kind, key, more = type(item), slug(item.key), counter(2)
                 while (kind, key) in seen:
-                    key = f"{item.key}-{next(more)}"
+                    key = f"{slug(item.key)}-{next(more)}"
                 seen.add((kind, key))
                 label = f"{i}.{next(numbers[kind])}" if several or kind is Chart else str(i)
                 fresh.append(replace(item, key=key, number=label))
@@ -168,6 +169,8 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
     runs = study.runs
     older = f" (and {study.passed_over:,} older)" if study.passed_over else ""
     yield "records", f"{len(runs):,}{older}"
+    if study.trials:
+        yield "trials on validation nodes", f"{study.trials:,}"
     yield "seeds", ", ".join(map(str, sorted(set(runs.seed))))
     machines = runs.hardware.value_counts().sort_index()
     yield "machines", "; ".join(f"{name} ({count(n, 'run')})" for name, n in machines.items())
@@ -200,17 +203,24 @@ def _results(study: Study, hardware: str) -> Iterator[Table | None]:
     yield tables.trust(study, hardware)
 
 
+def _tuned(study: Study) -> Iterator[Part]:
+    yield from _alone(tables.tuned_means(study))
+    for graph in study.datasets(step=1):
+        if table := tables.tuned(study, graph):
+            yield graph, (table,)
+
+
 def _steps(study: Study) -> Iterator[Part]:
     for hardware in study.hardware:
         for graph in study.datasets(hardware):
-            if len(study.steps(graph, hardware)) > 1:
-                table = tables.by_step(study, hardware, graph)
-                yield from [(graph, (table,))] if table else []
+            several = len(study.steps(graph, hardware)) > 1
+            if several and (table := tables.by_step(study, hardware, graph)):
+                yield graph, (table,)
 
 
 def _sensitivity(study: Study, figures: Any) -> Iterator[Part]:
     for name, title in (("width", "Expansion width"), ("gamma", "γ")):
-        series = study.sweep(name)
+        series = study.sweeps[name]
         items: list[Any] = []
         for method, hardware in dict.fromkeys((m, h) for _, m, h in series if figures):
             found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}

@@ -1,38 +1,130 @@
-"""The pictures of a Markdown report, drawn from runs with matplotlib.
+"""The pictures of a Markdown report: what each shows, in words, and how matplotlib draws it.
 
 `cells` holds the runs of each method, which differ in their seed only; `looks` each method's style.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from PIL import Image
 
-from algnn.bench.runs import summarise
-from algnn.bench.significance import Ranking
-from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style
+from algnn.bench.runs import Summary, summarise
+from algnn.bench.significance import Ranking, rank
+from algnn.report.board import standings
+from algnn.report.commands import commands
+from algnn.report.data import DEFAULT, FOCUS, Study
+from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style, drawing
+from algnn.report.table import WORDS, Chart, count, three
 
-Cells = Mapping[str, pd.DataFrame]
 Looks = Mapping[str, Style]
 LINE2D: Any = Line2D
 MARKED = 15  # up to so many points every one has a marker
 LETTER = 8.3  # width of a letter in pixels, with some to spare
+SHOWN = 10  # lines of the best methods in a figure
+
+
+# -- what there is to see -------------------------------------------------------------------------
+
+
+def render(chart: Chart) -> bytes:
+    """A picture as a small PNG; the same chart gives the same bytes."""
+    with drawing():
+        figure = chart.draw()
+        figure.set_dpi(72 * 900 / (figure.get_size_inches()[0] * 72))
+        figure.set_facecolor("white")
+        surface: Any = FigureCanvasAgg(figure)
+        surface.draw()
+    picture = Image.fromarray(np.asarray(surface.buffer_rgba())).convert("RGB")
+    file = io.BytesIO()
+    # few colours, and a palette holds them
+    method = Image.Quantize.FASTOCTREE
+    picture.quantize(256, method, dither=Image.Dither.NONE).save(file, "png", compress_level=9)
+    return file.getvalue()
+
+
+def of_ranks(study: Study) -> tuple[Chart, ...]:
+    """Mean ranks with the critical difference, of methods that ran on every graph compared."""
+    found, graphs = standings(study)
+    names = [name for name, row in found.iterrows() if row["on"] == len(graphs) and row["rank"] > 0]
+    if len(names) < 3 or len(graphs) < 3:
+        return ()
+    means = study.means["ap"].loc[names, graphs].T.rename_axis("dataset")
+    ranking = rank(means.reset_index().melt("dataset", var_name="method", value_name="ap"))
+    of = {"graphs": count(len(graphs), "graph"), "methods": len(names), "p": ranking.p_value,
+          "critical": ranking.critical_difference}  # fmt: skip
+    words = _words("ranks", (-ranking.average).to_dict(), lambda value: f"{-value:.1f}", "", **of)
+    return (Chart("ranks", *words, partial(ranks, ranking)),)
+
+
+def of_graph(study: Study, graph: str, looks: Looks) -> Chart:
+    """AP session by session at step 1, on the graph's main hardware: a dozen of the methods."""
+    hardware = study.main_hardware(graph)
+    every = {n: study.cell(hardware, graph, 1, n) for n in study.methods(hardware, graph, 1)}
+    values = {name: summarise(runs.ap).mean for name, runs in every.items()}
+    best = sorted(values, key=lambda name: -values[name])[:SHOWN]
+    shown = {name: runs for name, runs in every.items() if name in {*best, DEFAULT, FOCUS, "bare"}}
+    some = WORDS["figures"]["stages"]["some"].format(count=len(every), shown=len(best))
+    words = _words("stages", values, three, hardware, graph=graph,
+                   some=some if len(shown) < len(every) else "")  # fmt: skip
+    made = commands(pd.concat(shown.values()))
+    return Chart(f"stages-{graph}", *words, partial(stages, shown, looks), made)
+
+
+def of_sweep(
+    study: Study, name: str, method: str, hardware: str, points: Mapping[str, Any]
+) -> Chart:
+    """Final AP against one setting; `points` holds, for each graph, runs by its value."""
+    usual = {
+        graph: runs.settings.iloc[0][name]
+        for graph in points
+        if len(runs := study.cell(hardware, graph, 1, method))
+    }
+    symbol = {"gamma": "γ"}.get(name, name)
+    best = {}
+    for graph, found in points.items():
+        ap = {summarise(runs.ap).mean: value for value, runs in reversed(found.items())}
+        best[graph] = ap[max(ap)]
+    key = f"sensitivity-{name}-{method}-{study.number(hardware)}"
+    words = _words("sensitivity", best, "{:g}".format, hardware, method=method, symbol=symbol)
+    draw = partial(sensitivity, points, usual, symbol)
+    return Chart(key, *words, draw, commands(study.swept(name)))
+
+
+def _words(
+    kind: str, values: Mapping[str, float], write: Callable[[float], str], hardware: str, **of: Any
+) -> tuple[str, str, str]:
+    """Title, caption, and in words for those who cannot see it the highest and lowest values."""
+    title, caption, alt = (
+        WORDS["figures"][kind][part].format(**of) for part in ("title", "caption", "alt")
+    )
+    names = sorted(values, key=lambda name: -values[name])
+    shown = names if len(names) <= 6 else [*names[:3], *names[-2:]]
+    each = [f"{name} {write(values[name])}" for name in shown]
+    if len(shown) < len(names):
+        each.insert(3, f"{len(names) - 5} others between")
+    return title, f"{caption} {hardware}." if hardware else caption, f"{alt}: {'; '.join(each)}."
+
+
+# -- how it is drawn ------------------------------------------------------------------------------
 
 
 class Line(NamedTuple):
-    """A line of a chart: its style, and at each x a mean and half a 95% interval."""
+    """A line of a chart: its style, and what there is at each x."""
 
     style: Style
-    x: Any
-    mean: Any
-    half: Any = None
+    x: Sequence[float]
+    each: Sequence[Summary]
 
 
 def canvas(
@@ -46,16 +138,14 @@ def canvas(
     return figure, figure.add_axes((*box, (height - top - bottom) / height))
 
 
-def stages(cells: Cells, looks: Looks) -> Figure:
+def stages(cells: Mapping[str, pd.DataFrame], looks: Looks) -> Figure:
     """AP after each session, mean and 95% band over seeds."""
     lines = {}
     for method, runs in cells.items():
         found = [summarise(column) for column in zip(*runs.stages, strict=True)]
-        mean = np.array([s.mean for s in found])
-        half = np.array([s.ci95 for s in found], dtype=float) if len(runs) > 1 else None
-        lines[method] = Line(looks[method], np.arange(len(mean)), mean, half)
+        lines[method] = Line(looks[method], range(len(found)), found)
     figure, axes = _lines(lines, "after session", "AP (%) so far")
-    last = max(len(line.mean) for line in lines.values()) - 1
+    last = max(len(line.x) for line in lines.values()) - 1
     axes.set_xlim(-0.5 if last == 0 else 0, max(last, 0.5))
     axes.set_xticks(range(0, last + 1, max(1, ceil(last / 6))))
     return figure
@@ -68,8 +158,7 @@ def sensitivity(
     lines = {}
     for i, (graph, found) in enumerate(points.items()):
         each = [summarise(runs.ap) for runs in found.values()]
-        mean, half = np.array([[s.mean, s.ci95 or 0.0] for s in each]).T
-        lines[graph] = Line(SERIES[i % len(SERIES)], [float(v) for v in found], mean, half)
+        lines[graph] = Line(SERIES[i % len(SERIES)], [float(v) for v in found], each)
     figure, axes = _lines(lines, f"{name} (logarithmic)", "AP (%)")
     values = sorted({value for line in lines.values() for value in line.x})
     axes.set_xscale("log")
@@ -85,7 +174,7 @@ def sensitivity(
     for graph, line in lines.items():
         if graph in usual and usual[graph] in points[graph]:
             at = list(points[graph]).index(usual[graph])
-            axes.plot([line.x[at]], [line.mean[at]], **ring)
+            axes.plot([line.x[at]], [line.each[at].mean], **ring)
     return figure
 
 
@@ -140,15 +229,15 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylim(0, 100)
     _frame(axes, x_name, y_name)
-    for i, (style, x, mean, half) in enumerate(lines.values()):
-        if half is not None:
-            band = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
-            axes.fill_between(x, *band, color=style.colour, alpha=0.1, linewidth=0, zorder=1)
+    for i, (style, x, each) in enumerate(lines.values()):
+        mean, half = np.array([[s.mean, s.ci95 or 0.0] for s in each]).T
+        band = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
+        axes.fill_between(x, *band, color=style.colour, alpha=0.1, linewidth=0, zorder=1)
         # of many sessions, each method marks others, so that markers do not meet
         every = ceil(len(x) / 6)
         marked = (i % every, every) if len(x) > MARKED else None
         axes.plot(x, mean, markevery=marked, **style.strokes)
-    ends = [(short(name), line.style, float(line.mean[-1])) for name, line in lines.items()]
+    ends = [(short(name), line.style, line.each[-1].mean) for name, line in lines.items()]
     _at_ends(axes, ends)
     return figure, axes
 

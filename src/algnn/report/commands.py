@@ -71,6 +71,15 @@ def _sweeps(runs: pd.DataFrame) -> list[str]:
     return lines
 
 
+def tuning(best: pd.DataFrame, tuned: pd.DataFrame, dataset: str) -> tuple[str, ...]:
+    """The command that tuned methods on a dataset: trials, and runs of what they chose."""
+    seeds = sorted(set(tuned.seed[tuned.dataset == dataset]))
+    runs = f"--seeds {_joined(seeds)}" if seeds else "--only-trials"
+    names, trials = in_order(best.index, list(METHODS)), best.trials.max()
+    options = f"--methods {_joined(names)} --trials {trials} {runs} --device {best.device.iloc[0]}"
+    return (f"algnn tune {_word(dataset)} {options}",)
+
+
 def _joined(parts: Iterable[Any]) -> str:
     return _word(",".join(map(_plain, parts)))
 

@@ -3,7 +3,7 @@
 Runs on different hardware are never averaged or compared in time. A run belongs to the main tables
 if its settings are the method's own for the dataset and its stream is the paper's; for every other
 run, the report says what differs. The comparison of methods also takes other random splits and
-orders of classes, where most methods have them.
+orders of classes, where most methods have them. Settings that trials chose have tables apart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from algnn import settings
 from algnn.bench.paper import paper_methods
 from algnn.bench.runs import read_failures, read_runs
 from algnn.bench.significance import FIGURES, Comparison, compare
+from algnn.bench.tuning import chosen, settings_key, tuned
 from algnn.errors import InputError
 from algnn.graph.catalogue import datasets
 from algnn.methods import APART, METHODS
@@ -49,13 +50,16 @@ class Study:
 
     A run also has ``changes`` (what differs from the main tables), the same in words as
     ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
-    it; ``drawn`` are those of the main tables and others of random splits and orders. Older records
-    of a run that was repeated are passed over.
+    it; ``drawn`` are those with the stream of the main tables, or with a random split and order.
+    Older records of a run that was repeated are passed over. `chosen` are the settings that trials
+    chose for that stream, as `algnn.bench.tuning.chosen` has them; runs with these are ``tuned``.
     """
 
     runs: pd.DataFrame
     failures: pd.DataFrame
     passed_over: int = 0
+    trials: int = 0
+    chosen: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @cached_property
     def _cells(self) -> dict[tuple[str, str, int, str], pd.DataFrame]:
@@ -65,13 +69,9 @@ class Study:
     def _main(self) -> pd.DataFrame:
         return self.runs[self.runs.main]
 
-    @cached_property
-    def _none(self) -> pd.DataFrame:
-        return self.runs.iloc[:0]
-
     def cell(self, hardware: str, dataset: str, step: int, method: str) -> pd.DataFrame:
         """Runs of the main tables that differ in their seed only; may be empty."""
-        return self._cells.get((hardware, dataset, step, method), self._none)
+        return self._cells.get((hardware, dataset, step, method), self.runs[:0])
 
     def select(self, **wanted: Any) -> pd.DataFrame:
         """Runs of the main tables with these values of their columns; None takes any value."""
@@ -85,12 +85,9 @@ class Study:
         """Runs at step 1 in which this setting alone differs."""
         return self.runs[(self.runs.swept == name) & (self.runs.step == 1)]
 
-    def sweep(self, name: str) -> dict[tuple[str, str, str], dict[Any, pd.DataFrame]]:
-        """By dataset, method and hardware, a sweep's runs by value, the method's own included."""
-        return self._sweeps[name]
-
     @cached_property
-    def _sweeps(self) -> dict[str, dict[tuple[str, str, str], dict[Any, pd.DataFrame]]]:
+    def sweeps(self) -> dict[str, dict[tuple[str, str, str], dict[Any, pd.DataFrame]]]:
+        """By setting, then dataset, method and hardware: runs by value, the own one included."""
         found: dict[str, dict[Any, dict[Any, pd.DataFrame]]] = {name: {} for name in SWEEPS}
         for name, series in found.items():
             groups = self.swept(name).groupby(["dataset", "method", "hardware"])
@@ -125,23 +122,31 @@ class Study:
     @cached_property
     def compared(self) -> pd.DataFrame:
         """Runs at step 1 that the paired test may take: of all splits and orders that most have."""
-        runs = self.runs[self.runs.drawn & (self.runs.step == 1)]
+        runs = self.runs[self.runs.own & self.runs.drawn & (self.runs.step == 1)]
         methods = runs.groupby("dataset").method.transform("nunique")
         common = runs.groupby(["dataset", "sha256", "order"]).method.transform("nunique")
         return runs[runs.main | (2 * common >= methods)]
 
     @cached_property
-    def _compared(self) -> dict[tuple[str, str, str], pd.DataFrame]:
-        return dict(iter(self.compared.groupby(["hardware", "dataset", "method"])))
+    def tuned(self) -> pd.DataFrame:
+        """Runs at step 1 with the settings that trials chose, the method's own or not."""
+        return self.runs[self.runs.tuned & self.runs.drawn & (self.runs.step == 1)]
 
-    def drawn(self, dataset: str, method: str) -> pd.DataFrame:
+    @cached_property
+    def _by_method(self) -> list[dict[tuple[str, str, str], pd.DataFrame]]:
+        by = ["hardware", "dataset", "method"]
+        return [dict(iter(runs.groupby(by))) for runs in (self.compared, self.tuned)]
+
+    def drawn(self, dataset: str, method: str, tuned: bool = False) -> pd.DataFrame:
         """Runs of a method on all splits and orders, on the main hardware or the next."""
-        found = (self._compared.get((h, dataset, method)) for h in self._machines.get(dataset, ()))
-        return next((cell for cell in found if cell is not None), self._none)
+        cells, machines = self._by_method[tuned], self._machines.get(dataset, [])
+        rest = sorted({hardware for hardware, *_ in cells}) if tuned else []
+        found = (cells.get((hardware, dataset, method)) for hardware in (*machines, *rest))
+        return next((cell for cell in found if cell is not None), self.runs[:0])
 
-    def anywhere(self, dataset: str, method: str) -> pd.DataFrame:
+    def anywhere(self, dataset: str, method: str, tuned: bool = False) -> pd.DataFrame:
         """Those on the split and order that every method has: means are over these alone."""
-        return (runs := self.drawn(dataset, method))[runs.main.astype(bool)]
+        return (runs := self.drawn(dataset, method, tuned))[runs.usual.astype(bool)]
 
     @cached_property
     def means(self) -> dict[str, pd.DataFrame]:
@@ -154,21 +159,21 @@ class Study:
         }
 
     @cached_property
-    def against(self) -> Callable[[str, str, str], Comparison | None]:
+    def against(self) -> Callable[..., Comparison | None]:
         """How far `algnn` is ahead of a method on a graph; None without answers to the same nodes.
 
-        Called with graph, method, and ``"ap"`` or ``"micro"``.
+        Called with graph, method, ``"ap"`` or ``"micro"``, and whether the method is tuned.
         """
 
         @cache
-        def both(graph: str, method: str) -> dict[str, Comparison]:
-            ours, theirs = (self.drawn(graph, name) for name in (DEFAULT, method))
+        def both(graph: str, method: str, tuned: bool) -> dict[str, Comparison]:
+            ours, theirs = self.drawn(graph, DEFAULT), self.drawn(graph, method, tuned)
             try:
                 return {of: compare(ours, theirs, of) for of in FIGURES if method != DEFAULT}
             except InputError:
                 return {}
 
-        return lambda graph, method, figure: both(graph, method).get(figure)
+        return lambda graph, method, figure, tuned=False: both(graph, method, tuned).get(figure)
 
     def datasets(
         self, hardware: str | None = None, step: int | None = None, *, scored: bool = True
@@ -197,9 +202,11 @@ def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
     """The study of all records below some folders."""
     for folder in folders:
         if not Path(folder).is_dir():
-            name = os.fspath(folder)
-            raise InputError(f"--records {name!r} is not a folder: give one of records")
-    runs = pd.concat([read_runs(folder) for folder in folders], ignore_index=True)
+            raise InputError(f"--records {str(folder)!r} is not a folder: give one of records")
+    runs, trials = (
+        pd.concat([read_runs(folder, split) for folder in folders], ignore_index=True)
+        for split in ("test", "val")
+    )
     failures = pd.concat([read_failures(folder) for folder in folders], ignore_index=True)
     if runs.empty:
         names = ", ".join(os.fspath(folder) for folder in folders)
@@ -208,13 +215,14 @@ def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
                 f"--records {names} holds only runs that failed, {len(failures)} of them, the first"
                 f" with {failures.reason[0]}: see to that, then `algnn bench --retry-failed`"
             )
-        raise InputError(
-            f"--records {names} holds no record of a run: make some with `algnn bench`"
-        )
-    return gather(runs, failures)
+        some = f"only trials, {len(trials)} of them" if len(trials) else "no record of a run"
+        raise InputError(f"--records {names} holds {some}: make some with `algnn bench`")
+    return gather(runs, failures, trials)
 
 
-def gather(runs: pd.DataFrame, failures: pd.DataFrame | None = None) -> Study:
+def gather(
+    runs: pd.DataFrame, failures: pd.DataFrame | None = None, trials: pd.DataFrame | None = None
+) -> Study:
     """The study of a table of runs; of one configuration, seed and hardware the newest counts."""
     if runs.empty:
         raise InputError("runs is empty: a report needs at least one run")
@@ -237,20 +245,30 @@ def gather(runs: pd.DataFrame, failures: pd.DataFrame | None = None) -> Study:
     texts = [json.dumps(one, sort_keys=True) for one in found.settings]
     own = _commonest(zip(zip(found.method, found.dataset, strict=True), texts, strict=True))
     changes = [_changes(run, graphs, own) for run in found.itertuples()]
+    best = chosen(runs.iloc[:0].assign(split="val") if trials is None else trials)
     found = found.assign(
         changes=changes,
-        differs=[_in_words(one) for one in changes],
+        differs=[in_words(one) for one in changes],
         swept=[_swept(one) for one in changes],
         main=[not one for one in changes],
+        own=[not one.keys() - set(STREAM) for one in changes],
+        usual=[not one.keys() & set(STREAM) for one in changes],
         drawn=[
             _drawn(one, provenance, files[graphs[name]])
             for one, provenance, name in zip(changes, found.provenance, found.dataset, strict=True)
         ],
+        tuned=found.index.isin(tuned(found, best).index),
     )
+    # one value that trials chose is no sweep
+    values = found.groupby(["swept", *CELL]).key.transform("nunique")
+    found.loc[found.tuned & (values == 1), "swept"] = ""
     found = found.sort_values(["dataset", "method", "step", "hardware", "seed", "differs"])
     missing = pd.DataFrame() if failures is None else failures
     # a copy has columns of one type side by side, and is cut into pieces far more quickly
-    return Study(found.reset_index(drop=True).copy(), missing, len(given) - len(found))
+    older, tried = len(given) - len(found), 0 if trials is None else len(trials)
+    half = [-(-outcome.total.size // 2) for outcome in best.outcome]
+    shown = best[(best.step == 1) & (best.edges == "full") & (best.base == half)]
+    return Study(found.reset_index(drop=True).copy(), missing, older, tried, shown)
 
 
 def baselines() -> list[str]:
@@ -265,10 +283,9 @@ def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:
 
 
 def _configuration(run: Any) -> str:
-    """All but the seed; 1 equals 1.0, and a setting that is off one that did not exist yet."""
-    given = {k: float(v) if type(v) is int else v for k, v in run.settings.items() if v}
-    parts = (run.dataset, run.method, given, run.base, run.step, run.edges, run.order, run.sha256)
-    return json.dumps(parts, sort_keys=True)
+    """All but the seed."""
+    facts = (run.dataset, run.method, run.base, run.step, run.edges, run.order, run.sha256)
+    return json.dumps((*facts, settings_key(run.settings)))
 
 
 def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dict[str, Any]:
@@ -292,8 +309,8 @@ def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dic
 
 
 def _drawn(changes: Mapping[str, Any], here: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
-    """Whether a run differs from the main tables in a random split and a random order alone."""
-    if changes.keys() - {"order", "graph"} or changes.get("order", "random-")[:7] != "random-":
+    """Whether a run's stream is that of the main tables but for a random split and order."""
+    if changes.keys() & {"edges", "base"} or changes.get("order", "random-")[:7] != "random-":
         return False
     splits = [str(one.get("split")) for one in (here, usual)]
     kinds = [{**one, "split": split.partition(", seed ")[0], "sha256": ""}
@@ -309,7 +326,8 @@ def _usual(method: str, dataset: str) -> str:
     return json.dumps({name: value for name, value in given.items() if name not in APART})
 
 
-def _in_words(changes: Mapping[str, Any]) -> str:
+def in_words(changes: Mapping[str, Any]) -> str:
+    """Settings and what differs in a stream, as a list."""
     return ", ".join(
         f"another file of this graph, {str(value)[:8]}" if name == "graph"
         else f"{name} {UNKNOWN}" if value == UNKNOWN
@@ -335,6 +353,5 @@ def _commonest(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     return dict(reversed(ranked))
 
 
-def _by_count(names: Iterable[str]) -> list[str]:
-    counts = Counter(names)
-    return sorted(counts, key=lambda name: (-counts[name], name))
+def _by_count(names: pd.Series) -> list[str]:
+    return list(names.value_counts().sort_index().sort_values(ascending=False, kind="stable").index)

@@ -1,4 +1,7 @@
-"""A report as Markdown, LaTeX and CSV, and its files on disk; names of any kind stay text."""
+"""A report as HTML, Markdown, LaTeX and CSV, and its files on disk; names of any kind stay text.
+
+The page needs nothing but itself: no network, no files beside it.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,38 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
 from algnn.bench.runs import Summary, write_atomically
+from algnn.report.board import board
 from algnn.report.build import Report, Section, build
 from algnn.report.data import Study
-from algnn.report.page import page, printable
-from algnn.report.table import NOTHING, NUMBERS, PLAIN, Both, Chart, Row, Table
+from algnn.report.style import HUES, INKS
+from algnn.report.table import (
+    NOTHING,
+    NUMBERS,
+    PLAIN,
+    WORDS,
+    Both,
+    Chart,
+    Row,
+    Table,
+    number,
+)
 
 # at the head of a Markdown document that stands for itself
 REMARK = "made from records by `algnn report --markdown`: change those, not this"
-Tell = Callable[[str], object]
-TEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
-    "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}", "`": r"\`{}",
-    "±": r"$\pm$", "×": r"$\times$", "–": "--", "−": "$-$", "γ": r"$\gamma$", "²": "$^2$",
-    "▲": r"$\uparrow$", "△": r"$\nearrow$", "▼": r"$\downarrow$", "▽": r"$\searrow$",
-    "“": "``", "”": "''", "…": r"\ldots{}", "·": r"$\cdot$", "\u0304": "",
-}  # fmt: skip
+TEX: dict[str, str] = WORDS["latex"]
 RUN_COLUMNS = (
     *("dataset", "method", "step", "seed", "main", "differs", "machine", "device", "jobs"),
     *("base", "edges", "order", "sessions", "ap", "af", "macro", "micro", "base_accuracy"),
@@ -45,12 +57,12 @@ def write(study: Study, folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def write_markdown(study: Study, path: str | os.PathLike[str], tell: Tell = print) -> Path:
+def write_markdown(study: Study, path: str | os.PathLike[str], tell: Any = print) -> Path:
     """Write a report as one Markdown document with its pictures in a folder of that name.
 
     `tell` is given a line of progress before each picture.
     """
-    from algnn.report.figures import render
+    from algnn.report.charts import render
 
     target = Path(path)
     report = build(study, pictures=True)
@@ -74,6 +86,57 @@ def write_csv(study: Study, folder: str | os.PathLike[str]) -> Path:
         write_atomically(Path(folder) / f"{table.key}.csv", table_csv(table).encode())
     write_atomically(Path(folder) / "runs.csv", runs_csv(study).encode())
     return Path(folder)
+
+
+def page(report: Report) -> str:
+    """A report as HTML."""
+    tidy: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(loader=FunctionLoader(_source), autoescape=True, **tidy)
+    environment.filters.update(prose=prose, cells=cells, plain=printable)
+    data = json.dumps(board(report.study, report.styles), separators=(",", ":"), allow_nan=False)
+    return environment.get_template("page.html").render(
+        report=report,
+        **{"hues": HUES, "inks": INKS, "numbers": NUMBERS},
+        # nothing in it may end the element that holds it
+        data=Markup(data.replace("<", "\\u003c")),
+        style=Markup(_source("page.css")),
+        script=Markup(_source("page.js") + _source("fold.js")),
+    )
+
+
+def printable(text: str) -> str:
+    """A text without characters that no document can hold."""
+    return "".join(c if c.isprintable() or c.isspace() else "�" for c in text)
+
+
+def prose(text: str) -> Markup:
+    """The report's own sentences: code between backticks, stress between stars, subscripts."""
+    safe = escape(printable(text))
+    safe = re.sub(r"`([^`]*)`", r"<code>\1</code>", safe)
+    safe = re.sub(r"\*([a-z]+)\*", r"<em>\1</em>", safe)
+    return Markup(re.sub(r"\b([A-Z])_([A-Za-z])\b", r"\1<sub>\2</sub>", safe))
+
+
+def cells(table: Table, row: Row) -> list[dict[str, Any]]:
+    """A row's cells: text, half an interval, kind, whether it is best, and a key to sort by."""
+    found = []
+    for i, (column, value) in enumerate(zip(table.columns, row.values, strict=True)):
+        numeric = column.kind in NUMBERS
+        text = printable(column.write(value))
+        shown, _, half = text.partition(" ± ") if numeric else (text, "", "")
+        if column.kind == "formula":
+            shown = Markup(re.sub(r"_([A-Za-z])", r"<sub>\1</sub>", escape(shown)))
+        kind = "number" if numeric else column.kind
+        cell = {"text": shown, "half": half, "kind": kind, "best": i in row.best}
+        # empty cells go last
+        key = value or "" if isinstance(value, str | None) else f"{number(value):.10g}"
+        found.append({**cell, "empty": text == NOTHING, "key": key})
+    return found
+
+
+@cache
+def _source(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
 
 
 def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:

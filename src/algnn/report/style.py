@@ -1,62 +1,32 @@
-"""The look of figures: each method's colour, marker and dashes; matplotlib's settings.
-
-A colour stands for a family of methods; the pair of marker and dashes belongs to one method. Every
-colour has a name, and a value for the light and for the dark page.
-"""
+"""The look of figures, from style.toml: each method's colour, marker and dashes."""
 
 from __future__ import annotations
 
+import tomllib
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import cycle
 from typing import Any
 
 from algnn.methods import METHODS
 from algnn.report.data import in_order
 
-# light, dark: contrast of at least 3:1 with the page, and distinct for colour-blind readers, after
-# the palettes of Okabe and Ito, and of Tol
-HUES: dict[str, tuple[str, str]] = {
-    "vermilion": ("#c2410c", "#ff8f5e"),
-    "blue": ("#1f5fae", "#7fb2f5"),
-    "green": ("#0b7a5c", "#45c9a0"),
-    "purple": ("#93358d", "#e391db"),
-    "ochre": ("#8f6b00", "#dfb83c"),
-    "sky": ("#24819c", "#7bd0e8"),
-    "brown": ("#7b4b2a", "#d3a17c"),
-    "grey": ("#606b78", "#a5afbc"),
-}
-# text, lesser text, grid lines, the page itself
-INKS: dict[str, tuple[str, str]] = {
-    "ink": ("#1a1f27", "#e7eaee"),
-    "soft": ("#56606c", "#a8b1bd"),
-    "rule": ("#d9dee4", "#39424e"),
-    "page": ("#fffffe", "#12161c"),
-}
+LOOKS: dict[str, Any] = tomllib.loads(files(__package__).joinpath("style.toml").read_text("utf-8"))
+HUES: dict[str, list[str]] = LOOKS["hues"]
+INKS: dict[str, list[str]] = LOOKS["inks"]
+FAMILIES: dict[str, str] = LOOKS["families"]
 INK, SOFT, RULE, PAGE = (INKS[name][0] for name in ("ink", "soft", "rule", "page"))
-SOLID: tuple[float, ...] = ()
-DASHED, DOTTED, DASHDOT = (6.0, 2.5), (1.3, 2.0), (7.0, 2.0, 1.5, 2.0)
-LONG, SHORT = (11.0, 3.0), (3.0, 2.0)
-DOTDOT, MIXED = (6.0, 2.0, 1.3, 2.0, 1.3, 2.0), (9.0, 2.0, 3.0, 2.0)
-DASHES = (SOLID, DASHED, DOTTED, DASHDOT, LONG, DOTDOT, SHORT, MIXED)
-
-# A figure is laid out in pixels.
-FONT = 13.0
-LINE = 15.6  # height of a line of text
+LINE = 15.6  # height of a line of text, in pixels
 NARROW = 420.0
 SETTINGS: Any = {
-    "font.family": ["DejaVu Sans"], "font.size": FONT, "text.color": INK, "text.parse_math": False,
-    "axes.edgecolor": SOFT, "axes.labelcolor": SOFT, "axes.facecolor": "none",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "figure.facecolor": "none", "savefig.facecolor": "none", "grid.color": RULE,
-    "grid.linewidth": 0.8, "xtick.color": SOFT, "ytick.color": SOFT, "xtick.labelsize": FONT,
-    "ytick.labelsize": FONT, "xtick.major.size": 4.0, "ytick.major.size": 0.0,
-    "xtick.major.pad": 6.5, "ytick.major.pad": 5.0,
-    "lines.markersize": 5.5, "image.interpolation": "none",
-}  # fmt: skip
+    **LOOKS["matplotlib"],
+    **{"text.color": INK, "grid.color": RULE},
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), SOFT),
+}
+DASHES: dict[str, tuple[float, ...]] = {name: tuple(d) for name, d in LOOKS["dashes"].items()}
 
 
 @dataclass(frozen=True)
@@ -93,42 +63,19 @@ class Style:
         return {**look, "clip_on": False, "zorder": 2 + self.width, **self.marks}
 
 
-STYLES: dict[str, Style] = {
-    "algnn": Style("blue", "s", SOLID, width=2.4),
-    "algnn-paper": Style("vermilion", "o", SOLID, width=2.6),
-    "bare": Style("grey", "X", DOTTED),
-    "ewc": Style("green", "^", DASHED),
-    "lwf": Style("green", "v", DOTTED),
-    "mas": Style("green", "<", DASHDOT),
-    "twp": Style("green", ">", LONG),
-    "gem": Style("purple", "D", DASHED),
-    "ergnn": Style("purple", "d", SHORT, filled=False),
-    "cgnn": Style("purple", "P", DASHDOT),
-    "cat": Style("ochre", "*", DASHED),
-    "pignn": Style("brown", "p", LONG),
-    "ncm": Style("sky", "h", DOTTED),
-    "slda": Style("sky", "^", DOTDOT, filled=False),
-    "joint-ridge": Style("grey", "o", MIXED, filled=False),
-    "joint": Style("grey", "s", LONG, filled=False),
-    "joint-appnp": Style("grey", "<", SHORT, filled=False),
-    "joint-sage": Style("grey", ">", DOTDOT, filled=False),
+STYLES = {
+    name: Style(**{**look, "dashes": DASHES[look["dashes"]]})
+    for name, look in LOOKS["methods"].items()
 }
-# of methods without a row above
-FAMILIES = {"analytic": "blue", "reference": "grey", "regularisation": "green", "replay": "purple",
-            "condensation": "ochre", "isolation": "brown", "prompting": "brown",
-            "closed form": "sky"}  # fmt: skip
-# for a user's own methods and those without a row above: outlines that no row above has
-_OUTLINES = (("P", "ochre"), ("v", "brown"), ("p", "sky"), ("D", "blue"), ("H", "vermilion"),
-             ("8", "purple"))  # fmt: skip
 SPARE = tuple(
     Style(hue, marker, dashes, filled=False, width=1.8)
-    for dashes in DASHES
-    for marker, hue in _OUTLINES
+    for dashes in DASHES.values()
+    for marker, hue in LOOKS["spare"]["outlines"]
 )
 # for lines that stand for graphs
 SERIES = tuple(
     Style(hue, marker, dashes, width=1.8)
-    for hue, dashes, marker in zip(HUES, DASHES, "osD^vPXh", strict=True)
+    for hue, dashes, marker in zip(HUES, DASHES.values(), "osD^vPXh", strict=True)
 )
 
 

@@ -10,27 +10,20 @@ from typing import Any
 
 import pandas as pd
 
+from algnn import settings
 from algnn.bench.paper import paper_figures, paper_space
 from algnn.bench.runs import Summary, summarise
 from algnn.methods import METHODS
 from algnn.report import verdicts
 from algnn.report.board import standings
-from algnn.report.commands import commands
-from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, baselines
-from algnn.report.table import (
-    COLUMNS,
-    WORDS,
-    Both,
-    Column,
-    Table,
-    Value,
-    count,
-    listed,
-    ranked,
-    slug,
-)  # fmt: skip
+from algnn.report.commands import commands, tuning
+from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, baselines, in_order, in_words
+from algnn.report.table import COLUMNS, WORDS, Both, Column, Table, Value, count, listed, ranked
 
-TRUST = ("ece", "novelty_auroc")
+TRUST = (
+    ("ECE", "ece", "Expected calibration error at the end.", "low"),
+    ("AUROC", "novelty_auroc", "Of novelty, mean over sessions.", "high"),
+)
 MEANS = ("base_accuracy", "macro", "micro")
 TEXT = WORDS["tables"]
 
@@ -79,9 +72,8 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
         rows.append([*values, seconds, *(summarise(runs[of]).mean for of in MEANS)])
     runs = study.select(hardware=hardware, dataset=dataset, step=1)
     first, *later = runs.outcome.iloc[0].sessions
-    sessions = f"{count(1 + len(later), 'session')}: {len(first)} classes" + (
-        " first, then one at a time" * bool(later)
-    )
+    then = " first, then one at a time" * bool(later)
+    sessions = f"{count(1 + len(later), 'session')}: {len(first)} classes{then}"
     several = runs.method.duplicated().any()
     # who never learns has nothing to forget
     aps = runs.groupby("method").ap.mean()
@@ -92,26 +84,60 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
     return _table(study, "main", columns, rows, runs, notes, barred={"AF": low}, **where)
 
 
+def tuned_means(study: Study) -> Table | None:
+    """Every tuned method: mean AP with its own and with the chosen settings, and `algnn`'s."""
+    means = study.means["ap"]
+    rows: list[list[Value]] = []
+    for name in study.methods(step=1):
+        both = {g: study.anywhere(g, name, tuned=True).ap.mean() for g in study.datasets(step=1)}
+        graphs = [g for g, ap in both.items() if not isnan(ap) and not isnan(means[g][name])]
+        if graphs:
+            here = means[graphs].reindex([name, DEFAULT]).mean(axis=1, skipna=False)
+            own, ours = (None if isnan(ap) else ap for ap in here)
+            again = sum(both[g] for g in graphs) / len(graphs)
+            against = verdicts.tally(study, name, tuned=True) or None
+            rows.append([name, len(graphs), own, again, ours, against])
+    columns = ["method", "graphs", "AP", "AP, tuned", "AP of algnn", "against"]
+    return _table(study, "tuned-means", columns, rows, apart=None)
+
+
+def tuned(study: Study, dataset: str) -> Table | None:
+    """Every tuned method on one dataset: its own settings beside those that trials chose."""
+    best = study.chosen[study.chosen.dataset == dataset].set_index("method")
+    rows: list[list[Value]] = []
+    for name in in_order({DEFAULT, *best.index}, list(METHODS)):
+        own, again = (study.anywhere(dataset, name, tuned) for tuned in (False, True))
+        figures = [_mean(cell[of]) for of in ("ap", "micro") for cell in (own, again)]
+        mark = verdicts.mark(study.against(dataset, name, "ap", True)) or None
+        trials, words = 0, TEXT["tuned"]["none"]
+        if name in best.index:
+            trials, taken = int(best.trials[name]), best.settings[name]
+            grid = settings.grid(name) if name in METHODS else []
+            tried = {s: taken[s] for s in taken if any(s in trial for trial in grid)}
+            same = bool(grid) and tried.items() <= settings.read(name, dataset).items()
+            words = in_words(tried) + " (its own)" * same
+        if trials or len(own):
+            rows.append([name, *figures, mark, words, trials, len(own), len(again)])
+    columns = ["method", "AP", "AP, tuned", "micro", "micro, tuned", "against", "chosen", "trials",
+               "seeds", "seeds, tuned"]  # fmt: skip
+    made = _table(study, "tuned", columns, rows if len(best) else [], apart=None, dataset=dataset)
+    return made and replace(made, commands=tuning(best, study.tuned, dataset))
+
+
 def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
     """Final AP at each number of classes per session, on one dataset and hardware."""
-    names, steps = study.methods(hardware, dataset), study.steps(dataset, hardware)
-    papers = {(n, s): paper_figures(dataset, n, s) for n in names for s in steps}
-    beside = {s: any(papers[name, s] for name in names) for s in steps}
-    columns: list[str | Column] = ["method"]
-    for step in steps:
-        columns.append(Column(f"step {step}", "points", f"{step} classes a session.", "high"))
-        columns += [Column(f"step {step}, paper", "points", "As printed.")] * beside[step]
-    rows = []
-    for name in names:
-        values: list[Value] = [name]
-        for step in steps:
-            values.append(_mean(study.cell(hardware, dataset, step, name).ap))
-            values += [_printed(getattr(papers[name, step], "ap", None))] * beside[step]
-        rows.append(values)
+    names, found = study.methods(hardware, dataset), {}
+    for step in study.steps(dataset, hardware):
+        column = Column(f"step {step}", "points", f"{step} classes a session.", "high")
+        found[column] = {n: _mean(study.cell(hardware, dataset, step, n).ap) for n in names}
+        papers = {n: paper_figures(dataset, n, step) for n in names}
+        if any(papers.values()):
+            column = Column(f"step {step}, paper", "points", "As printed.")
+            found[column] = {n: _printed(getattr(of, "ap", None)) for n, of in papers.items()}
     runs = study.select(hardware=hardware, dataset=dataset)
     counts = listed(sorted({len(stages) for stages in runs.stages}, reverse=True))
     where: dict[str, Any] = {"hardware": hardware, "dataset": dataset, "counts": counts}
-    return _table(study, "steps", columns, rows, runs, **where)
+    return _table(study, "steps", *_by_method(names, found), runs, **where)
 
 
 def trust(study: Study, hardware: str) -> Table | None:
@@ -119,18 +145,13 @@ def trust(study: Study, hardware: str) -> Table | None:
     runs = study.select(hardware=hardware, step=1)
     runs = runs[runs.ece.notna() & ~runs.synthetic]
     graphs = [graph for graph in study.datasets(hardware, 1) if graph in set(runs.dataset)]
-    columns: list[str | Column] = ["method"]
+    names, found = study.methods(hardware, step=1), {}
     for graph in graphs:
-        hint = "Expected calibration error at the end."
-        columns.append(Column(f"{graph} ECE", "share", hint, "low"))
-        columns.append(Column(f"{graph} AUROC", "share", "Of novelty, mean over sessions.", "high"))
-    rows = []
-    for name in study.methods(hardware, step=1):
-        cells = [study.cell(hardware, graph, 1, name) for graph in graphs]
-        values = [_mean(cell[of]) for cell in cells for of in TRUST]
-        if any(values):
-            rows.append([name, *values])
-    return _table(study, "trust", columns, rows, runs, hardware=hardware)
+        cells = {name: study.cell(hardware, graph, 1, name) for name in names}
+        for what, of, hint, best in TRUST:
+            column = Column(f"{graph} {what}", "share", hint, best)
+            found[column] = {name: _mean(cell[of]) for name, cell in cells.items()}
+    return _table(study, "trust", *_by_method(names, found), runs, hardware=hardware)
 
 
 def retained(study: Study) -> Table | None:
@@ -141,8 +162,7 @@ def retained(study: Study) -> Table | None:
     for name in study.methods(step=1):
         cells = [study.cell(most[graph], graph, 1, name).retained_bytes for graph in graphs]
         if any(map(len, cells)):
-            space, known = paper_space(name), METHODS.get(name)
-            paper = [space.keeps, str(space)] if space else [None] * 2
+            known, paper = METHODS.get(name), paper_space(name) or (None, None)
             words = [known.retains if known else None, *paper]
             rows.append([name, *words, *(_median(kept) for kept in cells)])
     columns = ["method", "keeps between sessions", "keeps, paper", "space, paper"]
@@ -163,37 +183,27 @@ def fastest(study: Study, hardware: str) -> list[float]:
 
 def speeds(study: Study, hardware: str) -> Table | None:
     """Learn time of every method over that of the paper's."""
-    names = study.methods(hardware, step=1)
-    found = {
-        graph: {name: ratios(study, hardware, graph, name) for name in names}
-        for graph in study.datasets(hardware, 1, scored=False)
-    }
-    graphs = [graph for graph in found if sum(map(bool, found[graph].values())) > 1]
-    theirs = {graph: paper_ratios(graph) for graph in graphs}
-    columns: list[str | Column] = ["method"]
-    for graph in graphs:
-        columns.append(Column(graph, "ratio", f"Learn seconds over those of {FOCUS}."))
-        if theirs[graph]:
-            columns.append(Column(f"{graph}, paper", "ratio", "From the paper's own seconds."))
-    rows = []
-    for name in names:
-        values: list[Value] = []
-        for graph in graphs:
-            values.append(_median(found[graph][name]))
-            values += [theirs[graph].get(name)] * bool(theirs[graph])
-        if any(value is not None for value in values):
-            rows.append([name, *values])
+    names, graphs, notes = study.methods(hardware, step=1), [], []
+    found: dict[Column, Mapping[str, Value]] = {}
+    for graph in study.datasets(hardware, 1, scored=False):
+        here = {n: some for n in names if (some := ratios(study, hardware, graph, n))}
+        if len(here) > 1:
+            graphs.append(graph)
+            column = Column(graph, "ratio", f"Learn seconds over those of {FOCUS}.")
+            found[column] = {name: _median(some) for name, some in here.items()}
+            if theirs := paper_ratios(graph):
+                column = Column(f"{graph}, paper", "ratio", "From the paper's own seconds.")
+                found[column], notes = theirs, [TEXT["speeds"]["paper"]]
     runs = study.select(hardware=hardware, step=1, alone=True)
     runs = runs[runs.dataset.isin(graphs)]
-    notes = [TEXT["speeds"]["paper"]] * any(theirs.values())
-    return _table(study, "speeds", columns, rows, runs, notes, hardware=hardware)
+    return _table(study, "speeds", *_by_method(names, found), runs, notes, hardware=hardware)
 
 
 def sensitivity(study: Study, name: str) -> Table | None:
     """Final AP for several values of one setting, all others being the method's own."""
     rows = [
         [graph, value, summarise(runs.ap), summarise(runs.af), len(runs), method, hardware]
-        for (graph, method, hardware), points in study.sweep(name).items()
+        for (graph, method, hardware), points in study.sweeps[name].items()
         for value, runs in points.items()
     ]
     symbol = {"gamma": "γ", "width": "the expansion width"}[name]
@@ -207,7 +217,7 @@ def others(study: Study) -> Table | None:
     """Runs with other settings or streams than those of the main tables."""
     runs = study.runs
     runs = runs[~runs.main & ~((runs.swept != "") & (runs.step == 1))]
-    runs = runs[~runs.index.isin(study.compared.index)]
+    runs = runs[~runs.index.isin(study.compared.index.union(study.tuned.index))]
     groups = dict(iter(runs.groupby(["dataset", "differs", "method", "step", "hardware"])))
     order = {name: i for i, name in enumerate(METHODS)}
     rows = []
@@ -227,8 +237,11 @@ def failed(study: Study) -> Table | None:
     if not len(found):
         return None
     found = found.sort_values(["dataset", "method", "step", "seed", "device"])
-    rows = found[["method", "dataset", "step", "seed", "device", "reason"]].to_numpy().tolist()
-    rows = [[value if i == 2 else str(value) for i, value in enumerate(row)] for row in rows]
+    trial = TEXT["failed"]["trial"]
+    rows = [
+        [f.method, f.dataset, f.step, str(f.seed), f.device, trial * (f.split == "val") + f.reason]
+        for f in found.itertuples()
+    ]
     columns = ["method", "graph", "step", "seed", "device", "reason"]
     return _table(study, "failed", columns, rows, apart=None)
 
@@ -277,9 +290,17 @@ def _table(
         notes = [*notes, TEXT["best_apart" if any(row.apart for row in made) else "best"]]
     title, caption = (TEXT[kind][part].format(**values) for part in ("title", "caption"))
     number = [str(study.number(values["hardware"]))] if "hardware" in values else []
-    key = "-".join([kind, *number, *([slug(values["dataset"])] if "dataset" in values else [])])
+    key = "-".join([kind, *number, *([values["dataset"]] if "dataset" in values else [])])
     lines = () if runs is None else commands(runs)
     return Table(key, title, " ".join([caption, *notes]), tuple(found), made, lines)
+
+
+def _by_method(
+    names: Sequence[str], found: Mapping[Column, Mapping[str, Value]]
+) -> tuple[list[str | Column], list[list[Value]]]:
+    """Columns, each with the values of methods, and a row for each method that has one."""
+    rows = [[name, *(values.get(name) for values in found.values())] for name in names]
+    return ["method", *found], [row for row in rows if any(v is not None for v in row[1:])]
 
 
 def _mean(values: pd.Series) -> Summary | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from algnn.bench.significance import Comparison
 from algnn.report.data import ALL_LABELS, DEFAULT, OURS, Study
@@ -34,9 +34,11 @@ def best_of(study: Study, graph: str, names: Sequence[str]) -> str | None:
     return str(found.idxmax()) if len(found) else None
 
 
-def standing(study: Study, graph: str, names: Sequence[str], figure: str = "ap") -> str:
+def standing(
+    study: Study, graph: str, names: Sequence[str], figure: str = "ap", tuned: bool = False
+) -> str:
     """``"leads"`` if `algnn` leads each of these, ``"trails"`` if it trails one of them."""
-    found = {_verdict(study.against(graph, name, figure)) for name in names}
+    found = {_verdict(study.against(graph, name, figure, tuned)) for name in names}
     return "trails" if "trails" in found else "leads" if found == {"leads"} else "undecided"
 
 
@@ -46,9 +48,10 @@ def leads(study: Study, figure: str = "ap") -> dict[str, bool]:
     return {g: standing(study, g, names, figure) == "leads" for g, names in found.items() if names}
 
 
-def tally(study: Study, method: str) -> str:
+def tally(study: Study, method: str, tuned: bool = False) -> str:
     """On how many graphs `algnn` leads a method, is not told apart from it, and trails it."""
-    found = Counter(_verdict(study.against(g, method, "ap")) for g in study.datasets(step=1))
+    graphs = study.datasets(step=1)
+    found = Counter(_verdict(study.against(g, method, "ap", tuned)) for g in graphs)
     each = [f"{found[verdict]}{MARKS[verdict][0]}" for verdict in ("leads", "undecided", "trails")]
     return " ".join(each) if found.total() > found[""] else ""
 
@@ -59,18 +62,44 @@ def opening(study: Study) -> Iterator[str]:
     if not graphs or len(study.methods(step=1)) < 2:
         return
     yield _compared(study)
-    of = {g: standing(study, g, found) for g in graphs if (found := rivals(study, g))}
-    if of:
-        who = {g: [n for n in rivals(study, g) if standing(study, g, [n]) == "trails"] for g in of}
-        behind = [f"{_code(g)} ({_codes(names)})" for g, names in who.items() if names]
-        yield TEXT["rivals"].format(
-            leads=_graphs_of(g for g in of if of[g] == "leads"),
-            trails=listed(behind) if behind else "no graph",
-            open=_graphs_of(g for g in of if of[g] == "undecided"),
-        )
+    against = {g: found for g in graphs if (found := rivals(study, g))}
+    if against:
+        yield TEXT["rivals"].format(**_split(study, against))
     yield from _networks(study, graphs)
     yield " ".join(_limits(study, graphs))
     yield TEXT["settings"]
+    yield _tuned(study, graphs) if len(study.chosen) else TEXT["untuned"]
+
+
+def _split(
+    study: Study, rivals: Mapping[str, Sequence[str]], tuned: bool = False
+) -> dict[str, str]:
+    """The graphs on which `algnn` leads all of some rivals, trails one, and neither."""
+    of = {g: standing(study, g, names, "ap", tuned) for g, names in rivals.items()}
+    behind = {
+        g: [n for n in names if standing(study, g, [n], "ap", tuned) == "trails"]
+        for g, names in rivals.items()
+    }
+    trails = [f"{_code(g)} ({_codes(names)})" for g, names in behind.items() if names]
+    return {
+        "leads": _graphs_of(g for g in of if of[g] == "leads"),
+        "trails": listed(trails) if trails else "no graph",
+        "open": _graphs_of(g for g in of if of[g] == "undecided"),
+    }
+
+
+def _tuned(study: Study, graphs: Sequence[str]) -> str:
+    """How rivals fare with the settings that trials chose for them."""
+    best = study.chosen
+    cells = zip(best.dataset, best.method, strict=True)
+    ran = [(g, n) for g, n in cells if len(study.anywhere(g, n, tuned=True))]
+    others = [(g, n) for g, n in ran if n not in (*ALL_LABELS, *OURS)]
+    against = {g: [n for graph, n in others if graph == g] for g in graphs}
+    return str(TEXT["tuned" if ran else "tried"].format(
+        trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
+        graphs=count(best.dataset.nunique(), "graph"), cells=count(len(ran), "case"),
+        **_split(study, {g: names for g, names in against.items() if names}, tuned=True),
+    ))  # fmt: skip
 
 
 def _graphs(study: Study) -> list[str]:
@@ -87,12 +116,11 @@ def _compared(study: Study) -> str:
     apart = [name for name in names if name in ALL_LABELS]
     every = (study.drawn(g, n) for g in graphs for n in names)
     units = [len(runs.groupby(["sha256", "order"])) for runs in every if len(runs)]
-    words: str = TEXT["compared"].format(
+    return str(TEXT["compared"].format(
         methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
         runs=_span(map(len, cells), "run"), units=_span(units, "pair"),
         apart=TEXT["apart"].format(names=count(len(apart), "method")) if apart else "",
-    )  # fmt: skip
-    return words
+    ))  # fmt: skip
 
 
 def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:

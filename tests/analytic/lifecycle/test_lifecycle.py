@@ -33,7 +33,7 @@ LEARNERS = {
     "paper, slda": {**GCN, "head": "slda", "gamma": 0.1},
 }
 # so wide that 60 nodes leave room for a span, or so narrow that they do not
-WIDE, NARROW = 200, 12
+WIDE, NARROW = 64, 12
 
 
 def learner(kind, **changes):
@@ -154,9 +154,9 @@ def steps(model, graph, count, seed, every):
 
 @pytest.mark.parametrize(
     ("kind", "features", "count"),
-    [("ridge", 100, 200), ("paper", NARROW, 200), ("default", 100, 30)],
+    [("ridge", 100, 100), ("paper", NARROW, 100), ("default", 100, 30)],
 )
-def test_hundreds_of_steps_add_no_error(make_graph, kind, features, count):
+def test_a_hundred_steps_add_no_error(make_graph, kind, features, count):
     steps(learner(kind), make_graph(features=features), count, 1, every=count // 2)
 
 
@@ -602,10 +602,10 @@ def test_five_hundred_half_lives_later_it_is_still_solved():
     """One class comes again and again, in few directions; the others never do."""
     Z = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)).double()
     sums = Statistics.empty(3).plus([Z[:6]], np.arange(6) % 3)
-    factor = 2 ** (-1 / 2)
-    for session in range(1_000):
+    factor = 1 / 2
+    for session in range(500):
         sums = sums.scaled(factor).plus([Z[7:]], np.array([0]))
-        if session % 20 == 0:
+        if session % 10 == 0:
             for head in HEADS.values():
                 W, b = head(sums, 1e-3)
                 assert bool(W.isfinite().all() and b.isfinite().all())

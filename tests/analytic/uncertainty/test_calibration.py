@@ -173,7 +173,7 @@ def test_probabilities_do_not_know_the_order_of_sessions(make_graph):
     first, second = train[graph.y[train] < 2], train[graph.y[train] >= 2]
     models = []
     for sessions in ((first, second), (second, first)):
-        model = ALGNN(encoder="hops", gamma=0.01)
+        model = ALGNN(width=256, gamma=0.01)
         # the bank is frozen in the base session, so both must start from the same one
         model.fit(graph, train, graph.y[train])
         model = model.blank()
@@ -186,7 +186,7 @@ def test_probabilities_do_not_know_the_order_of_sessions(make_graph):
 def test_a_new_session_or_head_means_a_new_sharpness(make_graph):
     graph = make_graph(classes=4, per_class=20)
     train = graph.train_mask.nonzero().squeeze(1)
-    model = ALGNN().fit(graph, train[::2], graph.y[train[::2]])
+    model = ALGNN(width=256).fit(graph, train[::2], graph.y[train[::2]])
     model.predict_proba(graph)
     model.partial_fit(graph, train[1::2], graph.y[train[1::2]])
     known = model._learned

@@ -113,7 +113,7 @@ def test_it_tells_digits_never_seen():
 def test_some_nodes_are_as_new_as_among_all(make_graph):
     graph = make_graph(classes=4, per_class=20)
     train = graph.train_mask & (graph.y < 3)
-    model = ALGNN().fit(graph, train, graph.y[train])
+    model = ALGNN(width=256).fit(graph, train, graph.y[train])
     everyone = model.novelty(graph)
     np.testing.assert_allclose(model.novelty(graph, [5, 70, 3]), everyone[[5, 70, 3]], rtol=1e-9)
     assert model.novelty(graph, []).shape == (0,)
@@ -122,7 +122,7 @@ def test_some_nodes_are_as_new_as_among_all(make_graph):
 def test_a_graph_that_changes_is_looked_at_again(make_graph):
     graph = make_graph(classes=4, per_class=20)
     train = graph.train_mask & (graph.y < 3)
-    model = ALGNN().fit(graph, train, graph.y[train])
+    model = ALGNN(width=256).fit(graph, train, graph.y[train])
     before = model.novelty(graph, [0])
     other = graph.clone()
     other.x = torch.cat([graph.x[:60], -3 * graph.x[60:]])
@@ -135,7 +135,7 @@ def test_a_graph_that_changes_is_looked_at_again(make_graph):
 
 def test_one_that_knows_no_class_says_so(make_graph):
     graph = make_graph(classes=4, per_class=20)
-    blank = ALGNN().fit(graph, graph.train_mask, graph.y[graph.train_mask]).blank()
+    blank = ALGNN(width=256).fit(graph, graph.train_mask, graph.y[graph.train_mask]).blank()
     for ask in (blank.novelty, blank.predict_proba):
         with pytest.raises(NotFittedError, match="knows no class"):
             ask(graph)

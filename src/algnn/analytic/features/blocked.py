@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 PAGERANK_RETURN = 0.1  # PageRank's chance of going back to the node itself at each of its steps
 PAGERANK_STEPS = 10
 # Bytes of the three arrays of a block of columns, for a graph in memory. At a million nodes this is
-# 64 columns; in blocks of two, a column takes many times as long (docs/scale/columns.json).
-MEMORY_BYTES = 2048 * 2**20
-STORE_SHARE = 0.6  # of the memory that a graph on disk allows, for these arrays
+# 134 columns; in blocks of two, a column takes many times as long (docs/scale/columns.json).
+MEMORY_BYTES = 3072 * 2**20
+# Of the memory that a graph on disk allows, these arrays get all but this, and this share at least:
+# the wider a block of columns, the fewer times is each row of another node looked up.
+OTHER_BYTES = 400 * 2**20
+STORE_SHARE = 0.6
 ARRAYS = 3
 PRODUCT_BYTES = 16 * 2**20  # of a product before it is copied into its array
 
@@ -41,68 +44,53 @@ Array = Tensor | Path
 
 
 class Views:
-    """The views of every node under an encoder; indexed by nodes, it gives rows [n, breadth].
+    """The views of every node of a graph on disk; indexed by nodes, it gives rows [n, breadth].
 
-    They are one tensor or, where a folder is given, an ``.npy`` file [N, k] for each view and block
-    of columns, which is written whole or not at all. Rows are made of length one, view by view,
-    when they are read.
+    They are an ``.npy`` file [N, k] for each view and block of columns, written whole or not at
+    all. Rows are made of length one, view by view, when they are read.
     """
 
-    def __init__(
-        self, encoder: HopEncoder, count: int, step: int, device: Any, folder: Path | None = None
-    ) -> None:
+    def __init__(self, encoder: HopEncoder, count: int, step: int, device: Any, folder: Path):
         self.encoder, self.device, self.folder = encoder, torch.device(device), folder
-        step = step if folder is None else _agreed(folder, step, self._complete)
-        width = encoder.view_width
-        self.columns = [slice(a, min(a + step, width)) for a in range(0, width, step)]
-        self.count, self._maps = count, dict[str, Tensor]()
-        if folder is None:
-            self._whole = torch.empty(count, encoder.breadth, dtype=torch.float32, device=device)
-            self._there: set[tuple[int, int]] = set()
+        self.columns = _columns(encoder, _agreed(folder, step, self._complete))
+        self.count, self._maps = count, dict[Path, Tensor]()
 
-    def holds(self, view: int, columns: slice) -> bool:
-        """Whether a block of columns of a view is there."""
-        if self.folder is None:
-            return (view, columns.start) in self._there
-        return self._file(view, columns).exists()
+    def lacking(self) -> list[slice]:
+        """The blocks of columns that are not there in all views."""
+        return [columns for columns in self.columns if not self._complete_at(columns.start)]
 
     @contextmanager
-    def writing(self, view: int, columns: slice) -> Iterator[Array]:
-        """What a block of columns of a view is to be written to."""
-        if self.folder is None:
-            yield self._whole[:, self._place(view, columns)]
-            self._there.add((view, columns.start))
-            return
-        with replacing(self._file(view, columns)) as temporary:
+    def writing(self, view: int, columns: slice) -> Iterator[Path]:
+        """The file that a block of columns of a view is to be written to."""
+        with replacing(self._file(view, columns.start)) as temporary:
             new_file(temporary, (self.count, columns.stop - columns.start), np.float32)
             yield temporary
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """Views [n, breadth] of some nodes, float32."""
-        if self.folder is None:
-            return self.encoder.unit(self._whole[rows])
         found = torch.empty(rows.numel(), self.encoder.breadth, dtype=torch.float32)
         here = rows.cpu()
         for view in range(len(self.encoder.views)):
             for columns in self.columns:
-                name = str(self._file(view, columns))
-                if name not in self._maps:
-                    self._maps[name] = mapped(Path(name))
-                found[:, self._place(view, columns)] = self._maps[name][here]
+                file = self._file(view, columns.start)
+                if file not in self._maps:
+                    self._maps[file] = mapped(file)
+                found[:, _place(self.encoder, view, columns)] = self._maps[file][here]
         return self.encoder.unit(found).to(self.device)
 
     def _complete(self, step: int) -> bool:
-        starts = range(0, self.encoder.view_width, step)
+        return all(self._complete_at(a) for a in range(0, self.encoder.view_width, step))
+
+    def _complete_at(self, start: int) -> bool:
         views = range(len(self.encoder.views))
-        return all(self._file(view, slice(at, at)).exists() for view in views for at in starts)
+        return all(self._file(view, start).exists() for view in views)
 
-    def _file(self, view: int, columns: slice) -> Path:
-        assert self.folder is not None
-        return self.folder / f"{view}-{columns.start}.npy"
+    def _file(self, view: int, start: int) -> Path:
+        return self.folder / f"{view}-{start}.npy"
 
-    def _place(self, view: int, columns: slice) -> slice:
-        first = view * self.encoder.view_width
-        return slice(first + columns.start, first + columns.stop)
+
+# the views of all nodes, from which rows can be taken
+Prepared = Tensor | Views
 
 
 class Here:
@@ -124,36 +112,37 @@ class Here:
         """Nothing is left behind."""
 
 
-def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Views:
+def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepared:
     """The views of every node: computed, or found where an earlier call has put them."""
     count = graph.shape[0]
     if not isinstance(graph, GraphStore):
         most = GPU_BLOCK_BYTES if graph.device.type == "cuda" else MEMORY_BYTES
-        views = Views(encoder, count, _step(encoder.view_width, count, most), graph.device)
-        encode(encoder, Here(graph), views)
-        return views
-    step = _step(encoder.view_width, count, int(STORE_SHARE * graph.memory))
-    folder = graph.folder / f"views-{encoder.fingerprint[:16]}"
-    views = Views(encoder, count, step, device, folder)
+        columns = _columns(encoder, _step(encoder.view_width, count, most))
+        found = torch.empty(count, encoder.breadth, dtype=torch.float32, device=graph.device)
+        for view, some, array in computed(encoder, Here(graph), columns):
+            found[:, _place(encoder, view, some)] = opened(array)
+        return encoder.unit(found)
+    most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
+    step = _step(encoder.view_width, count, most)
+    views = Views(encoder, count, step, device, graph.folder / f"views-{encoder.fingerprint[:16]}")
     run = graph.runner or Here(graph)
     try:
-        encode(encoder, run, views)
+        for view, some, array in computed(encoder, run, views.lacking()):
+            with views.writing(view, some) as target:
+                run(keep, array, target)
     finally:
         run.close()
     return views
 
 
-def encode(encoder: HopEncoder, run: Any, views: Views) -> None:
-    """Compute the blocks of columns that are missing."""
+def computed(
+    encoder: HopEncoder, run: Any, blocks_of_columns: list[slice]
+) -> Iterator[tuple[int, slice, Array]]:
+    """Each view, and each of some blocks of its columns, with the array that holds them."""
     names = encoder.views
-    lacking = [
-        columns
-        for columns in views.columns
-        if not all(views.holds(at, columns) for at in range(len(names)))
-    ]
     closed = sum(steps(view) for view in names if not view.startswith("open"))
     farthest = max((steps(view) for view in names if view.startswith("open")), default=0)
-    total, done = len(lacking) * (1 + closed + farthest + len(names)), 0
+    total, done = len(blocks_of_columns) * (1 + closed + farthest), 0
 
     def step(*args: Any) -> None:
         nonlocal done
@@ -161,7 +150,7 @@ def encode(encoder: HopEncoder, run: Any, views: Views) -> None:
         run(*args)
         done += 1
 
-    for columns in lacking:
+    for columns in blocks_of_columns:
         X, *free = (run.array(name, columns.stop - columns.start) for name in "xab")
         step(fill, encoder, columns, X)
         last, degree = X, 0  # of the open walk, which each of its views goes on with
@@ -172,9 +161,7 @@ def encode(encoder: HopEncoder, run: Any, views: Views) -> None:
             else:
                 current = walk(step, view, X, free, X, steps(view))
                 last, degree = X, 0  # what it was is overwritten
-            if not views.holds(at, columns):
-                with views.writing(at, columns) as target:
-                    step(keep, current, target)
+            yield at, columns, current
 
 
 def walk(run: Any, view: str, X: Array, free: list[Array], current: Array, hops: int) -> Array:
@@ -247,6 +234,17 @@ def opened(array: Array, *, write: bool = False) -> Tensor:
 def new_file(path: Path, shape: tuple[int, int], kind: Any) -> None:
     """An ``.npy`` file of zeros, which takes no room on disk until it is written to."""
     np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
+
+
+def _columns(encoder: HopEncoder, step: int) -> list[slice]:
+    width = encoder.view_width
+    return [slice(a, min(a + step, width)) for a in range(0, width, step)]
+
+
+def _place(encoder: HopEncoder, view: int, columns: slice) -> slice:
+    """Where a view's columns are among those of all views."""
+    first = view * encoder.view_width
+    return slice(first + columns.start, first + columns.stop)
 
 
 def _step(width: int, count: int, most: int) -> int:

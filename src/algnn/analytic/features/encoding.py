@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import CodedLabels
-from algnn.analytic.features.blocked import Views, encoded
+from algnn.analytic.features.blocked import Prepared, encoded
 from algnn.analytic.features.expansion import Expansion
 from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
 from algnn.analytic.features.hops import HopEncoder
@@ -23,8 +23,6 @@ from algnn.graph.rows import FLOAT
 from algnn.graph.store import whole
 from algnn.learner import Learner
 from algnn.progress import tell
-
-Prepared = Tensor | Views
 
 
 class Encoding(Learner):

@@ -15,7 +15,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from algnn.errors import CheckpointError, InputError
@@ -162,16 +162,12 @@ def now() -> str:
 
 def _event(found: Any) -> Event:
     """An event of which every value is of its type."""
-    number = (int, float)
-    kinds: dict[str, Any] = {"nodes": (list, tuple), "gamma": number, "kept": number}
-    values = {field.name: found[field.name] for field in fields(Event)}
-    if found.keys() != values.keys() or values["what"] not in ACTIONS:
+    event = Event(**{**found, "nodes": tuple((label, count) for label, count in found["nodes"])})
+    texts = (event.what, event.time, event.head, event.other, event.before)
+    sound = event.what in ACTIONS and all(isinstance(text, str) for text in texts)
+    sound = sound and all(isinstance(value, int | float) for value in (event.gamma, event.kept))
+    for label, count in event.nodes:
+        sound = sound and type(label) in (int, str) and type(count) in (int, float) and count >= 0
+    if not sound:
         raise ValueError("an entry of another kind")
-    for name, value in values.items():
-        if not isinstance(value, kinds.get(name, str)):
-            raise ValueError(f"{name} of another type")
-    pairs = tuple((label, count) for label, count in values["nodes"])
-    for label, count in pairs:
-        if type(label) not in (int, str) or type(count) not in number or not count >= 0:
-            raise ValueError("nodes are not counted")
-    return Event(**{**values, "nodes": pairs})
+    return event

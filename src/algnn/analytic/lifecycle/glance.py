@@ -52,7 +52,7 @@ class Summary:
     --------
     >>> import algnn
     >>> graph = algnn.load("digits")
-    >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+    >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
     >>> found = model.summary()
     >>> sum(found.nodes.values()), found.inputs, [event.what for event in found.events]
     (200, 64, ['learn'])
@@ -110,12 +110,6 @@ def exposure(record: bool) -> str:
     return f"{who} sums of their features: keep it like the labelled data (docs/privacy.md)"
 
 
-def schema(inputs: int, labels: str) -> str:
-    """SHA-256 of what a graph and its labels must be like."""
-    text = json.dumps({"inputs": inputs, "labels": labels}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def glance(path: str | os.PathLike[str]) -> Summary | dict[str, str]:
     """The summary of an `ALGNN` in a file; of a `PrivateALGNN`, rows of names and words.
 
@@ -124,7 +118,7 @@ def glance(path: str | os.PathLike[str]) -> Summary | dict[str, str]:
     found = peek(path, ("statistics.n", "shown.n", "spent"))
     try:
         if found.kind == "ALGNN":
-            return _summary(found)
+            return summary_of(found.facts, found.shapes, found.arrays["statistics.n"].tolist())
         if found.kind == "PrivateALGNN":
             return _private(found)
     except CheckpointError as error:
@@ -134,20 +128,20 @@ def glance(path: str | os.PathLike[str]) -> Summary | dict[str, str]:
     raise CheckpointError(f"{path} holds a {found.kind}: only models of algnn fit are summarised")
 
 
-def _summary(found: Peek) -> Summary:
-    facts, shapes = found.facts, found.shapes
-    directions = shapes["statistics.Q"][0]
-    counts = found.arrays["statistics.n"].tolist()
-    classes = facts["classes"]
+def summary_of(
+    facts: dict[str, Any], shapes: dict[str, tuple[int, ...]], counts: list[float]
+) -> Summary:
+    """A summary of what a checkpoint holds: facts, shapes of its tensors, n of each class."""
+    directions, classes = shapes["statistics.Q"][0], facts["classes"]
     labels = "none" if not classes else "str" if isinstance(classes[0], str) else "int"
     inputs = facts["bank"]["inputs"] if "bank" in facts else shapes["encoder.weight"][0]
-    sums = [name for name in shapes if name.startswith(("statistics.", "second"))]
-    kept = [*sums, *(name for name in ("span.basis", "record.hashes") if name in shapes)]
+    sizes = {name: prod(shapes[name]) for name in shapes if not name.startswith("encoder.")}
     # files of early versions have no sketches; where they are loaded they get empty ones
-    prints = prod(shapes.get("record.hashes", (0,)))
+    sizes.setdefault("record.prints", sizes.get("record.hashes", 0))
     nodes = dict(zip(classes, counts, strict=True))
     log = facts.get("log")
     old = AuditLog().plus("found", nodes, facts["head"], facts["gamma"])
+    schema = json.dumps({"inputs": inputs, "labels": labels}, sort_keys=True)
     return Summary(
         nodes=nodes,
         events=(old if log is None else AuditLog.from_json(log)).events,
@@ -156,11 +150,11 @@ def _summary(found: Peek) -> Summary:
         inputs=inputs,
         width=shapes["span.basis"][1] if "span.basis" in shapes else directions,
         directions=directions,
-        retained_bytes=8 * (sum(prod(shapes[name]) for name in kept) + prints),
+        retained_bytes=8 * sum(sizes.values()),
         halvings=sum(name.startswith("second") and name.endswith(".G") for name in shapes),
         record="record.hashes" in shapes,
         labels=labels,
-        schema=schema(inputs, labels),
+        schema=hashlib.sha256(schema.encode()).hexdigest(),
     )
 
 

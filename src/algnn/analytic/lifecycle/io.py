@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -24,7 +22,7 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS
 from algnn.analytic.state import Features, State, per_class
 from algnn.analytic.statistics import GONE, Statistics
-from algnn.checkpoint import check_tensor
+from algnn.checkpoint import check_tensor, digest
 from algnn.checks import check_number
 from algnn.errors import CheckpointError
 
@@ -59,12 +57,7 @@ def state(known: State) -> tuple[Tensors, Facts]:
 def fingerprint(features: Features) -> str:
     """SHA-256 of everything that determines how nodes are encoded, equal on every device."""
     tensors, facts = encoder_state(features)
-    total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    for name, tensor in sorted(tensors.items()):
-        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        # the memory itself, not a copy of it
-        total.update(tensor.detach().cpu().contiguous().numpy().data)
-    return total.hexdigest()
+    return digest(json.dumps(facts, sort_keys=True), tensors)
 
 
 def encoder_state(features: Features) -> tuple[Tensors, Facts]:
@@ -92,7 +85,8 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
         raise CheckpointError(f"gamma {facts['gamma']!r} is no number of at least 0")
     check_values(tensors)
-    features, width = restored_features(tensors, facts, device)
+    features = restored_features(tensors, facts, device)
+    width = features.width
     span = Span(width, None)
     if "span.basis" in tensors:
         basis = tensors["span.basis"]
@@ -116,11 +110,9 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
         G, Q, n = (torch.stack([getattr(half, name) for half in halves]) for name in "GQn")
         half_sums = Statistics(G, Q, n, classes)
     log = _restored_log(facts, statistics)
-    # only now, when the file has shown that it is as large as it says
-    made = features()
-    members = _restored_membership(tensors, made, int(statistics.n.sum()))
+    members = _restored_membership(tensors, features, int(statistics.n.sum()))
     gamma = float(facts["gamma"])
-    return State(made, span, statistics, half_sums, facts["head"], gamma, members, log)
+    return State(features, span, statistics, half_sums, facts["head"], gamma, members, log)
 
 
 def _restored_log(facts: Facts, statistics: Statistics) -> AuditLog:
@@ -145,10 +137,8 @@ def _restored_membership(tensors: Tensors, features: Features, count: int) -> Me
     return Membership(fingerprint(features), hashes, prints)
 
 
-def restored_features(
-    tensors: Tensors, facts: Facts, device: torch.device
-) -> tuple[Callable[[], Features], int]:
-    """A function that makes the features, and their width."""
+def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> Features:
+    """The features; weights that follow from a seed are drawn when they are first needed."""
     if "bank" in facts:
         bank = HopEncoder(**facts["bank"])
         # weights are as long as this says, whatever the size of the file
@@ -172,17 +162,16 @@ def restored_features(
                 for name, shape in shapes.items()
             )
             bank = SelfSupervisedEncoder.beside(bank, *(weight.to(device) for weight in weights))
-        return lambda: bank, bank.width
+        return bank
     shape = facts["expansion"]
     d, h = shape["width"], shape["inputs"]
-    check_number("seed", shape["seed"], 0, 2**63, whole=True)
     weight = tensors["encoder.weight"]
     weight = check_tensor("encoder.weight", weight, (weight.size(0), h), torch.float32)
     bias = check_tensor("encoder.bias", tensors["encoder.bias"], (h,), torch.float32)
     if weight.size(0) < 1 or h * d > LARGEST_EXPANSION or shape["kind"] not in EXPANSIONS:
         raise CheckpointError("expansion is none that this version makes")
-    encoder = GCNEncoder(weight.to(device), bias.to(device))
-    return lambda: ExpandedGCN(encoder, Expansion(shape["kind"], h, d, shape["seed"])), d
+    expansion = Expansion(shape["kind"], h, d, shape["seed"])
+    return ExpandedGCN(GCNEncoder(weight.to(device), bias.to(device)), expansion)
 
 
 def check_values(tensors: Tensors) -> None:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from algnn.analytic.classes import mixed
 from algnn.errors import InputError
 from algnn.graph.propagate import blocks
 
@@ -54,7 +55,7 @@ class Sketch:
             rows = Z.to(torch.float64)
             # the same numbers on every machine: bits, not the generator of a library
             bits = np.arange(2 * Z.size(1), dtype=np.uint64) + _salts(self._key, ["sketch"])[0]
-            numbers = (_mixed(bits) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
+            numbers = (mixed(bits) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
             directions = torch.from_numpy(numbers.reshape(-1, 2)).to(Z.device)
             lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
             self.parts.append(torch.cat([rows @ directions, lengths], dim=1).cpu())
@@ -98,10 +99,6 @@ class Membership:
         """Hashes and prints, sorted, so that a file does not show which came together."""
         order = np.lexsort((self.prints, self.hashes))
         return self.hashes[order], self.prints[order]
-
-    def nbytes(self) -> int:
-        """Bytes of both."""
-        return self.hashes.nbytes + self.prints.nbytes
 
     def plus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
         """With some more pairs."""
@@ -183,7 +180,8 @@ class Membership:
         alike = _alike(numbers) & np.isfinite(numbers[1:, 0]) & np.isfinite(numbers[:-1, 0])
         alike &= (hashes[1:] != hashes[:-1]) & (owner[1:] != owner[:-1])
         either = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
-        ours, theirs = (Membership(self.key, hashes[either & (owner == o)]) for o in (True, False))
+        both = (hashes[either & (owner == one)] for one in (True, False))
+        ours, theirs = (Membership(self.key, held, no_prints(held.size)) for held in both)
         found, start, left = 0, 0, np.unique(ours.hashes).size
         while left > 0 and start < MOST_IDS:
             ids = torch.arange(start, start + 2**16)
@@ -236,11 +234,8 @@ class Membership:
 
     def _times(self, wanted: Hashes) -> Places:
         """How often each hash is held."""
-        return np.searchsorted(self._held, wanted, "right") - np.searchsorted(self._held, wanted)
-
-    @cached_property
-    def _held(self) -> Hashes:
-        return np.sort(self.hashes)
+        held, _ = self.ordered
+        return np.searchsorted(held, wanted, "right") - np.searchsorted(held, wanted)
 
     def _hashes(self, nodes: Tensor, labels: Labels) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)
@@ -265,14 +260,4 @@ def _salts(key: str, labels: list[int | str]) -> tuple[Bits, Bits]:
 def _hashed(nodes: Tensor, first: Bits, second: Bits) -> Hashes:
     """Two permutations of the ids, added: not a permutation that could be inverted."""
     ids = nodes.numpy().view(np.uint64)
-    return (_mixed(ids + first) + _mixed(ids ^ second)).view(np.int64)
-
-
-def _mixed(bits: Bits) -> Bits:
-    """The finaliser of splitmix64, which scatters neighbouring ids; `bits` is overwritten."""
-    bits ^= bits >> np.uint64(30)
-    bits *= np.uint64(0xBF58476D1CE4E5B9)
-    bits ^= bits >> np.uint64(27)
-    bits *= np.uint64(0x94D049BB133111EB)
-    bits ^= bits >> np.uint64(31)
-    return bits
+    return (mixed(ids + first) + mixed(ids ^ second)).view(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -15,14 +15,16 @@ from torch_geometric.data import Data
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.cluster import on_cluster
 from algnn.analytic.features.encoding import Encoding
+from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.lifecycle import preconditions
 from algnn.analytic.lifecycle.audit import Event
-from algnn.analytic.lifecycle.glance import Summary, exposure
-from algnn.analytic.lifecycle.summary import described, summarise
+from algnn.analytic.lifecycle.glance import Summary, exposure, number, summary_of
+from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.state import Features, State, per_class
 from algnn.checks import Labels, Nodes, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
 from algnn.graph.store import node_count, whole
+from algnn.learner import shortened
 from algnn.sharing import changes, undisturbed
 
 
@@ -40,28 +42,16 @@ class Lifecycle(Encoding):
     def _sessions(self) -> dict[Any, int]:
         return self._known.log.sessions()
 
-    # -- the steps of learning, which `ALGNN` writes ------------------------------------------
-
-    @abstractmethod
-    def _untaught(self, features: Features) -> State:
-        """The state once features are decided on: no class is known."""
-
-    @abstractmethod
-    def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
-        """With the sums of some more nodes, not solved yet."""
-
-    @abstractmethod
-    def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
-        """Without the sums of some nodes, not solved yet."""
-
-    @abstractmethod
-    def _settled(self, state: State) -> State:
-        """With γ chosen, if that is asked for, and solved."""
+    # the steps of learning, which `ALGNN` writes
+    _untaught: Callable[[Features], State]
+    _with_nodes: Callable[[Data, Tensor, CodedLabels, State], State]
+    _without: Callable[[Data, Tensor, CodedLabels, State], State]
+    _settled: Callable[[State], State]
 
     @property
-    @abstractmethod
     def _chooses(self) -> bool:
         """Whether γ is chosen from the sums."""
+        return self.gamma == 0 and self.head in ("balanced", "ridge")
 
     @property
     def _known(self) -> State:
@@ -105,15 +95,11 @@ class Lifecycle(Encoding):
         client : distributed.Client, optional
             As for `ALGNN.fit`.
 
-        Returns
-        -------
-        self
-
         Examples
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> model = model.partial_fit(graph, range(150, 250), graph.y[150:250], repeat="ignore")
         >>> int(model.statistics_.n.sum())
         250
@@ -135,15 +121,11 @@ class Lifecycle(Encoding):
             γ; 0 to choose it from the sums, which the balanced and the ridge head can do where one
             of them has from the first session on.
 
-        Returns
-        -------
-        self
-
         Examples
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> model.set_head("ridge").head
         'ridge'
         """
@@ -180,15 +162,11 @@ class Lifecycle(Encoding):
         labels : Tensor, array or list [n]
             What these nodes were learned as.
 
-        Returns
-        -------
-        self
-
         Examples
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> threes = (graph.y[:200] == 3).nonzero().squeeze(1)
         >>> model.forget(graph, threes, graph.y[threes]).classes_
         array([0, 1, 2, 4, 5, 6, 7, 8, 9])
@@ -219,15 +197,11 @@ class Lifecycle(Encoding):
         new : Tensor, array or list [n]
             What they are.
 
-        Returns
-        -------
-        self
-
         Examples
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> model.relabel(graph, [7], [int(graph.y[7])], [9]).statistics_.n.tolist()
         [21, 19, 20, 21, 19, 20, 21, 19, 19, 21]
         """
@@ -259,7 +233,7 @@ class Lifecycle(Encoding):
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> bool((model.reach(graph, 5) == 5).any())
         True
         """
@@ -299,7 +273,7 @@ class Lifecycle(Encoding):
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN(encoder="gcn", gamma=0.1).fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(encoder="gcn", width=256).fit(graph, range(200), graph.y[:200])
         >>> near = [node for node in model.reach(graph, 5) if node < 200]
         >>> smaller = model.forget_node(graph, 5, near, graph.y[near])
         >>> int(model.statistics_.n.sum()), float(smaller.x[5].sum())
@@ -332,10 +306,6 @@ class Lifecycle(Encoding):
             Whether to refuse a learner that has learned some of the same nodes, as the same classes
             or as others, or to count these twice. Where each site numbers its own nodes, two nodes
             may have one id: they are told apart by their features, and either may be forgotten.
-
-        Returns
-        -------
-        self
             With its own head and γ (chosen anew where it chooses). Where γ is given, weights are
             solved for when they are first needed.
 
@@ -343,7 +313,7 @@ class Lifecycle(Encoding):
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> here = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> here = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> there = here.blank().partial_fit(graph, range(200, 400), graph.y[200:400])
         >>> int(here.merge(there).statistics_.n.sum())
         400
@@ -381,7 +351,7 @@ class Lifecycle(Encoding):
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> model.blank().classes_
         array([], dtype=int64)
         """
@@ -395,19 +365,16 @@ class Lifecycle(Encoding):
     def drop_record(self) -> Self:
         """Drop the record of which nodes were learned, not what was learned from them.
 
-        The record lets `forget` refuse nodes that were never learned, and would let others with the
-        file find out which nodes were (see `algnn.analytic.lifecycle.membership`). Without it
-        `forget` trusts its caller as far as counts and sums allow.
-
-        Returns
-        -------
-        self
+        The record, sixteen bytes a node, lets `forget` refuse nodes that were never learned, and
+        would let others with the file find out which nodes were (see
+        `algnn.analytic.lifecycle.membership`). Without it `forget` trusts its caller as far as
+        counts and sums allow.
 
         Examples
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> before = model.retained_bytes()
         >>> before - model.drop_record().retained_bytes()
         3200
@@ -429,20 +396,34 @@ class Lifecycle(Encoding):
         --------
         >>> import algnn
         >>> graph = algnn.load("digits")
-        >>> model = algnn.ALGNN().fit(graph, range(200), graph.y[:200])
+        >>> model = algnn.ALGNN(width=256).fit(graph, range(200), graph.y[:200])
         >>> print(model.summary())
         10 classes, 200 nodes; labels are ints, x has 64 columns
         ...
         """
         view = self._view()
-        return summarise(view._known, view.retained_bytes())
+        known = view._known
+        tensors, facts = view._state()
+        facts["classes"] = view.classes_.tolist()
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        found = summary_of(facts, shapes, known.statistics.n.tolist())
+        condition, degrees = known.determined()
+        encoder = fingerprint(known.features)
+        return replace(found, condition=condition, degrees=degrees, encoder=encoder)
 
     def exposure(self) -> str:
         """What a file of this learner gives away, in a line; docs/privacy.md has the details."""
         return exposure(self._known.membership is not None)
 
     def _described(self) -> dict[str, str]:
-        return {**described(self._known), **super()._described()}
+        features, nodes = self._known.features, per_class(self._known.statistics)
+        name = f"hops ({features.name})" if isinstance(features, HopEncoder) else "gcn"
+        return {
+            "encoder": f"{name}, {features.inputs} inputs → {features.width} features",
+            "head": f"{self._known.head}, γ = {self._known.gamma:.3g}",
+            "nodes per class": shortened(f"{c}: {number(n)}" for c, n in nodes.items()),
+            **super()._described(),
+        }
 
     def _checked_learned(
         self, graph: Data, nodes: Nodes, labels: Labels, *, once: bool
@@ -455,7 +436,12 @@ class Lifecycle(Encoding):
         # an empty list comes as floating point
         none = chosen.numel() == 0 and np.size(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
-        preconditions.check_forgettable(known)
+        if known.decays:
+            raise InputError(
+                "half_life has made old sessions count for less, and what a node still counts for"
+                " is not kept: a learner can forget only with half_life=0, or before its second"
+                " session"
+            )
         return graph, chosen, CodedLabels.of(given)
 
     def _learned_as(self, nodes: Tensor) -> npt.NDArray[Any]:

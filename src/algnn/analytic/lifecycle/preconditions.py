@@ -17,15 +17,6 @@ from algnn.errors import InputError
 from algnn.graph.propagate import to_csr
 
 
-def check_forgettable(state: State) -> None:
-    """Raise `InputError` unless every node counts for one, so that it can be subtracted again."""
-    if state.decays:
-        raise InputError(
-            "half_life has made old sessions count for less, and what a node still counts for is"
-            " not kept: a learner can forget only with half_life=0, or before its second session"
-        )
-
-
 def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
     """Raise `InputError` unless `chosen` are all learned nodes `within` those that change."""
     outside = chosen[~torch.isin(chosen, within)]

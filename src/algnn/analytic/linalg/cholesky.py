@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from algnn.errors import InputError
-from algnn.progress import tell
 
 # Beyond width / MOST_ROWS_DIVISOR rows an update costs as much as the factorisation it saves.
 MOST_ROWS_DIVISOR = 4
@@ -34,7 +33,6 @@ def factorise(matrix: Tensor, gamma: float | Tensor) -> Tensor:
 
 def solve(matrix: Tensor, targets: Tensor, gamma: float | Tensor) -> Tensor:
     """(matrix + γI)⁻¹ targets, for one symmetric matrix, which is overwritten."""
-    tell("solving for weights", 1, 1)
     return torch.cholesky_solve(targets, factorise(matrix, gamma))
 
 

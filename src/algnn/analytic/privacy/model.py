@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.features.blocked import Views, encoded
+from algnn.analytic.features.blocked import Prepared, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle import io
@@ -22,7 +22,6 @@ from algnn.analytic.lifecycle.glance import private_exposure
 from algnn.analytic.lifecycle.io import FLOAT
 from algnn.analytic.privacy.accountant import (
     SHARES,
-    Entropy,
     attained_epsilon,
     noise_scale,
     with_noise,
@@ -30,7 +29,7 @@ from algnn.analytic.privacy.accountant import (
 from algnn.analytic.state import per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_number, check_trained, resolve_device
+from algnn.checks import check_trained
 from algnn.errors import CheckpointError
 from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import blocks
@@ -73,7 +72,7 @@ class PrivateState:
     variance: float
     spent: Tensor
     # features are frozen, so a graph is encoded once for as long as it stays the same
-    encoded: Memo[Views] = field(default_factory=Memo)
+    encoded: Memo[Prepared] = field(default_factory=Memo)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -89,6 +88,7 @@ class PrivateState:
         return replace(self, shown=shown, variance=self.variance + sigma**2, spent=spent)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateALGNN(Learner):
     """Analytic learning with (ε, δ)-differentially private sums.
 
@@ -133,20 +133,21 @@ class PrivateALGNN(Learner):
     12.46
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        width: int = 64,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.width = width
-        self.seed = seed
-        self.device = device
+    epsilon: float
+    delta: float = 1e-6
+    width: int = 64
+    seed: int = 0
+    device: str = "auto"
+
+    # beyond these, noise would be more or less than a float can hold
+    _limits: ClassVar = {
+        "epsilon": (1e-6, 1e6),
+        "delta": (1e-100, 1),
+        "width": (0, io.WIDEST_INPUTS),
+    }
+    _takes_stores = True
+    # the source of noise; a measurement that must be repeatable may set another
+    _entropy = staticmethod(os.urandom)
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -182,22 +183,11 @@ class PrivateALGNN(Learner):
         """What a file of this learner gives away, in a line; docs/privacy.md has the details."""
         return private_exposure(float(self.spent_.max()), self.delta)
 
-    # the source of noise; a measurement that must be repeatable may set another
-    _takes_stores = True
-    _entropy: Entropy = staticmethod(os.urandom)
-
     @property
     def _known(self) -> PrivateState:
         self._check_fitted()
         known: PrivateState = self._learned
         return known
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_number("width", self.width, 0, io.WIDEST_INPUTS, whole=True)
-        # beyond these, noise would be more or less than a float can hold
-        check_number("epsilon", self.epsilon, 1e-6, 1e6)
-        check_number("delta", self.delta, 1e-100, 1)
 
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: PrivateState | None
@@ -205,7 +195,7 @@ class PrivateALGNN(Learner):
         if learned is None:
             learned = self._untaught(self._rows(graph).shape[1])
         sigma = noise_scale(self.epsilon, self.delta)
-        nothing = Statistics.empty(learned.features.width, resolve_device(self.device))
+        nothing = Statistics.empty(learned.features.width, self._device)
         exact = nothing.plus(self._features(graph, nodes, learned), labels)
         after = learned.plus(with_noise(exact, sigma, self._entropy), sigma)
         # solve now: it is part of learning
@@ -216,15 +206,15 @@ class PrivateALGNN(Learner):
         """The state before any session."""
         projected = self.width if 0 < self.width < inputs else 0
         features = HopEncoder("pagerank", inputs, projected=projected, seed=self.seed)
-        nothing = Statistics.empty(features.width, resolve_device(self.device))
+        nothing = Statistics.empty(features.width, self._device)
         return PrivateState(features, nothing, 0.0, torch.zeros(0, dtype=torch.float64))
 
     def _features(self, graph: Data, nodes: Tensor, learned: PrivateState) -> list[Tensor]:
         """Z of some nodes, float64, in blocks of rows that are at most 1 long."""
         features = learned.features
 
-        def prepare() -> Views:
-            return encoded(features, self._rows(graph), resolve_device(self.device))
+        def prepare() -> Prepared:
+            return encoded(features, self._rows(graph), self._device)
 
         views = learned.encoded.get(inputs_of(graph), prepare)
         chosen = nodes.to(views.device)
@@ -255,19 +245,18 @@ class PrivateALGNN(Learner):
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> PrivateState:
         self._check_params()
-        classes, device = io.restored_classes(facts["classes"]), resolve_device(self.device)
+        classes, device = io.restored_classes(facts["classes"]), self._device
         io.check_values(tensors)
-        make, width = io.restored_features(tensors, facts, device)
-        shown = io.restored_sums(tensors, "shown", width, classes, device)
+        features = io.restored_features(tensors, facts, device)
+        if type(features) is not HopEncoder:
+            raise CheckpointError("features are none that a private learner has")
+        shown = io.restored_sums(tensors, "shown", features.width, classes, device)
         spent = check_tensor("spent", tensors["spent"], (classes.size,), FLOAT)
         variance = facts["variance"]
         if not shown.n.is_floating_point() or not bool((spent > 0).all()):
             raise CheckpointError("shown.n or spent holds values that no private learner has")
         if not isinstance(variance, float) or not 0 < variance < math.inf:
             raise CheckpointError(f"variance {variance!r} is no positive number")
-        features = make()
-        if type(features) is not HopEncoder:
-            raise CheckpointError("features are none that a private learner has")
         known = PrivateState(features, shown, variance, spent)
         if not bool(known.weights.isfinite().all()):
             raise CheckpointError("shown holds values that no weights follow from")
