@@ -68,7 +68,7 @@ def opening(study: Study) -> Iterator[str]:
     yield from _networks(study, graphs)
     yield " ".join(_limits(study, graphs))
     yield TEXT["settings"]
-    yield _tuned(study, graphs) if len(study.chosen) else TEXT["untuned"]
+    yield _tuned(study) if len(study.chosen) else TEXT["untuned"]
 
 
 def _split(
@@ -88,17 +88,20 @@ def _split(
     }
 
 
-def _tuned(study: Study, graphs: Sequence[str]) -> str:
+def tuned_rivals(study: Study) -> dict[str, list[str]]:
+    """On each graph the rivals that ran with the setting that trials chose for them."""
+    ran = [(g, [n for n in rivals(study, g) if len(study.anywhere(g, n, tuned=True))])
+           for g in _graphs(study)]  # fmt: skip
+    return {graph: names for graph, names in ran if names}
+
+
+def _tuned(study: Study) -> str:
     """How rivals fare with the settings that trials chose for them."""
-    best = study.chosen
-    cells = zip(best.dataset, best.method, strict=True)
-    ran = [(g, n) for g, n in cells if len(study.anywhere(g, n, tuned=True))]
-    others = [(g, n) for g, n in ran if n not in (*ALL_LABELS, *OURS)]
-    against = {g: [n for graph, n in others if graph == g] for g in graphs}
-    return str(TEXT["tuned" if ran else "tried"].format(
+    best, against = study.chosen, tuned_rivals(study)
+    cells, split = sum(map(len, against.values())), _split(study, against, tuned=True)
+    return str(TEXT["tuned" if against else "tried"].format(
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
-        graphs=count(best.dataset.nunique(), "graph"), cells=count(len(ran), "case"),
-        **_split(study, {g: names for g, names in against.items() if names}, tuned=True),
+        graphs=count(best.dataset.nunique(), "graph"), cells=count(cells, "case"), **split,
     ))  # fmt: skip
 
 
