@@ -113,9 +113,9 @@ def test_what_takes_a_while_is_said_on_a_terminal_only(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", str(int(terminal)))
-    with working("loading torch"):
+    with working("loading"):
         said = capsys.readouterr().err
-    assert ("loading torch" in said) == terminal
+    assert ("loading" in said) == terminal
     assert capsys.readouterr().out == ""
 
 

@@ -60,15 +60,15 @@ def predict(
     workers: shared.Workers = 0,
 ) -> None:
     """Write each node's label, how probable it is, and how new the node looks."""
+    if novel_above is not None and not novelty:
+        raise InputError("--novel-above needs the novelty of each node: leave out --no-novelty")
+    shared.check_inputs(model, graphs=[graph], data=data, table=nodes, columns=["node"])
     import numpy as np
 
     from algnn.labels import read_nodes, write_table
 
-    if novel_above is not None and not novelty:
-        raise InputError("--novel-above needs the novelty of each node: leave out --no-novelty")
     _check_table(out)
     picture = shared.checked_picture(plot)
-    shared.check_inputs(model, graphs=[graph], data=data, table=nodes, columns=["node"])
     learner = shared.load_model(model, device)
     now, count = shared.load_graph(graph, data)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)

@@ -197,7 +197,7 @@ def working(what: str) -> Iterator[Callable[..., None]]:
 def load_torch() -> None:
     """Import torch and the learners, and say so meanwhile: it takes seconds."""
     if "algnn.models" not in sys.modules:
-        with working("loading torch"):
+        with working("loading"):
             import algnn.models  # noqa: F401
 
 
@@ -212,16 +212,17 @@ def check_inputs(
     columns: Sequence[str] = ("node", "label"),
 ) -> None:
     """Before torch is loaded, which takes seconds: whether files are there and look right."""
-    from algnn.checkpoint import peek
-    from algnn.graph.catalogue import check_name
-    from algnn.labels import check_table
+    with working("loading"):
+        from algnn.checkpoint import peek
+        from algnn.graph.catalogue import check_name
+        from algnn.labels import check_table
 
-    for model in models:
-        peek(model)
-    for graph in graphs:
-        check_name(graph, data)
-    if table is not None:
-        check_table(table, *columns)
+        for model in models:
+            peek(model)
+        for graph in graphs:
+            check_name(graph, data)
+        if table is not None:
+            check_table(table, *columns)
 
 
 def load_model(path: Path, device: str | None) -> AnyModel:
