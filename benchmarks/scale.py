@@ -164,7 +164,7 @@ def measure(nodes: int, road: str, work: Path) -> dict:
     with clock(steps, "one class", peak):
         model.partial_fit(graph, later, y[later])
         wait()
-    asked = torch.arange(0, nodes, max(1, nodes // PREDICTED))
+    asked = torch.arange(min(nodes, PREDICTED))
     with clock(steps, "predict", peak):
         found = model.predict(graph, asked)
     truth = y[asked.numpy()]
