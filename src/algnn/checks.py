@@ -310,8 +310,8 @@ def check_base(labels: npt.NDArray[Any]) -> None:
     """Raise `InputError` unless a base session has the two classes that training needs."""
     if bool((labels == labels[0]).all()):
         raise InputError(
-            f"labels holds only class {labels[0]!s}: the base session needs at least two classes, so"
-            " add nodes of another (of a stream, by base= or --base); later ones may bring one"
+            f"labels holds only class {labels[0]!s}: the base session needs at least two classes,"
+            " so add nodes of another (of a stream, by base= or --base); later ones may bring one"
         )
 
 
