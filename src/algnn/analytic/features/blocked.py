@@ -108,7 +108,7 @@ class Here:
         """An array of all nodes, [N, columns], in float64."""
         shape, device = (self.graph.shape[0], columns), self.graph.device
         if device.type == "cpu":
-            # NumPy asks for huge pages, and rows are gathered from all over: a quarter faster
+            # NumPy asks for huge pages, which matter where rows are gathered from all over
             return torch.from_numpy(np.empty(shape))
         return torch.empty(shape, dtype=FLOAT, device=device)
 
