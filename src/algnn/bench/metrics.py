@@ -156,8 +156,7 @@ def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
     above, below = (np.asarray(values, dtype=np.float64).ravel() for values in (high, low))
     if not above.size or not below.size or np.isnan(above).any() or np.isnan(below).any():
         raise InputError("high and low must each hold at least one score, and none that is NaN")
-    from scipy.stats import rankdata  # half a second, and only measuring needs it
+    from scipy.stats import mannwhitneyu  # half a second, and only measuring needs it
 
-    ranks = rankdata(np.concatenate([above, below]))[: above.size].sum()
-    wins = ranks - above.size * (above.size + 1) / 2
+    wins = mannwhitneyu(above, below, method="asymptotic").statistic
     return float(wins / (above.size * below.size))

@@ -65,14 +65,19 @@ def cross(
     **common: Any,
 ) -> list[Plan]:
     """Every method (with its changed settings) on every dataset with every step and seed."""
-    for name, given in (("datasets", datasets), ("methods", methods), ("steps", steps)):
-        _check_some(name, given)
+    _check_some(datasets=datasets, methods=methods, steps=steps)
     return [
         Plan(os.fspath(dataset), method, list(seeds), changes, step=step, **common)
         for dataset in datasets
         for step in steps
         for method, changes in methods.items()
     ]
+
+
+def _check_some(**given: Sized) -> None:
+    for name, some in given.items():
+        if not len(some):
+            raise InputError(f"{name} is empty: give at least one")
 
 
 def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int = 1) -> list[Plan]:
@@ -97,11 +102,6 @@ def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int =
     return [other(plan, *pair, plan.seeds) for pair in pairs for plan in plans]
 
 
-def _check_some(name: str, given: Sized) -> None:
-    if not len(given):
-        raise InputError(f"{name} is empty: give at least one")
-
-
 def at_hand(data: Path | None = None) -> list[str]:
     """Those of the benchmark's usual datasets that need no download."""
     return [name for name in DATASETS if available(name, data)]
@@ -119,7 +119,7 @@ def fit_changes(names: Sequence[str], changes: dict[str, Any]) -> dict[str, dict
 
 def planned(plan: Plan, graph: Data) -> list[Run]:
     """The runs of a plan, by seed; everything that can be checked beforehand is checked."""
-    _check_some("seeds", plan.seeds)
+    _check_some(seeds=plan.seeds)
     for seed in plan.seeds:
         check_number("seed", seed, 0, 2**63, whole=True)
     stream = _stream(plan, graph, plan.seeds[0])
@@ -131,11 +131,7 @@ def planned(plan: Plan, graph: Data) -> list[Run]:
 
 
 def recorded_name(dataset: str) -> str:
-    """The dataset's name in records.
-
-    A user's file keeps its ending, so that it never passes for the dataset it may be named after,
-    and loses its folder.
-    """
+    """The dataset's name in records: a user's file keeps its ending, and never passes for one."""
     known = dataset.lower() in {entry.name for entry in datasets()}
     return dataset.lower() if known else Path(dataset).name
 
@@ -153,17 +149,17 @@ def carry_out(
     registry.find(plan.method)
     resolve_device(plan.device)
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
-    _check_some("seeds", plan.seeds)
+    _check_some(seeds=plan.seeds)
     make_folder(folder)
     done: list[Record] = []
+
+    def on_session(index: int, count: int) -> None:
+        tell(len(done) * count + index + 1, len(plan.seeds) * count)
+
     for seed in plan.seeds:
-        before = len(done)
-
-        def on_session(index: int, count: int, before: int = before) -> None:
-            tell(before * count + index + 1, len(plan.seeds) * count)
-
-        done.append(perform(plan, seed, graph, on_session=on_session))
-        runs.write(done[-1], folder)
+        record = perform(plan, seed, graph, on_session=on_session)
+        runs.write(record, folder)
+        done.append(record)
     return done
 
 
@@ -174,26 +170,20 @@ def perform(
     jobs: int = 1,
     on_session: Callable[[int, int], None] | None = None,
 ) -> Record:
-    """Do one run of a plan on its graph; the record says that `jobs` runs went on side by side.
+    """Do one run of a plan on its graph, one of `jobs` that go on side by side.
 
     `on_session` is called with the index of each finished session and the number of sessions.
     """
     stream = _stream(plan, graph, seed)
     started = now()
-    outcome = protocol.run(
-        _learner(plan, seed),
-        stream,
-        None if on_session is None else lambda index: on_session(index, len(stream)),
-        split=plan.split,
-        confidence=plan.confidence,
-    )
+    hear = None if on_session is None else lambda index: on_session(index, len(stream))
+    asked = {"split": plan.split, "confidence": plan.confidence}
+    outcome = protocol.run(_learner(plan, seed), stream, hear, **asked)
     run = _run(plan, graph, stream.base, seed)
+    facts = {name: getattr(run, name) for name in RUN_FACTS}
+    made_with = versions(registry.find(plan.method).learner)
     return Record(
-        **{name: getattr(run, name) for name in RUN_FACTS},
-        outcome=outcome,
-        started=started,
-        versions=versions(registry.find(plan.method).learner),
-        machine=machine(jobs),
+        **facts, outcome=outcome, started=started, versions=made_with, machine=machine(jobs)
     )
 
 
@@ -238,7 +228,7 @@ def _run(plan: Plan, graph: Data, base: int, seed: int) -> Run:
     name = recorded_name(plan.dataset)
     settings = registry.settings(plan.method, name, **plan.changes)
     order = plan.order if isinstance(plan.order, str) else ",".join(map(str, plan.order))
-    stream = base, plan.step, plan.edges, order
+    stream = base, plan.step, plan.edges, order, seed
     device, code = resolve_device(plan.device).type, code_version(known.learner)
-    facts = (name, graph.provenance, known.name, settings, *stream, seed, device, plan.split)
-    return Run(*facts, code=code)
+    what = name, graph.provenance, known.name, settings
+    return Run(*what, *stream, device, plan.split, code=code)

@@ -97,13 +97,15 @@ class Worker:
         *lines, self.unread = self.unread.split(b"\n")
         yield from (line.decode(errors="replace").rstrip() for line in lines)
 
-    def close(self) -> int | None:
-        """Wait for the process's end; its exit code, negative for a signal."""
+    def close(self) -> str:
+        """Wait for the process's end; how it ended."""
         self.process.join()
-        code = self.process.exitcode
+        code = self.process.exitcode or 0
         for resource in (self.process, self.messages, self.output):
             resource.close()
-        return code
+        return (
+            f"killed by signal {-code}" if code < 0 else f"its process ended with exit code {code}"
+        )
 
 
 @contextlib.contextmanager

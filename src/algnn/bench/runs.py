@@ -20,7 +20,7 @@ import filelock
 import numpy as np
 
 from algnn.bench import record as form
-from algnn.bench.record import FAILED, RUN_FACTS, Failure, Record, Run, digest, file_name, same
+from algnn.bench.record import FAILED, RUN_FACTS, Failure, Record, Run, file_name, same
 from algnn.errors import AlgnnError, InputError
 from algnn.files import replacing
 
@@ -92,11 +92,8 @@ def read_failures(folder: Folder) -> pd.DataFrame:
     """One row for each run below a folder that failed and has not been done since."""
     import pandas as pd
 
-    rows = [
-        {**vars(one), "sha256": one.provenance.get("sha256"), "configuration": digest(one)}
-        for one in _read(folder).values()
-        if isinstance(one, Failure)
-    ]
+    found = (one for one in _read(folder).values() if isinstance(one, Failure))
+    rows = [[getattr(one, name) for name in FAILURE_COLUMNS] for one in found]
     return pd.DataFrame(rows, columns=list(FAILURE_COLUMNS))
 
 
@@ -109,13 +106,10 @@ def _row(record: Record) -> dict[str, object]:
     outcome, stages = record.outcome, record.outcome.stagewise
     return {
         **{name: getattr(record, name) for name in COLUMNS if hasattr(record, name)},
-        **{name: getattr(outcome, name) for name in ("af", "macro", "micro", "ece")},
-        "sha256": record.provenance.get("sha256"),
-        "configuration": digest(record),
+        **{name: getattr(outcome, name) for name in ("af", "macro", "micro", "mean_ap", "ece")},
         "alone": record.machine.get("jobs") in (None, 1),
         "stages": stages,
         "ap": stages[-1],
-        "mean_ap": float(stages.mean()),
         "base_accuracy": stages[0],
         "learn_seconds": sum(outcome.learn_seconds),
         "predict_seconds": sum(outcome.predict_seconds),
@@ -187,20 +181,12 @@ def read(path: Folder) -> Any:
     return found
 
 
-def done(run: Run, folder: Folder) -> Any:
-    """The run's record; None where there is none, an older version's or an unreadable one."""
-    return _stored(run, Path(folder), file_name(run))
-
-
-def failed(run: Run, folder: Folder) -> Any:
-    """The run's failure; None likewise."""
-    return _stored(run, Path(folder), file_name(run, failed=True))
-
-
-def _stored(run: Run, folder: Path, name: str) -> Record | Failure | None:
-    found = [_packed(folder / PACK).get(name)]
+def stored(run: Run, folder: Folder, failed: bool = False) -> Any:
+    """The run's record, or failure; None without one, or with an older version's or unreadable."""
+    name = file_name(run, failed)
+    found = [_packed(Path(folder) / PACK).get(name)]
     with contextlib.suppress(AlgnnError):  # what a dying disk left behind is no reason to stop
-        found.append(read(folder / name))
+        found.append(read(Path(folder) / name))
     return next((one for one in found if one is not None and same(one, run)), None)
 
 
@@ -216,8 +202,11 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
         loose.setdefault(_home(path, root), []).append((path, path.stat().st_mtime_ns))
     for home, files in loose.items():
         with locked(home):
-            kept = [one for (where, _), one in _read(home).items() if where == home]
-            write_atomically(home / PACK, _zipped(kept))
+            kept = (form.as_json(one) for (at, _), one in _read(home).items() if at == home)
+            lines = [json.dumps(one, separators=(",", ":"), allow_nan=False) for one in kept]
+            # without a time the bytes depend on the records alone
+            content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
+            write_atomically(home / PACK, content)
             for path, written in files:
                 if path.stat().st_mtime_ns == written:  # and not written again meanwhile
                     path.unlink()
@@ -286,12 +275,6 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
         raise AlgnnError(f"{path} is not a whole file of packed records: {error}") from error
     found = (form.from_json(line, f"{path} line {i}") for i, line in enumerate(lines, 1))
     return {file_name(one): one for one in found}
-
-
-def _zipped(found: Iterable[Record | Failure]) -> bytes:
-    lines = (json.dumps(form.as_json(one), separators=(",", ":"), allow_nan=False) for one in found)
-    # without a time the bytes depend on the records alone
-    return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
 def _date(one: Record | Failure) -> str:

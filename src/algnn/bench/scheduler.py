@@ -26,7 +26,7 @@ from algnn.bench import runs
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
 from algnn.bench.processes import Task, Worker, held_back
 from algnn.bench.progress import Progress, watch
-from algnn.bench.record import Failure, Record, digest, file_name, same
+from algnn.bench.record import Failure, Record, file_name, same
 from algnn.checks import check_number, resolve_device
 from algnn.errors import AlgnnError, InputError
 from algnn.files import make_folder
@@ -66,7 +66,7 @@ class Tally:
     def of(self, *plans: Plan) -> pd.DataFrame:
         """The runs of some plans, as `algnn.bench.runs.read_runs` gives them."""
         wanted = {configuration for one, configuration in self.plans if one in plans}
-        return runs.frame(record for record in self.records if digest(record) in wanted)
+        return runs.frame(one for one in self.records if one.configuration in wanted)
 
     def wanted(self, *plans: Plan) -> int:
         """The number of different runs of some plans."""
@@ -118,7 +118,7 @@ def bench(
         Try runs again that failed before.
     progress : bool, optional
         By default a live display where stderr is a terminal, and a line per run elsewhere; False
-        for neither.
+        for neither, True for the display.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def _tasks(plans: list[Plan], tally: Tally) -> list[Task]:
         here = [plan for plan in plans if (plan.dataset, plan.data, plan.draw) == key]
         graph = load(key[0], root=key[1], seed=key[2])
         found = [(plan, planned(plan, graph)) for plan in here]
-        tally.plans += [(plan, digest(some[0])) for plan, some in found]
+        tally.plans += [(plan, some[0].configuration) for plan, some in found]
         steps = list(dict.fromkeys(plan.step for plan in here))
         seeds = list(dict.fromkeys(seed for plan in here for seed in plan.seeds))
         pairs = [(plan, run) for plan, some in found for run in some]
@@ -229,9 +229,9 @@ def _left(tasks: list[Task], folder: Path, retry_failed: bool, tally: Tally) -> 
     """The tasks still to do; what has been done or has failed before goes to the tally."""
     left = []
     for task in tasks:
-        if (record := runs.done(task.run, folder)) is not None:
+        if (record := runs.stored(task.run, folder)) is not None:
             tally.reused.append(record)
-        elif not retry_failed and (failure := runs.failed(task.run, folder)) is not None:
+        elif not retry_failed and (failure := runs.stored(task.run, folder, failed=True)):
             tally.skipped.append(failure)
         else:
             left.append(task)
@@ -318,18 +318,15 @@ class _Scheduler:
         """A process has ended: settle its run, unless it has said itself what became of it."""
         self.pass_on(worker)
         self.workers.remove(worker)
-        code = worker.close()
+        ended = worker.close()
         if worker.settled:
             return
-        record = runs.done(worker.task.run, self.setup["folder"])
+        record = runs.stored(worker.task.run, self.setup["folder"])
         if record is not None:  # the last thing that it did
             self.finish(worker.slot, record, sum(record.outcome.learn_seconds))
         elif not worker.ready:
             self.start_again(worker.slot, worker.task)
-        elif code is not None and code < 0:
-            self.give_up(worker.slot, worker.task, f"killed by signal {-code}")
         else:
-            ended = f"its process ended with exit code {code}"
             self.give_up(worker.slot, worker.task, ended)
 
     def finish(self, slot: int, record: Record, seconds: float) -> None:
@@ -380,8 +377,7 @@ class _Cluster(_Scheduler):
 
     def settle(self, slot: int, task: Task, future: Any) -> None:
         error = future.exception()
-        result: tuple[Any, Any] = future.result() if error is None else (str(error), "")
-        found, detail = result
+        found, detail = future.result() if error is None else (str(error), "")
         if isinstance(found, str):
             self.give_up(slot, task, found, detail)
         elif not same(found, task.run):

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from markupsafe import Markup
 
 from algnn.bench.runs import Summary, write_atomically
 from algnn.report.board import board
-from algnn.report.build import Report, Section, build
+from algnn.report.build import Report, build
 from algnn.report.data import Study
 from algnn.report.style import HUES, INKS
 from algnn.report.table import (
@@ -90,11 +89,9 @@ def write_csv(study: Study, folder: str | os.PathLike[str]) -> Path:
 
 def page(report: Report) -> str:
     """A report as HTML."""
-    tidy: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    environment = Environment(loader=FunctionLoader(_source), autoescape=True, **tidy)
-    environment.filters.update(prose=prose, cells=cells, plain=printable)
     data = json.dumps(board(report.study, report.styles), separators=(",", ":"), allow_nan=False)
-    return environment.get_template("page.html").render(
+    return _filled(
+        "page.html",
         report=report,
         **{"hues": HUES, "inks": INKS, "numbers": NUMBERS},
         # nothing in it may end the element that holds it
@@ -102,6 +99,15 @@ def page(report: Report) -> str:
         style=Markup(_source("page.css")),
         script=Markup(_source("page.js") + _source("fold.js")),
     )
+
+
+def _filled(template: str, **values: Any) -> str:
+    tidy: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    html = template.endswith(".html")
+    environment = Environment(loader=FunctionLoader(_source), autoescape=html, **tidy)
+    environment.filters.update(prose=prose, cells=cells, plain=printable, fenced=_fenced)
+    environment.filters.update(md=_md, md_prose=_md_prose, md_cells=_md_cells, md_marks=_md_marks)
+    return environment.get_template(template).render(**values)
 
 
 def printable(text: str) -> str:
@@ -141,43 +147,12 @@ def _source(name: str) -> str:
 
 def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:
     """A report as Markdown; `pictures` is the folder of its figures, as the document sees it."""
-    lines = [f"<!-- {remark} -->\n"] if remark else []
-    lines += [f"# {_md(report.title)}", "", _md(report.lead)]
-    parts = [["", *_md_section(section, pictures)] for section in report.sections]
-    first = [f"- **{_md(value)}** {_md(label)}" for value, label in report.headlines]
-    notes = ["", "\n>\n".join(f"> {_md(note)}" for note in report.notes)] * bool(report.notes)
-    # the comparison of all methods opens the document
-    parts.insert(report.sections[0].key == "board", ["", *first, *notes])
-    lines += chain.from_iterable(parts)
-    lines += ["", "## What it was made with", ""]
-    lines += [f"- {_md(name)}: {_md(value)}" for name, value in report.facts]
-    return "\n".join(lines) + "\n"
+    return _filled("page.md", report=report, pictures=pictures, remark=remark)
 
 
-def _md_section(section: Section, pictures: str) -> Iterator[str]:
-    yield f"## {_md(section.title)}"
-    for paragraph in section.text:
-        yield f"\n{_md_prose(paragraph)}"
-    yield from _md_commands(section.commands, "\n{}")
-    for title, items in section.parts:
-        if title:
-            yield f"\n### {_md(title)}"
-        for item in items:
-            kind = "Figure" if isinstance(item, Chart) else "Table"
-            yield f"\n**{kind} {item.number}. {_md(item.title)}.** {_md_prose(item.caption)}\n"
-            if isinstance(item, Chart):
-                yield f"![{_md(item.alt)}]({pictures}/{item.key}.png)"
-            else:
-                yield from _md_table(item)
-            folded = "\n<details><summary>How it was made</summary>\n\n{}\n\n</details>"
-            yield from _md_commands(item.commands, folded)
-
-
-def _md_table(table: Table) -> Iterator[str]:
-    marks = ["---:" if column.kind in NUMBERS else "---" for column in table.columns]
-    rows = (_md_cells(table, row) for row in table.rows)
-    for cells in ([_md(column.name) for column in table.columns], marks, *rows):
-        yield "| " + " | ".join(cells) + " |"
+def _md_marks(table: Table) -> Iterator[str]:
+    """What is below each heading: it sets numbers to the right."""
+    return ("---:" if column.kind in NUMBERS else "---" for column in table.columns)
 
 
 def _md_cells(table: Table, row: Row) -> Iterator[str]:
@@ -187,11 +162,11 @@ def _md_cells(table: Table, row: Row) -> Iterator[str]:
         yield f"**{text}**" if i in row.best else f"*{text}*" if i == 0 and row.apart else text
 
 
-def _md_commands(commands: Sequence[str], around: str) -> Iterator[str]:
-    if commands:
-        body = "\n".join(commands)
-        fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", body)), default=0))
-        yield around.replace("{}", f"{fence}sh\n{body}\n{fence}")
+def _fenced(commands: Sequence[str]) -> str:
+    """Commands as a block of code, whatever backticks they hold."""
+    body = "\n".join(commands)
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", body)), default=0))
+    return f"{fence}sh\n{body}\n{fence}"
 
 
 def _md(text: str) -> str:
