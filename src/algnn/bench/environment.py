@@ -117,7 +117,6 @@ def _processor() -> str | None:
     """The processor's name as the kernel prints it, where it prints one."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
     return platform.processor() or None

@@ -29,32 +29,21 @@ DATASETS = ("digits", "cora", "citeseer", "computers")
 
 @dataclass(frozen=True)
 class Plan:
-    """One method on one dataset, one run for each seed.
+    """One method on one dataset, one run for each seed; the stream is as in `ClassStream`."""
 
-    `dataset` is a name or the path of an ``.npz``, `method` a name of the registry or the
-    ``module:Class`` of a learner of your own, `changes` are settings that differ from the method's;
-    the stream is as in `ClassStream`, and `data` a data root other than the usual one; `confidence`
-    is as in `protocol.run`. The order ``"random-3"`` is the random one of seed 3 whatever the
-    learner's seed; `draw` is the seed of the random split of a graph without one, and `split` names
-    the nodes that are asked about, ``"val"`` for trials.
-    """
-
-    dataset: str
-    method: str
+    dataset: str  # a name, or the path of an .npz
+    method: str  # a name of the registry, or module:Class
     seeds: list[int]
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)  # settings that are not the method's own
     base: int | None = None
     step: int = 1
     edges: str = "full"
-    order: str | list[int] = "label"
+    order: str | list[int] = "label"  # "random-3" is that of seed 3, whatever the learner's seed
     device: str = "auto"
-    data: Path | None = None
-    confidence: bool = True
-    draw: int = 42
-    split: str = "test"
-
-
-# -- making plans ---------------------------------------------------------------------------------
+    data: Path | None = None  # a data root other than the usual one
+    confidence: bool = True  # as in `protocol.run`
+    draw: int = 42  # the seed of the random split of a graph without one
+    split: str = "test"  # the nodes that are asked about, "val" for trials
 
 
 def cross(
@@ -81,11 +70,10 @@ def _check_some(**given: Sized) -> None:
 
 
 def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int = 1) -> list[Plan]:
-    """The same plans with several random splits, orders of classes and seeds.
+    """The same plans with several random splits, orders of classes and seeds, its own first.
 
     `splits` and `orders` are crossed, with each other and with the seeds; `draws` are plans of one
-    seed in which all three change at once. The first split, order and seed are the plan's own. A
-    graph that comes with a split has no other, and its runs are not done twice.
+    seed in which all three change at once.
     """
     for name, count in (("splits", splits), ("orders", orders), ("draws", draws)):
         check_number(name, count, 1, whole=True)
@@ -136,16 +124,10 @@ def recorded_name(dataset: str) -> str:
     return dataset.lower() if known else Path(dataset).name
 
 
-# -- carrying them out ----------------------------------------------------------------------------
-
-
 def carry_out(
     plan: Plan, folder: Path, tell: Callable[[int, int], object] = lambda done, total: None
 ) -> list[Record]:
-    """Run a plan in this process, seed after seed; each record is on disk once its run is done.
-
-    `tell` is given the sessions done, of all seeds, and all sessions.
-    """
+    """Run a plan in this process, seed after seed; `tell` is given sessions done, and all."""
     registry.find(plan.method)
     resolve_device(plan.device)
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
@@ -177,8 +159,8 @@ def perform(
     stream = _stream(plan, graph, seed)
     started = now()
     hear = None if on_session is None else lambda index: on_session(index, len(stream))
-    asked = {"split": plan.split, "confidence": plan.confidence}
-    outcome = protocol.run(_learner(plan, seed), stream, hear, **asked)
+    learner, split = _learner(plan, seed), plan.split
+    outcome = protocol.run(learner, stream, hear, split=split, confidence=plan.confidence)
     run = _run(plan, graph, stream.base, seed)
     facts = {name: getattr(run, name) for name in RUN_FACTS}
     made_with = versions(registry.find(plan.method).learner)
@@ -188,10 +170,7 @@ def perform(
 
 
 def rehearse(plan: Plan, seed: int, graph: Data, sessions: int = 3) -> None:
-    """Learn the first sessions with a learner that is thrown away, in few epochs.
-
-    A GPU loads each kernel when it is first used; which ones depends on the method and the graph.
-    """
+    """Learn the first sessions with a learner that is thrown away, in few epochs."""
     if "epochs" in registry.find(plan.method).defaults:
         plan = replace(plan, changes={**plan.changes, "epochs": 2})
     stream, learner = _stream(plan, graph, seed), _learner(plan, seed)
@@ -228,7 +207,7 @@ def _run(plan: Plan, graph: Data, base: int, seed: int) -> Run:
     name = recorded_name(plan.dataset)
     settings = registry.settings(plan.method, name, **plan.changes)
     order = plan.order if isinstance(plan.order, str) else ",".join(map(str, plan.order))
-    stream = base, plan.step, plan.edges, order, seed
+    stream = base, plan.step, plan.edges, order
     device, code = resolve_device(plan.device).type, code_version(known.learner)
-    what = name, graph.provenance, known.name, settings
-    return Run(*what, *stream, device, plan.split, code=code)
+    facts = (name, graph.provenance, known.name, settings, *stream, seed, device, plan.split)
+    return Run(*facts, code=code)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from algnn.bench.environment import code_version, machine, now, versions
-from algnn.bench.metrics import BINS, Counts, Matrix, Outcome
+from algnn.bench.metrics import BINS, Counts, Outcome
 from algnn.errors import AlgnnError
 
 FORMAT = 1
@@ -31,11 +31,11 @@ class _Facts:
     dataset: str
     provenance: dict[str, Any]
     method: str
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # all parameters of the learner but seed and device
     base: int
     step: int
     edges: str
-    order: str
+    order: str  # an explicit one is joined by commas
     seed: int
     device: str
     # the nodes that were asked about: those of a trial are "val"
@@ -73,11 +73,7 @@ class Failure(Run):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record(_Facts):
-    """A finished run: its outcome, when it started, the packages and the machine.
-
-    `settings` are all parameters of the learner but seed and device, `machine` says how many runs
-    shared it; an explicit order of classes is joined by commas.
-    """
+    """A finished run: its outcome, when it started, the packages, the machine and who shared it."""
 
     outcome: Outcome
     started: str = field(default_factory=now)
@@ -144,15 +140,13 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
 
 def rows(outcome: Outcome) -> list[list[float | None]]:
     """An outcome's accuracy matrix with None above the diagonal, as JSON needs it."""
-    matrix = outcome.matrix
-    return np.where(np.isnan(matrix), None, matrix).tolist()  # type: ignore[no-any-return]
+    return [
+        [None if np.isnan(value) else value for value in row] for row in outcome.matrix.tolist()
+    ]
 
 
 def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure:
-    """What `as_json` made; errors name the place `where` the text came from.
-
-    Figures are computed anew from the counts. A file is a failure where it says so.
-    """
+    """What `as_json` made, its figures computed anew; errors name the place `where` it was."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -183,13 +177,14 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
 def _outcome(found: Mapping[str, Any]) -> Outcome:
     # not in the first records
     lacking = ("selection_seconds", "calibration_errors", "novelty_aurocs")
+    bins = found.get("reliability")
     parts: list[Any] = [
         tuple(tuple(map(int, part)) for part in found["sessions"]),
         *(np.array(found[name], dtype=np.int64) for name in ("correct", "total")),
         *(tuple(map(float, found[name])) for name in ("learn_seconds", "predict_seconds")),
         tuple(map(int, found["retained_bytes"])),
         *(tuple(map(float, found.get(name, ()))) for name in lacking),
-        _bins(found.get("reliability")),
+        None if bins is None else np.array(bins, dtype=np.float64).T,
         _unpacked(found.get("answers"), found["total"]),
     ]
     outcome = Outcome(*parts)
@@ -199,18 +194,12 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
     for name, wanted in (lengths | optional).items():
         if len(getattr(outcome, name)) not in wanted:
             raise TypeError(f"{name} does not fit {count} sessions")
-    if bool(outcome.calibration_errors) != (outcome.reliability is not None):
+    table = outcome.reliability
+    if table is not None and (table.shape != (BINS, 3) or not (table >= 0).all()):
+        raise TypeError(f"reliability is not three rows of {BINS} figures")
+    if bool(outcome.calibration_errors) != (table is not None):
         raise TypeError("calibration_errors and reliability are not both there")
     return outcome
-
-
-def _bins(found: Any) -> Matrix | None:
-    if found is None:
-        return None
-    bins = np.array(found, dtype=np.float64)
-    if bins.shape != (3, BINS) or not (bins >= 0).all():
-        raise TypeError(f"reliability is not three rows of {BINS} figures")
-    return bins.T
 
 
 def _packed(answers: Counts, classes: int) -> str:

@@ -44,9 +44,6 @@ FAILURE_COLUMNS = (*RUN_FACTS, "code", "sha256", "configuration", "reason", "end
 Folder = str | os.PathLike[str]
 
 
-# -- the table ------------------------------------------------------------------------------------
-
-
 def read_runs(folder: Folder, split: str = "test") -> pd.DataFrame:
     """One row for each run below a folder, from single files and packed ones.
 
@@ -65,11 +62,10 @@ def read_runs(folder: Folder, split: str = "test") -> pd.DataFrame:
 
         - ``code``, ``sha256`` of the graph, ``configuration`` (the digest of all but seed, device
           and code), ``hardware`` and ``alone`` (no other run shared the machine);
-        - ``ap``, ``af``, ``macro``, ``micro``, ``mean_ap`` (AP, mean over the stages) and
-          ``base_accuracy`` in per cent;
+        - ``stages``, AP after each session, ``ap``, ``af``, ``macro``, ``micro``, ``mean_ap`` (over
+          the stages) and ``base_accuracy``, in per cent;
         - ``learn_seconds``, ``predict_seconds`` and ``selection_seconds`` of all sessions together;
-          ``retained_bytes``, ``ece`` and ``novelty_auroc`` at the end; NaN where not recorded;
-        - ``stages``, AP after each session.
+          ``retained_bytes``, ``ece`` and ``novelty_auroc`` at the end; NaN where not recorded.
 
     Examples
     --------
@@ -152,14 +148,8 @@ def _student(count: int) -> float:
     return float(stdtrit(count - 1, 0.975))
 
 
-# -- files ----------------------------------------------------------------------------------------
-
-
 def write(found: Record | Failure, folder: Folder) -> Path:
-    """Write a record or a failure below a folder, over an older one of that run.
-
-    A record takes its run's failure away.
-    """
+    """Write a record, which takes its run's failure away, or a failure; returns the file's path."""
     path = Path(folder) / file_name(found)
     write_atomically(path, json.dumps(form.as_json(found), indent=1, allow_nan=False).encode())
     if isinstance(found, Record):
@@ -193,8 +183,7 @@ def stored(run: Run, folder: Folder, failed: bool = False) -> Any:
 def pack(folder: Folder) -> list[tuple[Path, int]]:
     """Move the single files below a folder into one packed file for each folder of records.
 
-    A single file is removed only after the packed one is in its place; unchanged records give
-    unchanged bytes. Returns each packed file that was written, and how many files went into it.
+    Returns each packed file that was written, and how many files went into it.
     """
     root = _folder(folder)
     loose: dict[Path, list[tuple[Path, int]]] = {}

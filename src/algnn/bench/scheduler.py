@@ -1,8 +1,6 @@
 """Many runs side by side, each in a process of its own and none of them twice.
 
-Processes come from the standard library's forkserver, which has imported everything once. Whatever
-is killed, and when, only the runs in flight are lost: what is done is on disk, and the same call
-goes on from there.
+Whatever is killed, and when, only the runs in flight are lost: the same call goes on from there.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from algnn.learner import Learner
 
 SEEDS = (42, 43, 44, 45, 46)
 WORKER_BYTES = 2**30  # of the machine's memory, for a worker whose number is not given
-GPU_JOBS = 4
+GPU_JOBS = 4  # a small graph does not fill it
 GPU_THREADS = 4  # little is left for the CPU, and waking many threads costs more
 FALSE_STARTS = 3  # in a row
 STALE = 3600.0
@@ -43,15 +41,12 @@ STALE = 3600.0
 
 @dataclass
 class Tally:
-    """Results of a call: runs computed now, runs known before, and failures likewise.
-
-    `failed` were tried now; `skipped` failed before and were not tried again.
-    """
+    """Results of a call."""
 
     done: list[Record] = field(default_factory=list)
-    reused: list[Record] = field(default_factory=list)
+    reused: list[Record] = field(default_factory=list)  # known before
     failed: list[Failure] = field(default_factory=list)
-    skipped: list[Failure] = field(default_factory=list)
+    skipped: list[Failure] = field(default_factory=list)  # failed before, and not tried again
     plans: list[tuple[Plan, str]] = field(default_factory=list)  # and their configurations
 
     @property
@@ -97,8 +92,7 @@ def bench(
     datasets : sequence of str, optional
         Names, or paths of ``.npz`` files; the small ones that are at hand by default.
     methods : sequence of str or type, optional
-        Names of the registry, ``"module:Class"`` or a class in a module that can be imported. The
-        whole registry by default.
+        Names, ``"module:Class"`` or classes that can be imported; the whole registry by default.
     steps, seeds : sequence of int
         Classes of each later session, and seeds; one run for each pair.
     records : str or path
@@ -145,11 +139,7 @@ def bench(
 
 
 def room(kind: str, jobs: int | None = None) -> tuple[int, int]:
-    """The number of workers for a kind of device, unless given, and of torch's threads in each.
-
-    On a CPU a worker for each core (or for each ``OMP_NUM_THREADS`` cores, where that is set), at
-    most one for each GiB of free memory; on a GPU four, since a small graph does not fill it.
-    """
+    """The number of workers for a kind of device, unless given, and of torch's threads in each."""
     if jobs is not None:
         check_number("jobs", jobs, 1, whole=True)
     affinity = getattr(os, "sched_getaffinity", None)
@@ -341,10 +331,7 @@ class _Scheduler:
 
 
 class _Cluster(_Scheduler):
-    """Gives tasks to a Dask cluster, as many at a time as it has workers.
-
-    A run whose worker has died is done again on another; what a run raises is its failure.
-    """
+    """Gives tasks to a Dask cluster, which does a run again whose worker has died."""
 
     def work(self) -> None:
         from distributed import as_completed
@@ -377,7 +364,8 @@ class _Cluster(_Scheduler):
 
     def settle(self, slot: int, task: Task, future: Any) -> None:
         error = future.exception()
-        found, detail = future.result() if error is None else (str(error), "")
+        result: tuple[Any, Any] = future.result() if error is None else (str(error), "")
+        found, detail = result
         if isinstance(found, str):
             self.give_up(slot, task, found, detail)
         elif not same(found, task.run):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -39,13 +40,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """``"leads"``, ``"trails"`` or ``"undecided"``: the first two only if the interval says so.
-
-        Examples
-        --------
-        >>> Comparison(2.0, 0.5, 3.5, 5, 5).verdict, Comparison(2.0, -0.5, 4.5, 5, 5).verdict
-        ('leads', 'undecided')
-        """
+        """``"leads"`` or ``"trails"`` where the interval leaves out 0, else ``"undecided"``."""
         if self.low > 0:
             return "leads"
         return "trails" if self.high < 0 else "undecided"
@@ -145,10 +140,8 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[Pairs]:
                 "runs hold several of one graph, split, stream and seed: give those of one method"
                 " with one setting, such as tuning.tuned picks them"
             )
-    pairs: dict[tuple[object, ...], list[tuple[Outcome, Outcome]]] = {}
-    for key in sorted(found[0].keys() & found[1].keys(), key=repr):
-        pairs.setdefault(key[:-1], []).append((found[0][key], found[1][key]))
-    return [tuple(found) for found in pairs.values()]
+    units = groupby(sorted(found[0].keys() & found[1].keys(), key=repr), key=lambda key: key[:-1])
+    return [tuple((found[0][key], found[1][key]) for key in keys) for _, keys in units]
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,7 @@ CELL = ["dataset", "method", "base", "step", "edges"]
 
 
 def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
-    """The trials of a plan's method: its grid, with the plan's first seed, on validation nodes.
-
-    A method without a grid has none. Of a grid that is larger, `count` settings are taken, evenly.
-    """
+    """The trials of a plan's method: of its grid `count` settings, evenly, on validation nodes."""
     from algnn.checks import check_number  # not at the top: a report needs no torch
 
     check_number("trials", count, 1, whole=True)

@@ -68,10 +68,7 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
 
 
 def work_on_cluster(plan: Plan, slot: int, workers: list[str], topic: str) -> tuple[Any, Any]:
-    """Do a run as a task of Dask: its record and seconds, or its reason and traceback.
-
-    `workers` are the addresses of all; each finished session is told as an event of the topic.
-    """
+    """Do a run as a task of Dask: its record and seconds, or its reason and traceback."""
     from distributed import get_worker
 
     here: Any = get_worker()
@@ -116,11 +113,7 @@ def _die_with_parent() -> None:
 
 
 def _warm_up(plan: Plan, graph: Data, jobs: int) -> None:
-    """Use a device for the first time, off the clock.
-
-    Where times count on a GPU, the method's first sessions are rehearsed, since its kernels are
-    loaded when they are first used; elsewhere a small network is trained and a small system solved.
-    """
+    """Use a device for the first time, off the clock: a GPU loads kernels when first used."""
     with contextlib.suppress(Exception):  # the run itself will tell what is wrong
         if jobs == 1 and resolve_device(plan.device).type == "cuda":
             rehearse(plan, plan.seeds[0], graph)
