@@ -23,6 +23,7 @@ from algnn.bench import record as form
 from algnn.bench.record import FAILED, RUN_FACTS, Failure, Record, Run, file_name, same
 from algnn.errors import AlgnnError, InputError
 from algnn.files import replacing
+from algnn.progress import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,11 +87,19 @@ def frame(records: Iterable[Record]) -> pd.DataFrame:
 
 def read_failures(folder: Folder) -> pd.DataFrame:
     """One row for each run below a folder that failed and has not been done since."""
+    return read_tables([folder])[2]
+
+
+def read_tables(folders: Iterable[Folder]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The runs, trials and failures below some folders; each file is read once."""
     import pandas as pd
 
-    found = (one for one in _read(folder).values() if isinstance(one, Failure))
-    rows = [[getattr(one, name) for name in FAILURE_COLUMNS] for one in found]
-    return pd.DataFrame(rows, columns=list(FAILURE_COLUMNS))
+    found = [one for folder in folders for one in _read(folder).values()]
+    records = [one for one in found if isinstance(one, Record)]
+    runs, trials = (frame(r for r in records if r.split == split) for split in ("test", "val"))
+    names = list(FAILURE_COLUMNS)
+    rows = [[getattr(one, name) for name in names] for one in found if isinstance(one, Failure)]
+    return runs, trials, pd.DataFrame(rows, columns=names)
 
 
 def read_records(folder: Folder) -> list[Record]:
@@ -235,8 +244,9 @@ def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:
     root = _folder(folder)
     found: dict[tuple[Path, str], Record | Failure] = {}
     packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
+    single = ((_home(path, root), read(path)) for path in counted("", _files(root)))
     # packed ones first, so that of equally old ones the single file counts
-    for home, one in (*packed, *((_home(path, root), read(path)) for path in _files(root))):
+    for home, one in (*packed, *single):
         key = home, file_name(one)
         if key not in found or _date(one) >= _date(found[key]):
             found[key] = one
@@ -262,7 +272,8 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
         lines = gzip.decompress(path.read_bytes()).splitlines()
     except (OSError, EOFError, zlib.error) as error:
         raise AlgnnError(f"{path} is not a whole file of packed records: {error}") from error
-    found = (form.from_json(line, f"{path} line {i}") for i, line in enumerate(lines, 1))
+    each = enumerate(counted("", lines), start=1)
+    found = (form.from_json(line, f"{path} line {i}") for i, line in each)
     return {file_name(one): one for one in found}
 
 

@@ -125,9 +125,10 @@ def tuned(study: Study, dataset: str) -> Table | None:
 
 
 def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
-    """Final AP at each number of classes per session, on one dataset and hardware."""
+    """Final AP at each number of classes per session, where there are several."""
     names, found = study.methods(hardware, dataset), {}
-    for step in study.steps(dataset, hardware):
+    steps = study.steps(dataset, hardware)
+    for step in steps if len(steps) > 1 else ():
         column = Column(f"step {step}", "points", f"{step} classes a session.", "high")
         found[column] = {n: _mean(study.cell(hardware, dataset, step, n).ap) for n in names}
         papers = {n: paper_figures(dataset, n, step) for n in names}
