@@ -72,13 +72,12 @@ def _package_digest(root: Path) -> str:
     """A digest of the package's files that a figure may depend on."""
     paths = (path for path in root.rglob("*") if path.suffix in (".py", ".toml"))
     names = {path.relative_to(root).as_posix(): path for path in paths}
-    chosen = [name for name in sorted(names) if not name.startswith(OUTSIDE)]
-    return _short_digest(part for name in chosen for part in (name, _content(names[name])))
-
-
-def _content(path: Path) -> str:
-    text = path.read_text("utf-8")
-    return _tree(text) if path.suffix == ".py" else json.dumps(tomllib.loads(text))
+    parts = []
+    for name in sorted(name for name in names if not name.startswith(OUTSIDE)):
+        text = names[name].read_text("utf-8")
+        tree = _tree(text) if name.endswith(".py") else json.dumps(tomllib.loads(text))
+        parts += [name, tree]
+    return _short_digest(parts)
 
 
 def _tree(source: str) -> str:

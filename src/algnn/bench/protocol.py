@@ -80,7 +80,8 @@ def run(
     measured = _Confidence(stream, tests) if asks else None
     watched = _Watched()
     for session in stream:
-        asked = _existing(tests, session.graph)
+        # all of them, but where the graph grows
+        asked = tests[tests["node"] < session.graph.x.size(0)]
         watched.add(session.graph)
         learn = learner.fit if session.index == 0 else learner.partial_fit
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
@@ -115,11 +116,6 @@ def _tests(stream: ClassStream, split: str, column: dict[int, int]) -> pd.DataFr
     return pd.DataFrame(found).sort_values("node")
 
 
-def _existing(tests: pd.DataFrame, graph: Data) -> pd.DataFrame:
-    """Those that exist in a session's graph: all of them, but where it grows."""
-    return tests[tests["node"] < graph.x.size(0)]
-
-
 def _nodes(tests: pd.DataFrame) -> Tensor:
     return torch.tensor(tests["node"].to_numpy())
 
@@ -129,8 +125,8 @@ class _Confidence:
 
     def __init__(self, stream: ClassStream, tests: pd.DataFrame) -> None:
         step = -(-len(tests) // ASKED)
-        groups = [own for _, own in tests.groupby("session")]
-        some = [own[:: max(1, min(step, len(own) // FEWEST))] for own in groups]
+        parts = (own for _, own in tests.groupby("session"))
+        some = [own[:: max(1, min(step, len(own) // FEWEST))] for own in parts]
         self.stream, self.tests = stream, pd.concat(some).sort_values("node")
         self.bins: list[metrics.Matrix] = []
         self.aurocs: list[float] = []
@@ -149,7 +145,7 @@ class _Confidence:
         coming = len(self.bins)
         if coming < len(self.stream):
             later = self.stream.graph(coming)
-            some = _existing(self.tests, later)
+            some = self.tests[self.tests["node"] < later.x.size(0)]
             scores, sessions = np.asarray(self.twin.novelty(later, _nodes(some))), some["session"]
             new, old = scores[sessions == coming], scores[sessions < coming]
             self.aurocs.append(metrics.auroc(new, old))

@@ -163,11 +163,10 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
             return Failure(**_checked({"traceback": "", "split": "test", **found}, Failure))
         if type(found["format"]) is int and found["format"] == FORMAT:
             return Record(outcome=_outcome(found), **_checked({"split": "test", **found}, Record))
-    except KeyError as error:
-        raise AlgnnError(f"{where} is not a {noun} of a run: it has no {error}") from error
-    except (TypeError, ValueError, zlib.error) as error:
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        lacks = "it has no " * isinstance(error, KeyError)
         words = " ".join(str(error).split())
-        raise AlgnnError(f"{where} is not a {noun} of a run: {words}") from error
+        raise AlgnnError(f"{where} is not a {noun} of a run: {lacks}{words}") from error
     raise AlgnnError(
         f"{where} is a {noun} of format {found['format']!r}: this version reads {FORMAT}"
         f" and {FAILURE_FORMAT!r}"

@@ -101,10 +101,8 @@ def bench(
         Settings to change, in the methods that have them; one of the methods must.
     base, edges, order
         As in `ClassStream`.
-    device : str
-        ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    data : Path, optional
-        The data root, where it is not the usual one.
+    device, data
+        As in `algnn.methods.make` and `algnn.load`.
     jobs : int, optional
         Number of worker processes; by default one for each core that has a GiB of free memory, and
         four on a GPU. Times can be compared only between runs with ``jobs=1``.
@@ -369,8 +367,8 @@ class _Cluster(_Scheduler):
         if isinstance(found, str):
             self.give_up(slot, task, found, detail)
         elif not same(found, task.run):
-            told = "its worker has another version of algnn, of the method or of the graph"
-            self.give_up(slot, task, told)
+            other = "its worker has another version of algnn, of the method or of the graph"
+            self.give_up(slot, task, other)
         else:
             runs.write(found, self.setup["folder"])
             self.finish(slot, found, detail)

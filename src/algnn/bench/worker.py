@@ -39,12 +39,7 @@ environment.code_version()  # of the sources as they are now that they have been
 
 
 def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connection) -> None:
-    """Do the run of a plan with one seed.
-
-    Messages are ``("ready",)``, ``("session", done, count)`` and at the end
-    ``("done", path, seconds)`` or ``("failed", reason, traceback)``; whatever is printed goes to
-    `output`.
-    """
+    """Do the run of a plan with one seed: messages say how far it is, `output` what it prints."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the scheduler decides what Ctrl-C means
     threading.Thread(target=_die_with_parent, daemon=True).start()
     for standard in (1, 2):
