@@ -1,7 +1,5 @@
 """When and where a run took place: the time, the code, the packages and the hardware."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """What one learner did over one stream, and figures of it: accuracies in %, others as shares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """The figures that the paper prints, to stand beside ours."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.resources import files
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Plans: which runs are wanted; and `perform`, which does one of them wherever it is called."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence, Sized

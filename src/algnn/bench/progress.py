@@ -1,7 +1,5 @@
 """The progress of runs in workers: a live display, a line per run, or nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections import defaultdict

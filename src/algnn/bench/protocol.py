@@ -1,7 +1,5 @@
 """The protocol: any learner over any stream, with its accuracy, confidence, time and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any

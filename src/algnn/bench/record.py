@@ -1,7 +1,5 @@
 """A run and what became of it: its identity, its record or its failure, and their JSON form."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -132,9 +130,7 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         "novelty_aurocs": outcome.novelty_aurocs,
         # column by column, in as few digits as a picture needs
         "reliability": None if bins is None else bins.T.round(3).tolist(),
-        "answers": None
-        if outcome.answers is None
-        else _packed(outcome.answers, outcome.total.size),
+        "answers": packed(outcome.answers, outcome.total.size),
     }
 
 
@@ -201,8 +197,10 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
     return outcome
 
 
-def _packed(answers: Counts, classes: int) -> str:
+def packed(answers: Counts | None, classes: int) -> str | None:
     """Columns of classes, up to `classes`, in a byte or two each, compressed."""
+    if answers is None:
+        return None
     kind = "<u1" if classes < 256 else "<u2"
     return base64.b64encode(zlib.compress(answers.astype(kind).tobytes(), 9)).decode()
 
@@ -220,7 +218,7 @@ def _unpacked(text: str | None, total: list[int]) -> Counts | None:
 
 def _checked(found: Mapping[str, Any], kind: type[Failure | Record]) -> dict[str, Any]:
     """The fields of a dataclass, each of its type."""
-    types = {f.name: {"str": str, "int": int}.get(str(f.type), dict) for f in fields(kind)}
+    types: Any = {f.name: f.type if f.type in (str, int) else dict for f in fields(kind)}
     types.pop("outcome", None)
     for name, wanted in types.items():
         if type(found[name]) is not wanted:

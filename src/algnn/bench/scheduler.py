@@ -3,8 +3,6 @@
 Whatever is killed, and when, only the runs in flight are lost: the same call goes on from there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

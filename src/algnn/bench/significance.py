@@ -3,8 +3,6 @@
 Two methods are compared on the same test nodes, from the answers that their records keep.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A worker process: it does one run, leaves its record or says why not, and ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

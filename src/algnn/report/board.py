@@ -1,7 +1,5 @@
 """The leaderboard: how the methods stand over all graphs, and the figures that the page draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

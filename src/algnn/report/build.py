@@ -1,7 +1,5 @@
 """The report: what it says and shows, in which order; how it is written is left to others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

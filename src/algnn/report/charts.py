@@ -3,8 +3,6 @@
 `cells` holds the runs of each method, which differ in their seed only; `looks` each method's style.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -6,8 +6,6 @@ run, the report says what differs. The comparison of methods also takes other ra
 orders of classes, where most methods have them. Settings that trials chose have tables apart.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -3,8 +3,6 @@
 The page needs nothing but itself: no network, no files beside it.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """A table before it becomes HTML, Markdown, LaTeX or CSV, with typed values; a picture likewise."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The tables of a report: which runs and figures stand in which row."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan

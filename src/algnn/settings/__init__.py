@@ -7,8 +7,6 @@ more than that, a table each. The table ``[grid]`` has lists of values: the
 settings that are tried where a method is tuned are all combinations of them.
 """
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from functools import cache
