@@ -79,7 +79,8 @@ def test_markdown_alone_shows_the_main_figures(study_of, tmp_path):
     assert text.startswith("<!-- made from records")
     linked = re.findall(r"\]\((results/[^)]*\.png)\)", text)
     assert linked == ["results/stages-digits.png"]
-    assert told == [(of, i, 1) for of in ("paired tests", "pictures") for i in (0, 1)]
+    phases = {"paired tests": 1, "sections": 10, "pictures": 1}
+    assert told == [(of, i, n) for of, n in phases.items() for i in range(n + 1)]
     assert {f"results/{p.name}" for p in (path.parent / "results").iterdir()} == set(linked)
 
 

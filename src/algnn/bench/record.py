@@ -36,8 +36,7 @@ class _Facts:
     order: str  # an explicit one is joined by commas
     seed: int
     device: str
-    # the nodes that were asked about: those of a trial are "val"
-    split: str = "test"
+    split: str = "test"  # the nodes that were asked about: those of a trial are "val"
 
     @property
     def sha256(self) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from itertools import count as counter
 from statistics import mean
@@ -59,24 +58,25 @@ def build(study: Study, pictures: bool = False) -> Report:
     for graph in counted("paired tests", graphs):  # which are kept for all that follows
         for name in study.methods(dataset=graph, step=1):
             study.against(graph, name, "ap")
-    made = {
-        "board": tuple(_board(study, figures)),
-        "figures": tuple(
+    sections: dict[str, Callable[[], Iterable[Part]]] = {
+        "board": lambda: _board(study, figures),
+        "figures": lambda: (
             (graph, (figures.of_graph(study, graph, looks),)) for graph in graphs * pictures
         ),
-        "results": _by_hardware(study, partial(_results, study)),
-        "tuned": _parts(
+        "results": lambda: _by_hardware(study, _results),
+        "tuned": lambda: _parts(
             ("", tables.tuned_means(study)), *((g, tables.tuned(study, g)) for g in graphs)
         ),
-        "steps": _parts(
+        "steps": lambda: _parts(
             *((g, tables.by_step(study, h, g)) for h in study.hardware for g in study.datasets(h))
         ),
-        "retained": _parts(("", tables.retained(study) if graphs else None)),
-        "speed": _by_hardware(study, lambda hardware: [tables.speeds(study, hardware)]),
-        "sensitivity": tuple(_sensitivity(study, figures)),
-        "others": _parts(("", tables.others(study))),
-        "failed": _parts(("", tables.failed(study))),
+        "retained": lambda: _parts(("", tables.retained(study) if graphs else None)),
+        "speed": lambda: _by_hardware(study, lambda *where: [tables.speeds(*where)]),
+        "sensitivity": lambda: _sensitivity(study, figures),
+        "others": lambda: _parts(("", tables.others(study))),
+        "failed": lambda: _parts(("", tables.failed(study))),
     }
+    made = {key: tuple(sections[key]()) for key in counted("sections", list(sections))}
     names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
     apart = WORDS["sections"]["results"]["apart"].format(names=listed(names)) if names else ""
     runs, days = study.runs, sorted(day[:10] for day in study.runs.started)
@@ -194,7 +194,7 @@ def _parts(*tables: tuple[str, Table | None]) -> tuple[Part, ...]:
 def _by_hardware(study: Study, make: Callable[..., Any]) -> tuple[Part, ...]:
     """Tables below the name of their hardware, which is left out where there is but one."""
     several = len(study.hardware) > 1
-    found = {h: tuple(table for table in make(h) if table) for h in study.hardware}
+    found = {h: tuple(table for table in make(study, h) if table) for h in study.hardware}
     return tuple((hardware * several, made) for hardware, made in found.items() if made)
 
 

@@ -1,7 +1,4 @@
-"""The pictures of a Markdown report: what each shows, in words, and how matplotlib draws it.
-
-`cells` holds the runs of each method, which differ in their seed only; `looks` each method's style.
-"""
+"""The pictures of a Markdown report: what each shows, in words, and how matplotlib draws it."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence

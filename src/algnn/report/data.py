@@ -49,8 +49,7 @@ class Study:
     A run also has ``changes`` (what differs from the main tables), the same in words as
     ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
     it; ``drawn`` are those with the stream of the main tables, or with a random split and order.
-    Older records of a run that was repeated are passed over. `chosen` are the settings that trials
-    chose for that stream, as `algnn.bench.tuning.chosen` has them; runs with these are ``tuned``.
+    `chosen` are the settings that trials chose; runs with these are ``tuned``.
     """
 
     runs: pd.DataFrame

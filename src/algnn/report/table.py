@@ -104,10 +104,7 @@ def ranked(
     apart: Sequence[str] = (),
     barred: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Row, ...]:
-    """Rows with the best of each column marked, among those whose name is not set apart.
-
-    `barred` are names of rows, by column, that are not ranked in that column.
-    """
+    """Rows with the best of each column marked, but of names set apart or barred in a column."""
     given = [(tuple(values), str(values[0]) in apart) for values in rows]
     best: list[set[int]] = [set() for _ in given]
     for i, column in enumerate(columns):
