@@ -76,11 +76,11 @@ def run(
     correct, figures = [], []
     asks = confidence and isinstance(learner, Learner)
     measured = _Confidence(stream, tests) if asks else None
-    watched = _Watched()
+    copies: dict[str, tuple[Tensor, Tensor]] = {}
     for session in stream:
         # all of them, but where the graph grows
         asked = tests[tests["node"] < session.graph.x.size(0)]
-        watched.add(session.graph)
+        _keep(copies, session.graph)
         learn = learner.fit if session.index == 0 else learner.partial_fit
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
         _, learning = _timed(learn, session.graph, session.nodes, session.labels, *extra)
@@ -91,7 +91,7 @@ def run(
         correct.append(np.bincount(asked["column"][right], minlength=len(column)))
         if measured is not None:
             measured.measure(learner, session.graph, asked)
-        watched.check(learner, session.index)
+        _check_kept(copies, learner, session.index)
         if on_session is not None:
             on_session(session.index)
     found = np.array([column.get(one, len(column)) for one in np.asarray(answers).tolist()])
@@ -155,29 +155,22 @@ class _Confidence:
         return {**found, "reliability": self.bins[-1]}
 
 
-class _Watched:
-    """Copies of the tensors of graphs, by which a learner that writes into them is noticed."""
+def _keep(copies: dict[str, tuple[Tensor, Tensor]], graph: Data) -> None:
+    """Copy what is about to be handed out; most streams hand out the same in every session."""
+    for name in ("x", "edge_index"):
+        if name not in copies or copies[name][0] is not graph[name]:
+            copies[name] = graph[name], graph[name].clone()
 
-    def __init__(self) -> None:
-        self.given: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def add(self, graph: Data) -> None:
-        """A graph that is about to be handed out."""
-        for name in ("x", "edge_index"):
-            tensor = graph[name]
-            # most streams hand out the same tensors in every session
-            if name not in self.given or self.given[name][0] is not tensor:
-                self.given[name] = tensor, tensor.clone()
-
-    def check(self, learner: Learner, index: int) -> None:
-        """Put back what a learner has changed, and raise an error that names it."""
-        for name, (tensor, copy) in self.given.items():
-            if not torch.equal(tensor, copy):
-                tensor.copy_(copy)
-                raise InputError(
-                    f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
-                    " learner must work on a copy, or it spoils what others are handed"
-                )
+def _check_kept(copies: dict[str, tuple[Tensor, Tensor]], learner: Learner, index: int) -> None:
+    """Put back what a learner has changed, and raise an error that names it."""
+    for name, (tensor, copy) in copies.items():
+        if not torch.equal(tensor, copy):
+            tensor.copy_(copy)
+            raise InputError(
+                f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
+                " learner must work on a copy, or it spoils what others are handed"
+            )
 
 
 def test_nodes(stream: ClassStream, split: str) -> list[tuple[Tensor, Tensor]]:

@@ -250,15 +250,12 @@ def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:
         key = home, file_name(one)
         if key not in found or _date(one) >= _date(found[key]):
             found[key] = one
-    return {key: found[key] for key in sorted(found) if not _done_since(key, found)}
-
-
-def _done_since(key: tuple[Path, str], found: dict[tuple[Path, str], Record | Failure]) -> bool:
-    """Whether a failure's run is done: its writer may have been killed before removing it."""
-    record = found.get((key[0], key[1].replace(FAILED, ".json")))
-    if isinstance(found[key], Record) or record is None:
-        return False
-    return same(record, found[key]) or _date(record) >= _date(found[key])
+    for (home, name), one in list(found.items()):
+        record = found.get((home, name.replace(FAILED, ".json"))) if name.endswith(FAILED) else None
+        # a run that has been done since: its writer was killed before it removed the failure
+        if record and (same(record, one) or _date(record) >= _date(one)):
+            del found[home, name]
+    return dict(sorted(found.items()))
 
 
 def _packed(path: Path) -> dict[str, Record | Failure]:
