@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
+
+Item = TypeVar("Item")
 
 # what is being done, and of how many steps of it how many are done
 Listener = Callable[[str, int, int], None]
@@ -19,6 +22,14 @@ def tell(phase: str, done: int, total: int) -> None:
     listener = _listener.get()
     if listener is not None:
         listener(phase, done, total)
+
+
+def counted(phase: str, items: Sequence[Item]) -> Iterator[Item]:
+    """The items one after another; each is told as a step of a phase."""
+    for done, item in enumerate(items):
+        tell(phase, done, len(items))
+        yield item
+    tell(phase, len(items), len(items))
 
 
 @contextmanager

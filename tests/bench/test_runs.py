@@ -22,7 +22,7 @@ from algnn.bench import record as entry
 from algnn.bench import runs
 from algnn.bench.environment import code_version
 from algnn.bench.protocol import Outcome
-from algnn.bench.record import Failure, Record, Run, digest, file_name, same
+from algnn.bench.record import Failure, Record, Run, file_name, same
 from algnn.errors import AlgnnError, InputError
 
 OUTCOME = Outcome(
@@ -90,7 +90,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(back.outcome.matrix, OUTCOME.matrix)
     assert back.outcome.learn_seconds == OUTCOME.learn_seconds
     assert back.outcome.sessions == OUTCOME.sessions
-    assert digest(back) == digest(record)
+    assert back.configuration == record.configuration
 
 
 @given(
@@ -132,7 +132,7 @@ def test_names_of_files() -> None:
     ],
 )
 def test_another_configuration_has_another_digest(change: dict[str, Any]) -> None:
-    assert digest(a_record(**change)) != digest(a_record())
+    assert a_record(**change).configuration != a_record().configuration
 
 
 def test_what_a_digest_leaves_out() -> None:
@@ -145,8 +145,8 @@ def test_what_a_digest_leaves_out() -> None:
         provenance={"source": "elsewhere", "sha256": "abc"},
         settings={"expansion": "gcn", "gamma": 0.1, "width": 64},
     )
-    assert digest(other) == digest(a_record())
-    assert len(digest(other)) == 12
+    assert other.configuration == a_record().configuration
+    assert len(other.configuration) == 12
 
 
 def test_a_run_done_again_replaces_its_record(tmp_path: Path) -> None:
@@ -197,15 +197,15 @@ def a_run(**changes: Any) -> Run:
 def test_another_run(tmp_path: Path, change: dict[str, Any]) -> None:
     assert same(a_run(), a_record())
     runs.write(a_record(), tmp_path)
-    assert runs.done(a_run(), tmp_path).outcome.ap == 65
+    assert runs.stored(a_run(), tmp_path).outcome.ap == 65
     assert not same(a_run(**change), a_record())
-    assert runs.done(a_run(**change), tmp_path) is None
+    assert runs.stored(a_run(**change), tmp_path) is None
 
 
 def test_lists_in_settings_are_the_same_in_a_file(tmp_path: Path) -> None:
     record = a_record(settings={"hops": (0, 1, 2)})
     runs.write(record, tmp_path)
-    assert runs.done(a_run(settings={"hops": (0, 1, 2)}), tmp_path) is not None
+    assert runs.stored(a_run(settings={"hops": (0, 1, 2)}), tmp_path) is not None
 
 
 def test_a_new_version_of_the_code_takes_the_same_place(tmp_path: Path) -> None:
@@ -231,9 +231,9 @@ def test_a_failure_there_and_back(tmp_path: Path) -> None:
     (back,) = runs.read_failures(tmp_path).to_dict("records")
     assert {name: back[name] for name in vars(failure)} == vars(failure)
     assert runs.read_runs(tmp_path).empty
-    assert vars(runs.failed(a_run(), tmp_path)) == vars(failure)
-    assert runs.failed(a_run(code="newer"), tmp_path) is None
-    assert runs.failed(a_run(seed=43), tmp_path) is None
+    assert vars(runs.stored(a_run(), tmp_path, failed=True)) == vars(failure)
+    assert runs.stored(a_run(code="newer"), tmp_path, failed=True) is None
+    assert runs.stored(a_run(seed=43), tmp_path, failed=True) is None
 
 
 def test_success_removes_the_failure(tmp_path: Path) -> None:
@@ -472,7 +472,7 @@ def test_a_row_of_the_table(tmp_path: Path) -> None:
     assert (one.hardware, one.alone, other.hardware, other.alone) == (
         "aarch64, 2 cores", False, "H200", True,
     )  # fmt: skip
-    assert one.configuration == other.configuration == digest(a_record())
+    assert one.configuration == other.configuration == a_record().configuration
     assert one.code == code_version()
     (tmp_path / "empty").mkdir()
     assert list(runs.read_runs(tmp_path / "empty").columns) == list(runs.COLUMNS)
@@ -521,8 +521,8 @@ def test_packed_records_say_the_same(tmp_path: Path) -> None:
     assert not (tmp_path / "cpu" / "digits").exists()
     same_rows(before, runs.read_runs(tmp_path))
     pd.testing.assert_frame_equal(failures, runs.read_failures(tmp_path))
-    assert runs.done(a_run(seed=1), tmp_path / "cpu").outcome.reliability is not None
-    assert runs.failed(a_run(), tmp_path / "cpu").reason == "out of memory"
+    assert runs.stored(a_run(seed=1), tmp_path / "cpu").outcome.reliability is not None
+    assert runs.stored(a_run(), tmp_path / "cpu", failed=True).reason == "out of memory"
     content = packed[0].read_bytes()
     assert runs.pack(tmp_path) == []
     assert packed[0].read_bytes() == content
@@ -545,7 +545,7 @@ def test_of_a_run_in_both_the_newest_counts(tmp_path: Path) -> None:
     assert starts() == ["2"]
     runs.write(a_record(started="3", versions={}), tmp_path)
     assert starts() == ["3"]
-    assert runs.done(a_run(), tmp_path).started == "2"  # by the code of this version
+    assert runs.stored(a_run(), tmp_path).started == "2"  # by the code of this version
     runs.write(a_failure(ended="0"), tmp_path)
     runs.pack(tmp_path)
     assert starts() == ["3"]

@@ -11,6 +11,7 @@ import pytest
 
 from algnn.bench.runs import frame
 from algnn.errors import AlgnnError
+from algnn.progress import heard_by
 from algnn.report.build import build
 from algnn.report.data import gather
 from algnn.report.export import (
@@ -71,13 +72,15 @@ def test_names_stay_text_in_markdown(nasty_report):
 
 
 def test_markdown_alone_shows_the_main_figures(study_of, tmp_path):
-    told: list[str] = []
-    path = write_markdown(study_of({}), tmp_path / "docs" / "results.md", told.append)
+    told: list[tuple[str, int, int]] = []
+    with heard_by(lambda *how_far: told.append(how_far)):
+        path = write_markdown(study_of({}), tmp_path / "docs" / "results.md")
     text = path.read_text("utf-8")
     assert text.startswith("<!-- made from records")
     linked = re.findall(r"\]\((results/[^)]*\.png)\)", text)
     assert linked == ["results/stages-digits.png"]
-    assert [line for line in told if line.startswith("picture 1 of 1")]
+    phases = {"paired tests": 1, "sections": 10, "pictures": 1}
+    assert told == [(of, i, n) for of, n in phases.items() for i in range(n + 1)]
     assert {f"results/{p.name}" for p in (path.parent / "results").iterdir()} == set(linked)
 
 
@@ -168,7 +171,7 @@ def test_the_same_records_give_the_same_bytes(make, tmp_path):
     for name, given in (("a", records), ("b", records[::-1])):
         study = gather(frame(given))
         write(study, tmp_path / name)
-        write_markdown(study, tmp_path / name / "report.md", str)
+        write_markdown(study, tmp_path / name / "report.md")
         write_csv(study, tmp_path / name / "csv")
     assert fingerprints(tmp_path / "a") == fingerprints(tmp_path / "b")
 

@@ -1,7 +1,5 @@
 """When and where a run took place: the time, the code, the packages and the hardware."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import hashlib
@@ -72,13 +70,12 @@ def _package_digest(root: Path) -> str:
     """A digest of the package's files that a figure may depend on."""
     paths = (path for path in root.rglob("*") if path.suffix in (".py", ".toml"))
     names = {path.relative_to(root).as_posix(): path for path in paths}
-    chosen = [name for name in sorted(names) if not name.startswith(OUTSIDE)]
-    return _short_digest(part for name in chosen for part in (name, _content(names[name])))
-
-
-def _content(path: Path) -> str:
-    text = path.read_text("utf-8")
-    return _tree(text) if path.suffix == ".py" else json.dumps(tomllib.loads(text))
+    parts = []
+    for name in sorted(name for name in names if not name.startswith(OUTSIDE)):
+        text = names[name].read_text("utf-8")
+        tree = _tree(text) if name.endswith(".py") else json.dumps(tomllib.loads(text))
+        parts += [name, tree]
+    return _short_digest(parts)
 
 
 def _tree(source: str) -> str:
@@ -117,7 +114,6 @@ def _processor() -> str | None:
     """The processor's name as the kernel prints it, where it prints one."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
     return platform.processor() or None

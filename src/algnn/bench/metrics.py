@@ -1,9 +1,4 @@
-"""What one learner did over one stream, and the figures that follow from what was counted.
-
-Accuracies are percentages from 0 to 100; calibration error and AUROC are shares from 0 to 1.
-"""
-
-from __future__ import annotations
+"""What one learner did over one stream, and figures of it: accuracies in %, others as shares."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,10 +73,7 @@ class Outcome:
 
     @property
     def af(self) -> float:
-        """AF, average forgetting: mean accuracy drop since a session was learned, 0 for one.
-
-        Σ_{i<T} (M[i, i] − M[T, i]) / T; positive is forgetting.
-        """
+        """AF, average forgetting: Σ_{i<T} (M[i, i] − M[T, i]) / T, positive is forgetting."""
         lost = self.matrix.diagonal()[:-1] - self.matrix[-1, :-1]
         return float(lost.mean()) if lost.size else 0.0
 
@@ -118,10 +110,9 @@ class Outcome:
 
 
 def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
-    """Predictions in 15 bins of equal width by their confidence, [15, 3].
+    """Of nodes whose largest probability lies in (b/15, (b+1)/15], by b, [15, 3].
 
-    Of the nodes whose largest probability lies in (b/15, (b+1)/15]: how many, the sum of that
-    probability, and for how many the most probable column is the true one (`columns` [n]).
+    How many, the sum of that probability, and for how many its column is the true one [n].
     """
     given, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(columns)
     if given.ndim != 2 or truth.shape != given.shape[:1] or not given.shape[1]:
@@ -138,10 +129,7 @@ def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
 
 
 def calibration_error(bins: npt.ArrayLike) -> float:
-    """Expected calibration error of `reliability`'s bins; lower is better.
-
-    The mean over nodes of |mean confidence − accuracy| in the node's bin.
-    """
+    """Expected calibration error: the mean over nodes of |confidence − accuracy| of their bin."""
     counted = np.asarray(bins, dtype=np.float64)
     if counted.ndim != 2 or counted.shape[1] != 3 or not counted[:, 0].sum() > 0:
         raise InputError("bins must hold count, probability and right answers of at least one node")
@@ -149,15 +137,11 @@ def calibration_error(bins: npt.ArrayLike) -> float:
 
 
 def auroc(high: npt.ArrayLike, low: npt.ArrayLike) -> float:
-    """Area under the ROC curve of scores that should be high against those that should be low.
-
-    Equal scores count half; 0.5 is chance, higher is better.
-    """
+    """Area under the ROC curve of scores that should be high against some that should be low."""
     above, below = (np.asarray(values, dtype=np.float64).ravel() for values in (high, low))
     if not above.size or not below.size or np.isnan(above).any() or np.isnan(below).any():
         raise InputError("high and low must each hold at least one score, and none that is NaN")
-    from scipy.stats import rankdata  # half a second, and only measuring needs it
+    from scipy.stats import mannwhitneyu  # half a second, and only measuring needs it
 
-    ranks = rankdata(np.concatenate([above, below]))[: above.size].sum()
-    wins = ranks - above.size * (above.size + 1) / 2
+    wins = mannwhitneyu(above, below, method="asymptotic").statistic
     return float(wins / (above.size * below.size))

@@ -1,11 +1,11 @@
 """The figures that the paper prints, to stand beside ours."""
 
-from __future__ import annotations
-
 import tomllib
-from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
+
+TABLES: dict[str, Any] = tomllib.loads(files(__package__).joinpath("paper.toml").read_text("utf-8"))
+SPACE: dict[str, tuple[str, str]] = TABLES.pop("space")
 
 
 class PaperFigures(NamedTuple):
@@ -22,7 +22,7 @@ def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | No
     They hold for its stream: half of the classes first, in label order, the whole graph visible;
     `step` classes a session, 1, and for some datasets AP at 5 and 10.
     """
-    entry = _tables().get(dataset, {}).get(method, {})
+    entry = TABLES.get(dataset, {}).get(method, {})
     if step == 1 and entry:
         return PaperFigures(*(tuple(entry[key]) for key in ("ap", "af", "seconds")))
     ap = entry.get("ap_by_step", {}).get(str(step))
@@ -31,24 +31,15 @@ def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | No
 
 def paper_datasets() -> list[str]:
     """The datasets that the paper has figures for, in its order."""
-    return list(_tables())
+    return list(TABLES)
 
 
 def paper_methods() -> list[str]:
     """The methods that the paper has figures for, in its order."""
-    return list(next(iter(_tables().values())))
+    return list(next(iter(TABLES.values())))
 
 
 def paper_space(method: str) -> tuple[str, str] | None:
     """What a method keeps between sessions, and how much, by the paper; None where it lacks it."""
-    keeps, order = _file()["space"].get(method, (None, ""))
+    keeps, order = SPACE.get(method, (None, ""))
     return None if keeps is None else (keeps, f"O({order})".replace(r"\bar{k}", "k̄"))
-
-
-def _tables() -> dict[str, Any]:
-    return {name: table for name, table in _file().items() if name != "space"}
-
-
-@cache
-def _file() -> dict[str, Any]:
-    return tomllib.loads(files("algnn.bench").joinpath("paper.toml").read_text("utf-8"))

@@ -1,7 +1,5 @@
 """Plans: which runs are wanted; and `perform`, which does one of them wherever it is called."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -29,32 +27,21 @@ DATASETS = ("digits", "cora", "citeseer", "computers")
 
 @dataclass(frozen=True)
 class Plan:
-    """One method on one dataset, one run for each seed.
+    """One method on one dataset, one run for each seed; the stream is as in `ClassStream`."""
 
-    `dataset` is a name or the path of an ``.npz``, `method` a name of the registry or the
-    ``module:Class`` of a learner of your own, `changes` are settings that differ from the method's;
-    the stream is as in `ClassStream`, and `data` a data root other than the usual one; `confidence`
-    is as in `protocol.run`. The order ``"random-3"`` is the random one of seed 3 whatever the
-    learner's seed; `draw` is the seed of the random split of a graph without one, and `split` names
-    the nodes that are asked about, ``"val"`` for trials.
-    """
-
-    dataset: str
-    method: str
+    dataset: str  # a name, or the path of an .npz
+    method: str  # a name of the registry, or module:Class
     seeds: list[int]
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)  # settings that are not the method's own
     base: int | None = None
     step: int = 1
     edges: str = "full"
-    order: str | list[int] = "label"
+    order: str | list[int] = "label"  # "random-3" is that of seed 3, whatever the learner's seed
     device: str = "auto"
-    data: Path | None = None
-    confidence: bool = True
-    draw: int = 42
-    split: str = "test"
-
-
-# -- making plans ---------------------------------------------------------------------------------
+    data: Path | None = None  # a data root other than the usual one
+    confidence: bool = True  # as in `protocol.run`
+    draw: int = 42  # the seed of the random split of a graph without one
+    split: str = "test"  # the nodes that are asked about, "val" for trials
 
 
 def cross(
@@ -65,8 +52,7 @@ def cross(
     **common: Any,
 ) -> list[Plan]:
     """Every method (with its changed settings) on every dataset with every step and seed."""
-    for name, given in (("datasets", datasets), ("methods", methods), ("steps", steps)):
-        _check_some(name, given)
+    _check_some(datasets=datasets, methods=methods, steps=steps)
     return [
         Plan(os.fspath(dataset), method, list(seeds), changes, step=step, **common)
         for dataset in datasets
@@ -75,12 +61,17 @@ def cross(
     ]
 
 
+def _check_some(**given: Sized) -> None:
+    for name, some in given.items():
+        if not len(some):
+            raise InputError(f"{name} is empty: give at least one")
+
+
 def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int = 1) -> list[Plan]:
-    """The same plans with several random splits, orders of classes and seeds.
+    """The same plans with several random splits, orders of classes and seeds, its own first.
 
     `splits` and `orders` are crossed, with each other and with the seeds; `draws` are plans of one
-    seed in which all three change at once. The first split, order and seed are the plan's own. A
-    graph that comes with a split has no other, and its runs are not done twice.
+    seed in which all three change at once.
     """
     for name, count in (("splits", splits), ("orders", orders), ("draws", draws)):
         check_number(name, count, 1, whole=True)
@@ -95,11 +86,6 @@ def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int =
         return [other(p, i, i, [p.seeds[0] + i]) for i in range(draws) for p in plans]
     pairs = [(split, order) for split in range(splits) for order in range(orders)]
     return [other(plan, *pair, plan.seeds) for pair in pairs for plan in plans]
-
-
-def _check_some(name: str, given: Sized) -> None:
-    if not len(given):
-        raise InputError(f"{name} is empty: give at least one")
 
 
 def at_hand(data: Path | None = None) -> list[str]:
@@ -119,7 +105,7 @@ def fit_changes(names: Sequence[str], changes: dict[str, Any]) -> dict[str, dict
 
 def planned(plan: Plan, graph: Data) -> list[Run]:
     """The runs of a plan, by seed; everything that can be checked beforehand is checked."""
-    _check_some("seeds", plan.seeds)
+    _check_some(seeds=plan.seeds)
     for seed in plan.seeds:
         check_number("seed", seed, 0, 2**63, whole=True)
     stream = _stream(plan, graph, plan.seeds[0])
@@ -131,39 +117,29 @@ def planned(plan: Plan, graph: Data) -> list[Run]:
 
 
 def recorded_name(dataset: str) -> str:
-    """The dataset's name in records.
-
-    A user's file keeps its ending, so that it never passes for the dataset it may be named after,
-    and loses its folder.
-    """
+    """The dataset's name in records: a user's file keeps its ending, and never passes for one."""
     known = dataset.lower() in {entry.name for entry in datasets()}
     return dataset.lower() if known else Path(dataset).name
-
-
-# -- carrying them out ----------------------------------------------------------------------------
 
 
 def carry_out(
     plan: Plan, folder: Path, tell: Callable[[int, int], object] = lambda done, total: None
 ) -> list[Record]:
-    """Run a plan in this process, seed after seed; each record is on disk once its run is done.
-
-    `tell` is given the sessions done, of all seeds, and all sessions.
-    """
+    """Run a plan in this process, seed after seed; `tell` is given sessions done, and all."""
     registry.find(plan.method)
     resolve_device(plan.device)
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
-    _check_some("seeds", plan.seeds)
+    _check_some(seeds=plan.seeds)
     make_folder(folder)
     done: list[Record] = []
+
+    def on_session(index: int, count: int) -> None:
+        tell(len(done) * count + index + 1, len(plan.seeds) * count)
+
     for seed in plan.seeds:
-        before = len(done)
-
-        def on_session(index: int, count: int, before: int = before) -> None:
-            tell(before * count + index + 1, len(plan.seeds) * count)
-
-        done.append(perform(plan, seed, graph, on_session=on_session))
-        runs.write(done[-1], folder)
+        record = perform(plan, seed, graph, on_session=on_session)
+        runs.write(record, folder)
+        done.append(record)
     return done
 
 
@@ -174,34 +150,25 @@ def perform(
     jobs: int = 1,
     on_session: Callable[[int, int], None] | None = None,
 ) -> Record:
-    """Do one run of a plan on its graph; the record says that `jobs` runs went on side by side.
+    """Do one run of a plan on its graph, one of `jobs` that go on side by side.
 
     `on_session` is called with the index of each finished session and the number of sessions.
     """
     stream = _stream(plan, graph, seed)
     started = now()
-    outcome = protocol.run(
-        _learner(plan, seed),
-        stream,
-        None if on_session is None else lambda index: on_session(index, len(stream)),
-        split=plan.split,
-        confidence=plan.confidence,
-    )
+    hear = None if on_session is None else lambda index: on_session(index, len(stream))
+    learner, split = _learner(plan, seed), plan.split
+    outcome = protocol.run(learner, stream, hear, split=split, confidence=plan.confidence)
     run = _run(plan, graph, stream.base, seed)
+    facts = {name: getattr(run, name) for name in RUN_FACTS}
+    made_with = versions(registry.find(plan.method).learner)
     return Record(
-        **{name: getattr(run, name) for name in RUN_FACTS},
-        outcome=outcome,
-        started=started,
-        versions=versions(registry.find(plan.method).learner),
-        machine=machine(jobs),
+        **facts, outcome=outcome, started=started, versions=made_with, machine=machine(jobs)
     )
 
 
 def rehearse(plan: Plan, seed: int, graph: Data, sessions: int = 3) -> None:
-    """Learn the first sessions with a learner that is thrown away, in few epochs.
-
-    A GPU loads each kernel when it is first used; which ones depends on the method and the graph.
-    """
+    """Learn the first sessions with a learner that is thrown away, in few epochs."""
     if "epochs" in registry.find(plan.method).defaults:
         plan = replace(plan, changes={**plan.changes, "epochs": 2})
     stream, learner = _stream(plan, graph, seed), _learner(plan, seed)

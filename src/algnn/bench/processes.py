@@ -24,13 +24,10 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def start_forkserver() -> None:
-    """Start the process that workers are forked from, so that it imports while we do.
-
-    Where there is a GPU it imports nothing, and each worker does: some imports call the driver,
-    whose state cannot be forked.
-    """
+    """Start the process that workers are forked from, so that it imports while we do."""
     if not hasattr(os, "fork"):
         raise AlgnnError("worker processes need a system that can fork: use Linux or macOS")
+    # some imports call a GPU's driver, whose state cannot be forked: each worker does them then
     CONTEXT.set_forkserver_preload([] if has_gpu() else ["algnn.bench.worker"])
     before = dict(os.environ)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # counted on import; torch is told by each worker
@@ -97,13 +94,15 @@ class Worker:
         *lines, self.unread = self.unread.split(b"\n")
         yield from (line.decode(errors="replace").rstrip() for line in lines)
 
-    def close(self) -> int | None:
-        """Wait for the process's end; its exit code, negative for a signal."""
+    def close(self) -> str:
+        """Wait for the process's end; how it ended."""
         self.process.join()
-        code = self.process.exitcode
+        code = self.process.exitcode or 0
         for resource in (self.process, self.messages, self.output):
             resource.close()
-        return code
+        return (
+            f"killed by signal {-code}" if code < 0 else f"its process ended with exit code {code}"
+        )
 
 
 @contextlib.contextmanager

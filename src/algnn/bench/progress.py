@@ -1,11 +1,10 @@
 """The progress of runs in workers: a live display, a line per run, or nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich import progress as rich
 from rich.console import Console
@@ -17,15 +16,21 @@ from algnn.bench.record import Failure, Record, Run
 class Progress:
     """Counts runs, and shows nothing, ``"lines"`` on stderr or ``"bars"`` that move.
 
-    There is a bar of all runs with the time left, and one of the sessions of each that is going on;
-    lines are for log files and pipes. Slots, one for each worker, are numbered from 0.
+    A bar is of all runs, with the time left, or of the sessions of one that is going on.
     """
 
     def __init__(self, left: Sequence[Run], reused: int, shows: str = "") -> None:
         self.total, self.reused, self.shows = len(left), reused, shows
         self.done, self.failed = 0, 0
         self.running: dict[int, tuple[Run, rich.TaskID]] = {}
-        self.varying = _varying(left)
+        # of each dataset and method the settings that its runs do not have in common
+        cells: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        for run in left:
+            cells[run.dataset, run.method].append(run.settings)
+        self.varying = {
+            cell: [name for name in given[0] if len({repr(one[name]) for one in given}) > 1]
+            for cell, given in cells.items()
+        }
         self.bars = rich.Progress(
             rich.TextColumn("{task.description}", markup=False),
             *(rich.BarColumn(), rich.TimeElapsedColumn()),
@@ -40,8 +45,7 @@ class Progress:
     def announce(self, where: str) -> None:
         """Work is about to begin, with the workers that `where` describes."""
         before = f" ({self.reused} more done before)" if self.reused else ""
-        runs = f"{self.total} run{'s' * (self.total != 1)} to do"
-        self._print(f"{runs}{before}, with {where}")
+        self._print(f"{self.total} run{'s' * (self.total != 1)} to do{before}, with {where}")
 
     def begin(self, slot: int, run: Run) -> None:
         """A worker begins a run."""
@@ -79,7 +83,7 @@ class Progress:
         self._print(line if run is None else f"{self.label(run[0])}: {line}", "dim")
 
     def label(self, run: Run | Record) -> str:
-        """A run in a few words, with the settings that differ between the runs at hand."""
+        """A run with the settings that differ between the runs at hand."""
         names = self.varying.get((run.dataset, run.method), ())
         return label(run) + "".join(f" {name}={run.settings[name]}" for name in names)
 
@@ -104,11 +108,7 @@ class Progress:
 
 @contextlib.contextmanager
 def watch(progress: bool | None, left: Sequence[Run], reused: int) -> Iterator[Progress]:
-    """Show the progress of runs while the block lasts.
-
-    `progress` is None for a live display where stderr is a terminal and lines elsewhere, False for
-    neither, True for the display in any case.
-    """
+    """Show the progress of runs while the block lasts; `progress` is as in `scheduler.bench`."""
     live = sys.stderr.isatty() if progress is None else progress
     shows = "" if progress is False or not left else "bars" if live else "lines"
     shown = Progress(left, reused, shows)
@@ -119,14 +119,3 @@ def watch(progress: bool | None, left: Sequence[Run], reused: int) -> Iterator[P
 def label(run: Run | Record) -> str:
     """A run in a few words."""
     return f"{run.dataset} {run.method} step {run.step} seed {run.seed}"
-
-
-def _varying(runs: Sequence[Run]) -> dict[tuple[str, str], list[str]]:
-    """For each dataset and method, the settings that its runs do not have in common."""
-    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for run in runs:
-        groups[run.dataset, run.method].append(run)
-    return {
-        key: [n for n in group[0].settings if len({repr(run.settings[n]) for run in group}) > 1]
-        for key, group in groups.items()
-    }

@@ -1,14 +1,12 @@
 """The protocol: any learner over any stream, with its accuracy, confidence, time and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -55,17 +53,15 @@ def run(
     Notes
     -----
     The learner is asked once after each session, about all test nodes of the graph in ascending
-    order, those of classes to come included; only those of classes seen so far are counted. So
-    neither the set of nodes nor their order says which class or session a node belongs to. (Where
-    the graph grows, ``edges="seen"``, its nodes are those of seen classes, and which of them are
-    new is no secret.) A prediction that is not one of the classes seen so far is wrong like any
+    order; only those of classes seen so far are counted. So neither the set of nodes nor their
+    order says which class or session a node belongs to (but where the graph grows,
+    ``edges="seen"``). A prediction that is not one of the classes seen so far is wrong like any
     other. A learner that writes into the graph it is handed ends the run with an error.
 
     The clocks stand still while data is prepared and answers are counted, and wait for the GPU's
     queue. Probabilities and novelty scores come from a second learner with the same state, off the
-    clocks, so that nothing it caches about the graph saves the first one time. Novelty is scored on
-    the graph of the next session, in which the nodes of its classes exist, in one call for about
-    8192 test nodes of all sessions; those of the next session and of seen ones are compared.
+    clocks, so that nothing it caches saves the first one time. Novelty is scored on the graph of
+    the next session, for about 8192 test nodes of it and of the sessions before.
 
     Examples
     --------
@@ -76,140 +72,105 @@ def run(
     ((2, 2), 2)
     """
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
-    tests = _Tests.of(stream, split, column)
-    correct, learning, predicting, retained = [], [], [], []
+    tests = _tests(stream, split, column)
+    correct, figures = [], []
     asks = confidence and isinstance(learner, Learner)
     measured = _Confidence(stream, tests) if asks else None
-    watched = _Watched()
+    copies: dict[str, tuple[Tensor, Tensor]] = {}
     for session in stream:
-        asked = tests.of_graph(session.graph)
-        watched.add(session.graph)
+        # all of them, but where the graph grows
+        asked = tests[tests["node"] < session.graph.x.size(0)]
+        _keep(copies, session.graph)
         learn = learner.fit if session.index == 0 else learner.partial_fit
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
-        _, seconds = _timed(learn, session.graph, session.nodes, session.labels, *extra)
-        learning.append(seconds)
-        answers, seconds = _timed(learner.predict, session.graph, asked.nodes.clone())
-        predicting.append(seconds)
-        retained.append(int(learner.retained_bytes()))
-        right = _check_answers(answers, asked.labels) == asked.labels
-        right &= asked.sessions <= session.index
-        correct.append(np.bincount(asked.columns[right], minlength=len(column)))
+        _, learning = _timed(learn, session.graph, session.nodes, session.labels, *extra)
+        answers, predicting = _timed(learner.predict, session.graph, _nodes(asked))
+        figures.append((learning, predicting, int(learner.retained_bytes())))
+        right = _check_answers(answers, len(asked)) == asked["label"].to_numpy()
+        right &= asked["session"].to_numpy() <= session.index
+        correct.append(np.bincount(asked["column"][right], minlength=len(column)))
         if measured is not None:
             measured.measure(learner, session.graph, asked)
-        watched.check(learner, session.index)
+        _check_kept(copies, learner, session.index)
         if on_session is not None:
             on_session(session.index)
     found = np.array([column.get(one, len(column)) for one in np.asarray(answers).tolist()])
-    given = found[np.lexsort((stream.original_ids(asked.nodes).numpy(), asked.columns))]
-    total = np.bincount(tests.columns, minlength=len(column))
+    given = found[np.lexsort((stream.original_ids(_nodes(asked)).numpy(), asked["column"]))]
+    total = np.bincount(tests["column"], minlength=len(column))
     # a user's own learner need not clock its selection
     selecting = tuple(getattr(learner, "selection_seconds_", ()))
-    clocks = tuple(learning), tuple(predicting), tuple(retained), selecting
-    outcome = Outcome(tuple(stream.classes), np.stack(correct), total, *clocks, answers=given)
-    return outcome if measured is None else measured.added_to(outcome)
+    clocks: Any = (*zip(*figures, strict=True), selecting)
+    more: Any = {"answers": given, **(measured.figures() if measured else {})}
+    return Outcome(tuple(stream.classes), np.stack(correct), total, *clocks, **more)
 
 
-@dataclass(frozen=True)
-class _Tests:
-    """Test nodes in ascending order, with their labels, columns of these and sessions, [n] each."""
+def _tests(stream: ClassStream, split: str, column: dict[int, int]) -> pd.DataFrame:
+    """Test nodes in ascending order, with their labels, the columns of these and sessions."""
+    parts = test_nodes(stream, split)
+    nodes, labels = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+    sessions = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
+    columns = [column[label] for label in labels.tolist()]
+    found = {"node": nodes, "label": labels, "column": columns, "session": sessions}
+    return pd.DataFrame(found).sort_values("node")
 
-    nodes: Tensor
-    labels: metrics.Counts
-    columns: metrics.Counts
-    sessions: metrics.Counts
 
-    @classmethod
-    def of(cls, stream: ClassStream, split: str, column: dict[int, int]) -> _Tests:
-        """Those of all sessions."""
-        parts = test_nodes(stream, split)
-        nodes, labels = (torch.cat(part) for part in zip(*parts, strict=True))
-        sessions = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
-        columns = np.array([column[label] for label in labels.tolist()])
-        found = cls(nodes, labels.numpy(), columns, sessions)
-        return found._take(torch.argsort(nodes).numpy())
-
-    def of_graph(self, graph: Data) -> _Tests:
-        """Those that exist in a session's graph: all of them, but where it grows."""
-        return self._take(np.flatnonzero(self.nodes.numpy() < graph.x.size(0)))
-
-    def sample(self) -> _Tests:
-        """About `ASKED` of them, evenly; at least `FEWEST` of each session that has as many."""
-        step = -(-len(self.nodes) // ASKED)
-        chosen = []
-        for session in np.unique(self.sessions):
-            own = np.flatnonzero(self.sessions == session)
-            chosen.append(own[:: max(1, min(step, len(own) // FEWEST))])
-        return self._take(np.sort(np.concatenate(chosen)))
-
-    def _take(self, places: metrics.Counts) -> _Tests:
-        parts = (part[places] for part in (self.labels, self.columns, self.sessions))
-        return _Tests(self.nodes[places], *parts)
+def _nodes(tests: pd.DataFrame) -> Tensor:
+    return torch.tensor(tests["node"].to_numpy())
 
 
 class _Confidence:
     """Measures calibration and novelty detection on a second learner with the same state."""
 
-    def __init__(self, stream: ClassStream, tests: _Tests) -> None:
-        self.stream = stream
-        self.tests = tests.sample()
+    def __init__(self, stream: ClassStream, tests: pd.DataFrame) -> None:
+        step = -(-len(tests) // ASKED)
+        parts = (own for _, own in tests.groupby("session"))
+        some = [own[:: max(1, min(step, len(own) // FEWEST))] for own in parts]
+        self.stream, self.tests = stream, pd.concat(some).sort_values("node")
         self.bins: list[metrics.Matrix] = []
         self.aurocs: list[float] = []
         self.twin: Learner | None = None
 
-    def measure(self, learner: Learner, graph: Data, asked: _Tests) -> None:
+    def measure(self, learner: Learner, graph: Data, asked: pd.DataFrame) -> None:
         """After a session: calibration on test nodes of seen classes, novelty on the next ones'."""
         if self.twin is None:
             self.twin = type(learner)(**learner.get_params())
         # all that a learner has learned is in one attribute, and is replaced, never changed
         self.twin._learned = learner._learned
-        seen = asked.sessions <= len(self.bins)
-        truth = asked.labels[seen]
-        classes = np.asarray(learner.classes_)
-        columns = np.searchsorted(classes, truth).clip(max=classes.size - 1)
-        columns = np.where(classes[columns] == truth, columns, -1)
-        found = np.asarray(self.twin.predict_proba(graph, asked.nodes.clone()))
+        seen = (asked["session"] <= len(self.bins)).to_numpy()
+        columns = pd.Index(learner.classes_).get_indexer(asked["label"][seen])
+        found = np.asarray(self.twin.predict_proba(graph, _nodes(asked)))
         self.bins.append(metrics.reliability(found[seen], columns))
         coming = len(self.bins)
         if coming < len(self.stream):
             later = self.stream.graph(coming)
-            some = self.tests.of_graph(later)
-            scores = np.asarray(self.twin.novelty(later, some.nodes.clone()))
-            new, old = scores[some.sessions == coming], scores[some.sessions < coming]
+            some = self.tests[self.tests["node"] < later.x.size(0)]
+            scores, sessions = np.asarray(self.twin.novelty(later, _nodes(some))), some["session"]
+            new, old = scores[sessions == coming], scores[sessions < coming]
             self.aurocs.append(metrics.auroc(new, old))
 
-    def added_to(self, outcome: Outcome) -> Outcome:
-        """The outcome with both."""
-        return replace(
-            outcome,
-            calibration_errors=tuple(map(metrics.calibration_error, self.bins)),
-            novelty_aurocs=tuple(self.aurocs),
-            reliability=self.bins[-1],
-        )
+    def figures(self) -> dict[str, Any]:
+        """What an outcome has of both."""
+        errors = tuple(map(metrics.calibration_error, self.bins))
+        found = {"calibration_errors": errors, "novelty_aurocs": tuple(self.aurocs)}
+        return {**found, "reliability": self.bins[-1]}
 
 
-class _Watched:
-    """Copies of the tensors of graphs, by which a learner that writes into them is noticed."""
+def _keep(copies: dict[str, tuple[Tensor, Tensor]], graph: Data) -> None:
+    """Copy what is about to be handed out; most streams hand out the same in every session."""
+    for name in ("x", "edge_index"):
+        if name not in copies or copies[name][0] is not graph[name]:
+            copies[name] = graph[name], graph[name].clone()
 
-    def __init__(self) -> None:
-        self.given: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def add(self, graph: Data) -> None:
-        """A graph that is about to be handed out."""
-        for name in ("x", "edge_index"):
-            tensor = graph[name]
-            # most streams hand out the same tensors in every session
-            if name not in self.given or self.given[name][0] is not tensor:
-                self.given[name] = tensor, tensor.clone()
-
-    def check(self, learner: Learner, index: int) -> None:
-        """Put back what a learner has changed, and raise an error that names it."""
-        for name, (tensor, copy) in self.given.items():
-            if not torch.equal(tensor, copy):
-                tensor.copy_(copy)
-                raise InputError(
-                    f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
-                    " learner must work on a copy, or it spoils what others are handed"
-                )
+def _check_kept(copies: dict[str, tuple[Tensor, Tensor]], learner: Learner, index: int) -> None:
+    """Put back what a learner has changed, and raise an error that names it."""
+    for name, (tensor, copy) in copies.items():
+        if not torch.equal(tensor, copy):
+            tensor.copy_(copy)
+            raise InputError(
+                f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
+                " learner must work on a copy, or it spoils what others are handed"
+            )
 
 
 def test_nodes(stream: ClassStream, split: str) -> list[tuple[Tensor, Tensor]]:
@@ -238,11 +199,11 @@ def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     return result, perf_counter() - start
 
 
-def _check_answers(answers: Any, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _check_answers(answers: Any, count: int) -> npt.NDArray[Any]:
     given = np.asarray(answers)
-    if given.shape != labels.shape:
+    if given.shape != (count,):
         raise InputError(
-            f"learner.predict gave an array of shape {given.shape} for {len(labels)} nodes: it"
-            " must give one class per node"
+            f"learner.predict gave an array of shape {given.shape} for {count} nodes: it must give"
+            " one class per node"
         )
     return given

@@ -1,7 +1,5 @@
 """A run and what became of it: its identity, its record or its failure, and their JSON form."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -13,10 +11,9 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from algnn.bench.environment import code_version, machine, now, versions
-from algnn.bench.metrics import BINS, Matrix, Outcome
+from algnn.bench.metrics import BINS, Counts, Outcome
 from algnn.errors import AlgnnError
 
 FORMAT = 1
@@ -32,15 +29,24 @@ class _Facts:
     dataset: str
     provenance: dict[str, Any]
     method: str
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # all parameters of the learner but seed and device
     base: int
     step: int
     edges: str
-    order: str
+    order: str  # an explicit one is joined by commas
     seed: int
     device: str
-    # the nodes that were asked about: those of a trial are "val"
-    split: str = "test"
+    split: str = "test"  # the nodes that were asked about: those of a trial are "val"
+
+    @property
+    def sha256(self) -> Any:
+        """The graph's checksum."""
+        return self.provenance.get("sha256")
+
+    @property
+    def configuration(self) -> str:
+        """Twelve hexadecimal digits of all but seed, device and code."""
+        return hashlib.sha256(_parts(self, CONFIGURATION).encode()).hexdigest()[:12]
 
 
 RUN_FACTS = tuple(field.name for field in fields(_Facts))
@@ -64,11 +70,7 @@ class Failure(Run):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record(_Facts):
-    """A finished run: its outcome, when it started, the packages and the machine.
-
-    `settings` are all parameters of the learner but seed and device, `machine` says how many runs
-    shared it; an explicit order of classes is joined by commas.
-    """
+    """A finished run: its outcome, when it started, the packages, the machine and who shared it."""
 
     outcome: Outcome
     started: str = field(default_factory=now)
@@ -90,11 +92,6 @@ class Record(_Facts):
         return f"{name}, {cores} core{'s' * (cores != 1)}" if cores else str(name)
 
 
-def digest(run: Run | Record) -> str:
-    """Twelve hexadecimal digits of a configuration and its graph's checksum."""
-    return hashlib.sha256(_parts(run, CONFIGURATION).encode()).hexdigest()[:12]
-
-
 def same(one: Run | Record, other: Run | Record) -> bool:
     """Whether two have one configuration, graph, seed, kind of device and version of the code."""
     return _parts(one, IDENTITY) == _parts(other, IDENTITY)
@@ -106,7 +103,7 @@ def file_name(run: Run | Record, failed: bool = False) -> str:
     ending = FAILED if failed or isinstance(run, Failure) else ".json"
     return (
         f"{_safe(run.dataset)}/{_safe(run.method)}/step{run.step}-{_safe(run.edges)}-{order}"
-        f"-{digest(run)}-{_safe(run.device)}-seed{run.seed}{ending}"
+        f"-{run.configuration}-{_safe(run.device)}-seed{run.seed}{ending}"
     )
 
 
@@ -132,21 +129,19 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         "novelty_aurocs": outcome.novelty_aurocs,
         # column by column, in as few digits as a picture needs
         "reliability": None if bins is None else bins.T.round(3).tolist(),
-        "answers": None if outcome.answers is None else packed(outcome.answers, outcome.total.size),
+        "answers": packed(outcome.answers, outcome.total.size),
     }
 
 
 def rows(outcome: Outcome) -> list[list[float | None]]:
     """An outcome's accuracy matrix with None above the diagonal, as JSON needs it."""
-    filled = enumerate(outcome.matrix.tolist(), start=1)
-    return [row[:t] + [None] * (len(row) - t) for t, row in filled]
+    return [
+        [None if np.isnan(value) else value for value in row] for row in outcome.matrix.tolist()
+    ]
 
 
 def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure:
-    """What `as_json` made; errors name the place `where` the text came from.
-
-    Figures are computed anew from the counts. A file is a failure where it says so.
-    """
+    """What `as_json` made, its figures computed anew; errors name the place `where` it was."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -163,11 +158,10 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
             return Failure(**_checked({"traceback": "", "split": "test", **found}, Failure))
         if type(found["format"]) is int and found["format"] == FORMAT:
             return Record(outcome=_outcome(found), **_checked({"split": "test", **found}, Record))
-    except KeyError as error:
-        raise AlgnnError(f"{where} is not a {noun} of a run: it has no {error}") from error
-    except (TypeError, ValueError, zlib.error) as error:
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        lacks = "it has no " * isinstance(error, KeyError)
         words = " ".join(str(error).split())
-        raise AlgnnError(f"{where} is not a {noun} of a run: {words}") from error
+        raise AlgnnError(f"{where} is not a {noun} of a run: {lacks}{words}") from error
     raise AlgnnError(
         f"{where} is a {noun} of format {found['format']!r}: this version reads {FORMAT}"
         f" and {FAILURE_FORMAT!r}"
@@ -175,47 +169,42 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
 
 
 def _outcome(found: Mapping[str, Any]) -> Outcome:
-    outcome = Outcome(
-        tuple(tuple(int(c) for c in part) for part in found["sessions"]),
-        np.array(found["correct"], dtype=np.int64),
-        np.array(found["total"], dtype=np.int64),
-        tuple(float(s) for s in found["learn_seconds"]),
-        tuple(float(s) for s in found["predict_seconds"]),
-        tuple(int(b) for b in found["retained_bytes"]),
-        # not in the first records
-        tuple(float(s) for s in found.get("selection_seconds", ())),
-        tuple(float(e) for e in found.get("calibration_errors", ())),
-        tuple(float(a) for a in found.get("novelty_aurocs", ())),
-        _bins(found.get("reliability")),
+    # not in the first records
+    lacking = ("selection_seconds", "calibration_errors", "novelty_aurocs")
+    bins = found.get("reliability")
+    parts: list[Any] = [
+        tuple(tuple(map(int, part)) for part in found["sessions"]),
+        *(np.array(found[name], dtype=np.int64) for name in ("correct", "total")),
+        *(tuple(map(float, found[name])) for name in ("learn_seconds", "predict_seconds")),
+        tuple(map(int, found["retained_bytes"])),
+        *(tuple(map(float, found.get(name, ()))) for name in lacking),
+        None if bins is None else np.array(bins, dtype=np.float64).T,
         _unpacked(found.get("answers"), found["total"]),
-    )
+    ]
+    outcome = Outcome(*parts)
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
     lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
     optional = {"calibration_errors": (0, count), "novelty_aurocs": (0, count - 1)}
     for name, wanted in (lengths | optional).items():
         if len(getattr(outcome, name)) not in wanted:
             raise TypeError(f"{name} does not fit {count} sessions")
-    if bool(outcome.calibration_errors) != (outcome.reliability is not None):
+    table = outcome.reliability
+    if table is not None and (table.shape != (BINS, 3) or not (table >= 0).all()):
+        raise TypeError(f"reliability is not three rows of {BINS} figures")
+    if bool(outcome.calibration_errors) != (table is not None):
         raise TypeError("calibration_errors and reliability are not both there")
     return outcome
 
 
-def _bins(found: Any) -> Matrix | None:
-    if found is None:
-        return None
-    bins = np.array(found, dtype=np.float64)
-    if bins.shape != (3, BINS) or not (bins >= 0).all():
-        raise TypeError(f"reliability is not three rows of {BINS} figures")
-    return bins.T
-
-
-def packed(answers: npt.NDArray[np.int64], classes: int) -> str:
+def packed(answers: Counts | None, classes: int) -> str | None:
     """Columns of classes, up to `classes`, in a byte or two each, compressed."""
+    if answers is None:
+        return None
     kind = "<u1" if classes < 256 else "<u2"
     return base64.b64encode(zlib.compress(answers.astype(kind).tobytes(), 9)).decode()
 
 
-def _unpacked(text: str | None, total: list[int]) -> npt.NDArray[np.int64] | None:
+def _unpacked(text: str | None, total: list[int]) -> Counts | None:
     if text is None:
         return None
     kind, nodes = np.dtype("<u1" if len(total) < 256 else "<u2"), sum(total)
@@ -228,20 +217,17 @@ def _unpacked(text: str | None, total: list[int]) -> npt.NDArray[np.int64] | Non
 
 def _checked(found: Mapping[str, Any], kind: type[Failure | Record]) -> dict[str, Any]:
     """The fields of a dataclass, each of its type."""
-    types = {f.name: {"str": str, "int": int}.get(str(f.type), dict) for f in fields(kind)}
+    types: Any = {f.name: f.type if f.type in (str, int) else dict for f in fields(kind)}
     types.pop("outcome", None)
     for name, wanted in types.items():
-        if not isinstance(found[name], wanted) or isinstance(found[name], bool):
+        if type(found[name]) is not wanted:
             raise TypeError(f"{name} is not of type {wanted.__name__}")
     return {name: found[name] for name in types}
 
 
-def _parts(run: Run | Record, names: tuple[str, ...]) -> str:
-    parts = {name: getattr(run, name) for name in names}
-    if run.split != "test":
-        parts["split"] = run.split
-    parts["sha256"] = run.provenance.get("sha256")
-    return json.dumps(parts, sort_keys=True)
+def _parts(run: _Facts, names: tuple[str, ...]) -> str:
+    asked = () if run.split == "test" else ("split",)
+    return json.dumps({n: getattr(run, n) for n in (*names, *asked, "sha256")}, sort_keys=True)
 
 
 def _safe(name: str) -> str:

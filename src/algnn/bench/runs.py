@@ -20,9 +20,10 @@ import filelock
 import numpy as np
 
 from algnn.bench import record as form
-from algnn.bench.record import FAILED, RUN_FACTS, Failure, Record, Run, digest, file_name, same
+from algnn.bench.record import FAILED, RUN_FACTS, Failure, Record, Run, file_name, same
 from algnn.errors import AlgnnError, InputError
 from algnn.files import replacing
+from algnn.progress import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,9 +45,6 @@ FAILURE_COLUMNS = (*RUN_FACTS, "code", "sha256", "configuration", "reason", "end
 Folder = str | os.PathLike[str]
 
 
-# -- the table ------------------------------------------------------------------------------------
-
-
 def read_runs(folder: Folder, split: str = "test") -> pd.DataFrame:
     """One row for each run below a folder, from single files and packed ones.
 
@@ -65,11 +63,10 @@ def read_runs(folder: Folder, split: str = "test") -> pd.DataFrame:
 
         - ``code``, ``sha256`` of the graph, ``configuration`` (the digest of all but seed, device
           and code), ``hardware`` and ``alone`` (no other run shared the machine);
-        - ``ap``, ``af``, ``macro``, ``micro``, ``mean_ap`` (AP, mean over the stages) and
-          ``base_accuracy`` in per cent;
+        - ``stages``, AP after each session, ``ap``, ``af``, ``macro``, ``micro``, ``mean_ap`` (over
+          the stages) and ``base_accuracy``, in per cent;
         - ``learn_seconds``, ``predict_seconds`` and ``selection_seconds`` of all sessions together;
-          ``retained_bytes``, ``ece`` and ``novelty_auroc`` at the end; NaN where not recorded;
-        - ``stages``, AP after each session.
+          ``retained_bytes``, ``ece`` and ``novelty_auroc`` at the end; NaN where not recorded.
 
     Examples
     --------
@@ -90,14 +87,19 @@ def frame(records: Iterable[Record]) -> pd.DataFrame:
 
 def read_failures(folder: Folder) -> pd.DataFrame:
     """One row for each run below a folder that failed and has not been done since."""
+    return read_tables([folder])[2]
+
+
+def read_tables(folders: Iterable[Folder]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The runs, trials and failures below some folders; each file is read once."""
     import pandas as pd
 
-    rows = [
-        {**vars(one), "sha256": one.provenance.get("sha256"), "configuration": digest(one)}
-        for one in _read(folder).values()
-        if isinstance(one, Failure)
-    ]
-    return pd.DataFrame(rows, columns=list(FAILURE_COLUMNS))
+    found = [one for folder in folders for one in _read(folder).values()]
+    records = [one for one in found if isinstance(one, Record)]
+    runs, trials = (frame(r for r in records if r.split == split) for split in ("test", "val"))
+    names = list(FAILURE_COLUMNS)
+    rows = [[getattr(one, name) for name in names] for one in found if isinstance(one, Failure)]
+    return runs, trials, pd.DataFrame(rows, columns=names)
 
 
 def read_records(folder: Folder) -> list[Record]:
@@ -109,13 +111,10 @@ def _row(record: Record) -> dict[str, object]:
     outcome, stages = record.outcome, record.outcome.stagewise
     return {
         **{name: getattr(record, name) for name in COLUMNS if hasattr(record, name)},
-        **{name: getattr(outcome, name) for name in ("af", "macro", "micro", "ece")},
-        "sha256": record.provenance.get("sha256"),
-        "configuration": digest(record),
+        **{name: getattr(outcome, name) for name in ("af", "macro", "micro", "mean_ap", "ece")},
         "alone": record.machine.get("jobs") in (None, 1),
         "stages": stages,
         "ap": stages[-1],
-        "mean_ap": float(stages.mean()),
         "base_accuracy": stages[0],
         "learn_seconds": sum(outcome.learn_seconds),
         "predict_seconds": sum(outcome.predict_seconds),
@@ -158,14 +157,8 @@ def _student(count: int) -> float:
     return float(stdtrit(count - 1, 0.975))
 
 
-# -- files ----------------------------------------------------------------------------------------
-
-
 def write(found: Record | Failure, folder: Folder) -> Path:
-    """Write a record or a failure below a folder, over an older one of that run.
-
-    A record takes its run's failure away.
-    """
+    """Write a record, which takes its run's failure away, or a failure; returns the file's path."""
     path = Path(folder) / file_name(found)
     write_atomically(path, json.dumps(form.as_json(found), indent=1, allow_nan=False).encode())
     if isinstance(found, Record):
@@ -187,28 +180,19 @@ def read(path: Folder) -> Any:
     return found
 
 
-def done(run: Run, folder: Folder) -> Any:
-    """The run's record; None where there is none, an older version's or an unreadable one."""
-    return _stored(run, Path(folder), file_name(run))
-
-
-def failed(run: Run, folder: Folder) -> Any:
-    """The run's failure; None likewise."""
-    return _stored(run, Path(folder), file_name(run, failed=True))
-
-
-def _stored(run: Run, folder: Path, name: str) -> Record | Failure | None:
-    found = [_packed(folder / PACK).get(name)]
+def stored(run: Run, folder: Folder, failed: bool = False) -> Any:
+    """The run's record, or failure; None without one, or with an older version's or unreadable."""
+    name = file_name(run, failed)
+    found = [_packed(Path(folder) / PACK).get(name)]
     with contextlib.suppress(AlgnnError):  # what a dying disk left behind is no reason to stop
-        found.append(read(folder / name))
+        found.append(read(Path(folder) / name))
     return next((one for one in found if one is not None and same(one, run)), None)
 
 
 def pack(folder: Folder) -> list[tuple[Path, int]]:
     """Move the single files below a folder into one packed file for each folder of records.
 
-    A single file is removed only after the packed one is in its place; unchanged records give
-    unchanged bytes. Returns each packed file that was written, and how many files went into it.
+    Returns each packed file that was written, and how many files went into it.
     """
     root = _folder(folder)
     loose: dict[Path, list[tuple[Path, int]]] = {}
@@ -216,8 +200,11 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
         loose.setdefault(_home(path, root), []).append((path, path.stat().st_mtime_ns))
     for home, files in loose.items():
         with locked(home):
-            kept = [one for (where, _), one in _read(home).items() if where == home]
-            write_atomically(home / PACK, _zipped(kept))
+            kept = (form.as_json(one) for (at, _), one in _read(home).items() if at == home)
+            lines = [json.dumps(one, separators=(",", ":"), allow_nan=False) for one in kept]
+            # without a time the bytes depend on the records alone
+            content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
+            write_atomically(home / PACK, content)
             for path, written in files:
                 if path.stat().st_mtime_ns == written:  # and not written again meanwhile
                     path.unlink()
@@ -257,20 +244,18 @@ def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:
     root = _folder(folder)
     found: dict[tuple[Path, str], Record | Failure] = {}
     packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
+    single = ((_home(path, root), read(path)) for path in counted("", _files(root)))
     # packed ones first, so that of equally old ones the single file counts
-    for home, one in (*packed, *((_home(path, root), read(path)) for path in _files(root))):
+    for home, one in (*packed, *single):
         key = home, file_name(one)
         if key not in found or _date(one) >= _date(found[key]):
             found[key] = one
-    return {key: found[key] for key in sorted(found) if not _done_since(key, found)}
-
-
-def _done_since(key: tuple[Path, str], found: dict[tuple[Path, str], Record | Failure]) -> bool:
-    """Whether a failure's run is done: its writer may have been killed before removing it."""
-    record = found.get((key[0], key[1].replace(FAILED, ".json")))
-    if isinstance(found[key], Record) or record is None:
-        return False
-    return same(record, found[key]) or _date(record) >= _date(found[key])
+    for (home, name), one in list(found.items()):
+        record = found.get((home, name.replace(FAILED, ".json"))) if name.endswith(FAILED) else None
+        # a run that has been done since: its writer was killed before it removed the failure
+        if record and (same(record, one) or _date(record) >= _date(one)):
+            del found[home, name]
+    return dict(sorted(found.items()))
 
 
 def _packed(path: Path) -> dict[str, Record | Failure]:
@@ -284,14 +269,9 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
         lines = gzip.decompress(path.read_bytes()).splitlines()
     except (OSError, EOFError, zlib.error) as error:
         raise AlgnnError(f"{path} is not a whole file of packed records: {error}") from error
-    found = (form.from_json(line, f"{path} line {i}") for i, line in enumerate(lines, 1))
+    each = enumerate(counted("", lines), start=1)
+    found = (form.from_json(line, f"{path} line {i}") for i, line in each)
     return {file_name(one): one for one in found}
-
-
-def _zipped(found: Iterable[Record | Failure]) -> bytes:
-    lines = (json.dumps(form.as_json(one), separators=(",", ":"), allow_nan=False) for one in found)
-    # without a time the bytes depend on the records alone
-    return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
 def _date(one: Record | Failure) -> str:

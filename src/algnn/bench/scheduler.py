@@ -1,11 +1,7 @@
 """Many runs side by side, each in a process of its own and none of them twice.
 
-Processes come from the standard library's forkserver, which has imported everything once. Whatever
-is killed, and when, only the runs in flight are lost: what is done is on disk, and the same call
-goes on from there.
+Whatever is killed, and when, only the runs in flight are lost: the same call goes on from there.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -26,7 +22,7 @@ from algnn.bench import runs
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
 from algnn.bench.processes import Task, Worker, held_back
 from algnn.bench.progress import Progress, watch
-from algnn.bench.record import Failure, Record, digest, file_name, same
+from algnn.bench.record import Failure, Record, file_name, same
 from algnn.checks import check_number, resolve_device
 from algnn.errors import AlgnnError, InputError
 from algnn.files import make_folder
@@ -35,7 +31,7 @@ from algnn.learner import Learner
 
 SEEDS = (42, 43, 44, 45, 46)
 WORKER_BYTES = 2**30  # of the machine's memory, for a worker whose number is not given
-GPU_JOBS = 4
+GPU_JOBS = 4  # a small graph does not fill it
 GPU_THREADS = 4  # little is left for the CPU, and waking many threads costs more
 FALSE_STARTS = 3  # in a row
 STALE = 3600.0
@@ -43,15 +39,12 @@ STALE = 3600.0
 
 @dataclass
 class Tally:
-    """Results of a call: runs computed now, runs known before, and failures likewise.
-
-    `failed` were tried now; `skipped` failed before and were not tried again.
-    """
+    """Results of a call."""
 
     done: list[Record] = field(default_factory=list)
-    reused: list[Record] = field(default_factory=list)
+    reused: list[Record] = field(default_factory=list)  # known before
     failed: list[Failure] = field(default_factory=list)
-    skipped: list[Failure] = field(default_factory=list)
+    skipped: list[Failure] = field(default_factory=list)  # failed before, and not tried again
     plans: list[tuple[Plan, str]] = field(default_factory=list)  # and their configurations
 
     @property
@@ -66,7 +59,7 @@ class Tally:
     def of(self, *plans: Plan) -> pd.DataFrame:
         """The runs of some plans, as `algnn.bench.runs.read_runs` gives them."""
         wanted = {configuration for one, configuration in self.plans if one in plans}
-        return runs.frame(record for record in self.records if digest(record) in wanted)
+        return runs.frame(one for one in self.records if one.configuration in wanted)
 
     def wanted(self, *plans: Plan) -> int:
         """The number of different runs of some plans."""
@@ -97,8 +90,7 @@ def bench(
     datasets : sequence of str, optional
         Names, or paths of ``.npz`` files; the small ones that are at hand by default.
     methods : sequence of str or type, optional
-        Names of the registry, ``"module:Class"`` or a class in a module that can be imported. The
-        whole registry by default.
+        Names, ``"module:Class"`` or classes that can be imported; the whole registry by default.
     steps, seeds : sequence of int
         Classes of each later session, and seeds; one run for each pair.
     records : str or path
@@ -107,10 +99,8 @@ def bench(
         Settings to change, in the methods that have them; one of the methods must.
     base, edges, order
         As in `ClassStream`.
-    device : str
-        ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    data : Path, optional
-        The data root, where it is not the usual one.
+    device, data
+        As in `algnn.methods.make` and `algnn.load`.
     jobs : int, optional
         Number of worker processes; by default one for each core that has a GiB of free memory, and
         four on a GPU. Times can be compared only between runs with ``jobs=1``.
@@ -118,7 +108,7 @@ def bench(
         Try runs again that failed before.
     progress : bool, optional
         By default a live display where stderr is a terminal, and a line per run elsewhere; False
-        for neither.
+        for neither, True for the display.
 
     Returns
     -------
@@ -145,11 +135,7 @@ def bench(
 
 
 def room(kind: str, jobs: int | None = None) -> tuple[int, int]:
-    """The number of workers for a kind of device, unless given, and of torch's threads in each.
-
-    On a CPU a worker for each core (or for each ``OMP_NUM_THREADS`` cores, where that is set), at
-    most one for each GiB of free memory; on a GPU four, since a small graph does not fill it.
-    """
+    """The number of workers for a kind of device, unless given, and of torch's threads in each."""
     if jobs is not None:
         check_number("jobs", jobs, 1, whole=True)
     affinity = getattr(os, "sched_getaffinity", None)
@@ -206,7 +192,7 @@ def _tasks(plans: list[Plan], tally: Tally) -> list[Task]:
         here = [plan for plan in plans if (plan.dataset, plan.data, plan.draw) == key]
         graph = load(key[0], root=key[1], seed=key[2])
         found = [(plan, planned(plan, graph)) for plan in here]
-        tally.plans += [(plan, digest(some[0])) for plan, some in found]
+        tally.plans += [(plan, some[0].configuration) for plan, some in found]
         steps = list(dict.fromkeys(plan.step for plan in here))
         seeds = list(dict.fromkeys(seed for plan in here for seed in plan.seeds))
         pairs = [(plan, run) for plan, some in found for run in some]
@@ -229,9 +215,9 @@ def _left(tasks: list[Task], folder: Path, retry_failed: bool, tally: Tally) -> 
     """The tasks still to do; what has been done or has failed before goes to the tally."""
     left = []
     for task in tasks:
-        if (record := runs.done(task.run, folder)) is not None:
+        if (record := runs.stored(task.run, folder)) is not None:
             tally.reused.append(record)
-        elif not retry_failed and (failure := runs.failed(task.run, folder)) is not None:
+        elif not retry_failed and (failure := runs.stored(task.run, folder, failed=True)):
             tally.skipped.append(failure)
         else:
             left.append(task)
@@ -318,18 +304,15 @@ class _Scheduler:
         """A process has ended: settle its run, unless it has said itself what became of it."""
         self.pass_on(worker)
         self.workers.remove(worker)
-        code = worker.close()
+        ended = worker.close()
         if worker.settled:
             return
-        record = runs.done(worker.task.run, self.setup["folder"])
+        record = runs.stored(worker.task.run, self.setup["folder"])
         if record is not None:  # the last thing that it did
             self.finish(worker.slot, record, sum(record.outcome.learn_seconds))
         elif not worker.ready:
             self.start_again(worker.slot, worker.task)
-        elif code is not None and code < 0:
-            self.give_up(worker.slot, worker.task, f"killed by signal {-code}")
         else:
-            ended = f"its process ended with exit code {code}"
             self.give_up(worker.slot, worker.task, ended)
 
     def finish(self, slot: int, record: Record, seconds: float) -> None:
@@ -344,10 +327,7 @@ class _Scheduler:
 
 
 class _Cluster(_Scheduler):
-    """Gives tasks to a Dask cluster, as many at a time as it has workers.
-
-    A run whose worker has died is done again on another; what a run raises is its failure.
-    """
+    """Gives tasks to a Dask cluster, which does a run again whose worker has died."""
 
     def work(self) -> None:
         from distributed import as_completed
@@ -385,8 +365,8 @@ class _Cluster(_Scheduler):
         if isinstance(found, str):
             self.give_up(slot, task, found, detail)
         elif not same(found, task.run):
-            told = "its worker has another version of algnn, of the method or of the graph"
-            self.give_up(slot, task, told)
+            other = "its worker has another version of algnn, of the method or of the graph"
+            self.give_up(slot, task, other)
         else:
             runs.write(found, self.setup["folder"])
             self.finish(slot, found, detail)

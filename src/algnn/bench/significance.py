@@ -3,20 +3,17 @@
 Two methods are compared on the same test nodes, from the answers that their records keep.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from algnn.bench.metrics import Outcome
+from algnn.bench.metrics import Matrix, Outcome
 from algnn.errors import InputError
 
-Matrix = npt.NDArray[np.float64]
 Pairs = tuple[tuple[Outcome, Outcome], ...]
 FIGURES = ("ap", "micro")
 DRAWS = 2000
@@ -39,13 +36,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """``"leads"``, ``"trails"`` or ``"undecided"``: the first two only if the interval says so.
-
-        Examples
-        --------
-        >>> Comparison(2.0, 0.5, 3.5, 5, 5).verdict, Comparison(2.0, -0.5, 4.5, 5, 5).verdict
-        ('leads', 'undecided')
-        """
+        """``"leads"`` or ``"trails"`` where the interval leaves out 0, else ``"undecided"``."""
         if self.low > 0:
             return "leads"
         return "trails" if self.high < 0 else "undecided"
@@ -77,13 +68,18 @@ def compare(
     """
     if figure not in FIGURES:
         raise InputError(f"figure={figure!r} cannot be compared: use one of {', '.join(FIGURES)}")
-    units = _paired(ours, theirs)
-    if not units:
+    parts = []
+    for pairs in _paired(ours, theirs):
+        sizes, lead, products = _counted(pairs)
+        # what a node counts, by its session
+        each = 100 / (sizes.size * sizes if figure == "ap" else np.full(sizes.size, sizes.sum()))
+        # in points [seeds], and the covariance [seeds, seeds] under drawing test nodes anew
+        parts.append((lead @ each, (products - lead[:, None] * lead / sizes) @ each**2))
+    if not parts:
         raise InputError(
             "no two runs share graph, split, stream and seed and have kept their answers: run both"
             " methods with the same seeds"
         )
-    parts = [_moments(pairs, figure) for pairs in units]
     generator = np.random.default_rng(seed)
     chosen = generator.integers(len(parts), size=(draws, len(parts)))
     noise = generator.standard_normal(chosen.shape)
@@ -95,25 +91,13 @@ def compare(
         samples[here] = means[seeds].mean(1) + np.sqrt(spread.clip(0)) * noise[here]
     low, high = np.percentile(samples.mean(1), [2.5, 97.5])
     difference = float(np.mean([means.mean() for means, _ in parts]))
-    pairs = sum(means.size for means, _ in parts)
-    return Comparison(difference, float(low), float(high), len(parts), pairs)
-
-
-def _moments(pairs: Pairs, figure: str) -> tuple[Matrix, Matrix]:
-    """By how much the first of each pair is ahead on one split and order, in points [seeds].
-
-    And the covariance [seeds, seeds] of these under drawing test nodes anew within each session.
-    """
-    sizes, ahead, products = _counted(pairs)
-    # what a node counts, by its session
-    each = 100 / (sizes.size * sizes if figure == "ap" else np.full(sizes.size, sizes.sum()))
-    scatter = products - ahead[:, None] * ahead / sizes
-    return ahead @ each, scatter @ each**2
+    count = sum(means.size for means, _ in parts)
+    return Comparison(difference, float(low), float(high), len(parts), count)
 
 
 @lru_cache(maxsize=32)  # one figure is asked for after the other
 def _counted(pairs: Pairs) -> tuple[Matrix, Matrix, Matrix]:
-    """Test nodes of each session; [seeds, sessions] by how many the first of each pair is ahead.
+    """Test nodes of each session; [seeds, sessions] by how many the first of each pair leads.
 
     And [seeds, seeds, sessions] sums over nodes of the products of two seeds' differences.
     """
@@ -145,10 +129,8 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[Pairs]:
                 "runs hold several of one graph, split, stream and seed: give those of one method"
                 " with one setting, such as tuning.tuned picks them"
             )
-    pairs: dict[tuple[object, ...], list[tuple[Outcome, Outcome]]] = {}
-    for key in sorted(found[0].keys() & found[1].keys(), key=repr):
-        pairs.setdefault(key[:-1], []).append((found[0][key], found[1][key]))
-    return [tuple(found) for found in pairs.values()]
+    units = groupby(sorted(found[0].keys() & found[1].keys(), key=repr), key=lambda key: key[:-1])
+    return [tuple((found[0][key], found[1][key]) for key in keys) for _, keys in units]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Settings chosen on validation nodes, with as many trials for every method.
 
-A trial is a run like any other, in which validation nodes take the place of test nodes
-(``split="val"``). Its record holds the setting and what came of it, so the choice can be made again
-by anyone who has the records, and nothing else says which runs are tuned.
+A trial is a run in which validation nodes take the place of test nodes. Which runs are tuned
+follows from the records of trials alone.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ CELL = ["dataset", "method", "base", "step", "edges"]
 
 
 def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
-    """The trials of a plan's method: its grid, with the plan's first seed, on validation nodes.
-
-    A method without a grid has none. Of a grid that is larger, `count` settings are taken, evenly.
-    """
+    """The trials of a plan's method: of its grid `count` settings, evenly, on validation nodes."""
     from algnn.checks import check_number  # not at the top: a report needs no torch
 
     check_number("trials", count, 1, whole=True)
@@ -43,12 +39,10 @@ def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
 
 
 def chosen(runs: pd.DataFrame) -> pd.DataFrame:
-    """Of some trials, the setting with the best mean AP for each dataset, method and stream.
+    """Of trials, as ``read_runs(folder, split="val")`` gives them, the setting with the best AP.
 
-    `runs` are as ``read_runs(folder, split="val")`` gives them; of a trial that was repeated on the
-    same hardware, the newest counts. There is a row for each choice, with ``trials``, how many
-    settings it was made from. Of equally good ones the method's own counts, then the first of the
-    grid.
+    There is a row for each dataset, method and stream, with ``trials``, how many settings there
+    were. Of equally good ones the method's own counts, then the first of the grid.
     """
     if (runs["split"] != "val").any():
         raise InputError("runs are not trials: read them with read_runs(folder, split='val')")

@@ -1,7 +1,5 @@
 """A worker process: it does one run, leaves its record or says why not, and ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -39,12 +37,7 @@ environment.code_version()  # of the sources as they are now that they have been
 
 
 def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connection) -> None:
-    """Do the run of a plan with one seed.
-
-    Messages are ``("ready",)``, ``("session", done, count)`` and at the end
-    ``("done", path, seconds)`` or ``("failed", reason, traceback)``; whatever is printed goes to
-    `output`.
-    """
+    """Do the run of a plan with one seed: messages say how far it is, `output` what it prints."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the scheduler decides what Ctrl-C means
     threading.Thread(target=_die_with_parent, daemon=True).start()
     for standard in (1, 2):
@@ -68,10 +61,7 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
 
 
 def work_on_cluster(plan: Plan, slot: int, workers: list[str], topic: str) -> tuple[Any, Any]:
-    """Do a run as a task of Dask: its record and seconds, or its reason and traceback.
-
-    `workers` are the addresses of all; each finished session is told as an event of the topic.
-    """
+    """Do a run as a task of Dask: its record and seconds, or its reason and traceback."""
     from distributed import get_worker
 
     here: Any = get_worker()
@@ -116,11 +106,7 @@ def _die_with_parent() -> None:
 
 
 def _warm_up(plan: Plan, graph: Data, jobs: int) -> None:
-    """Use a device for the first time, off the clock.
-
-    Where times count on a GPU, the method's first sessions are rehearsed, since its kernels are
-    loaded when they are first used; elsewhere a small network is trained and a small system solved.
-    """
+    """Use a device for the first time, off the clock: a GPU loads kernels when first used."""
     with contextlib.suppress(Exception):  # the run itself will tell what is wrong
         if jobs == 1 and resolve_device(plan.device).type == "cuda":
             rehearse(plan, plan.seeds[0], graph)

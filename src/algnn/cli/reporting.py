@@ -133,8 +133,7 @@ def report(
         written = []
         if markdown is not None:
             make_folder(markdown.parent)
-            show = lambda words: tell(words=f"{runs}: {words}")  # noqa: E731
-            written.append(export.write_markdown(study, markdown, show))
+            written.append(export.write_markdown(study, markdown))
         if latex is not None:
             make_folder(latex.parent)
             written.append(export.write_latex(study, latex))

@@ -1,7 +1,5 @@
 """The leaderboard: how the methods stand over all graphs, and the figures that the page draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,10 +20,8 @@ SCARCE = 0.01  # a bin with a smaller share of the nodes is no point of a curve
 def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
     """Mean rank, AP and micro of each method, and the graphs that these are means over.
 
-    Those are the graphs on which at least half of the class-incremental methods ran. ``on`` is the
-    number of them that a method ran on; with fewer than half of them it has no means. Methods that
-    see all labels again have no rank. Accuracy hardly depends on the machine, so where a graph's
-    main hardware has no run of a method, one of another counts.
+    On these at least half of the class-incremental methods ran. ``on`` is the number of them that
+    a method ran on; with fewer than half it has no means. Who sees all labels again has no rank.
     """
     ap, micro = study.means["ap"], study.means["micro"]
     names = list(ap.index)

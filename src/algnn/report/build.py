@@ -1,7 +1,5 @@
 """The report: what it says and shows, in which order; how it is written is left to others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -10,6 +8,7 @@ from statistics import mean
 from typing import Any, TypeVar
 
 from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
+from algnn.progress import counted
 from algnn.report import tables, verdicts
 from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
 from algnn.report.style import STYLES, Style, styles
@@ -53,24 +52,31 @@ class Report:
 
 def build(study: Study, pictures: bool = False) -> Report:
     """The report of some runs: its tables and, for a document that draws nothing, pictures."""
-    looks = styles(study.runs.method)
+    looks, graphs = styles(study.runs.method), study.datasets(step=1)
     # matplotlib takes a second, and the page needs none
     figures: Any = import_module("algnn.report.charts") if pictures else None
-    made = {
-        "board": tuple(_board(study, figures)),
-        "figures": tuple(
-            (graph, (figures.of_graph(study, graph, looks),))
-            for graph in study.datasets(step=1) * pictures
+    for graph in counted("paired tests", graphs):  # which are kept for all that follows
+        for name in study.methods(dataset=graph, step=1):
+            study.against(graph, name, "ap")
+    sections: dict[str, Callable[[], Iterable[Part]]] = {
+        "board": lambda: _board(study, figures),
+        "figures": lambda: (
+            (graph, (figures.of_graph(study, graph, looks),)) for graph in graphs * pictures
         ),
-        "results": _by_hardware(study, _results),
-        "tuned": tuple(_tuned(study)),
-        "steps": tuple(_steps(study)),
-        "retained": _alone(tables.retained(study) if study.datasets(step=1) else None),
-        "speed": _by_hardware(study, lambda s, h: [tables.speeds(s, h)]),
-        "sensitivity": tuple(_sensitivity(study, figures)),
-        "others": _alone(tables.others(study)),
-        "failed": _alone(tables.failed(study)),
+        "results": lambda: _by_hardware(study, _results),
+        "tuned": lambda: _parts(
+            ("", tables.tuned_means(study)), *((g, tables.tuned(study, g)) for g in graphs)
+        ),
+        "steps": lambda: _parts(
+            *((g, tables.by_step(study, h, g)) for h in study.hardware for g in study.datasets(h))
+        ),
+        "retained": lambda: _parts(("", tables.retained(study) if graphs else None)),
+        "speed": lambda: _by_hardware(study, lambda *where: [tables.speeds(*where)]),
+        "sensitivity": lambda: _sensitivity(study, figures),
+        "others": lambda: _parts(("", tables.others(study))),
+        "failed": lambda: _parts(("", tables.failed(study))),
     }
+    made = {key: tuple(sections[key]()) for key in counted("sections", list(sections))}
     names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
     apart = WORDS["sections"]["results"]["apart"].format(names=listed(names)) if names else ""
     runs, days = study.runs, sorted(day[:10] for day in study.runs.started)
@@ -181,8 +187,8 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
         yield name, ", ".join(sorted(found))
 
 
-def _alone(table: Table | None) -> tuple[Part, ...]:
-    return (("", (table,)),) if table else ()
+def _parts(*tables: tuple[str, Table | None]) -> tuple[Part, ...]:
+    return tuple((title, (table,)) for title, table in tables if table)
 
 
 def _by_hardware(study: Study, make: Callable[..., Any]) -> tuple[Part, ...]:
@@ -201,21 +207,6 @@ def _results(study: Study, hardware: str) -> Iterator[Table | None]:
     for graph in study.datasets(hardware, 1):
         yield tables.main(study, hardware, graph)
     yield tables.trust(study, hardware)
-
-
-def _tuned(study: Study) -> Iterator[Part]:
-    yield from _alone(tables.tuned_means(study))
-    for graph in study.datasets(step=1):
-        if table := tables.tuned(study, graph):
-            yield graph, (table,)
-
-
-def _steps(study: Study) -> Iterator[Part]:
-    for hardware in study.hardware:
-        for graph in study.datasets(hardware):
-            several = len(study.steps(graph, hardware)) > 1
-            if several and (table := tables.by_step(study, hardware, graph)):
-                yield graph, (table,)
 
 
 def _sensitivity(study: Study, figures: Any) -> Iterator[Part]:

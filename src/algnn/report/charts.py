@@ -1,9 +1,4 @@
-"""The pictures of a Markdown report: what each shows, in words, and how matplotlib draws it.
-
-`cells` holds the runs of each method, which differ in their seed only; `looks` each method's style.
-"""
-
-from __future__ import annotations
+"""The pictures of a Markdown report: what each shows, in words, and how matplotlib draws it."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +27,6 @@ LINE2D: Any = Line2D
 MARKED = 15  # up to so many points every one has a marker
 LETTER = 8.3  # width of a letter in pixels, with some to spare
 SHOWN = 10  # lines of the best methods in a figure
-
-
-# -- what there is to see -------------------------------------------------------------------------
 
 
 def render(chart: Chart) -> bytes:
@@ -116,9 +108,6 @@ def _words(
     return title, f"{caption} {hardware}." if hardware else caption, f"{alt}: {'; '.join(each)}."
 
 
-# -- how it is drawn ------------------------------------------------------------------------------
-
-
 class Line(NamedTuple):
     """A line of a chart: its style, and what there is at each x."""
 
@@ -162,7 +151,8 @@ def sensitivity(
     figure, axes = _lines(lines, f"{name} (logarithmic)", "AP (%)")
     values = sorted({value for line in lines.values() for value in line.x})
     axes.set_xscale("log")
-    axes.set_xlim(*_bounds(values))
+    room = 1.12 if values[-1] / values[0] > 1.12 else 1.6
+    axes.set_xlim(values[0] / room, values[-1] * room)
     # the values themselves are the ticks; some are left out where they would touch
     widest = LETTER * max(len(f"{value:g}") for value in values) + 8
     every = ceil(len(values) * widest / (axes.get_position().width * NARROW))
@@ -211,24 +201,20 @@ def ranks(ranking: Ranking) -> Figure:
     return figure
 
 
-def _frame(axes: Any, x: str, y: str) -> None:
-    """A grid, and the names of the axes in level text: y above the axes, x below them."""
-    axes.grid(axis="y")
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel(x, labelpad=3)
-    width, height = axes.figure.get_size_inches() * 72
-    axes.figure.text(4 / width, 1 - 4 / height, y, va="top", ha="left", color=SOFT)
-
-
 def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure, Any]:
     """Lines between 0 and 100 with their names at the right."""
     names = [short(name) for name in lines]
     tall = max(330.0, 24 + LINE * len(names))  # for all names below each other
     right = 40 + LETTER * max(map(len, names))
-    figure, axes = canvas(max(NARROW, 270 + right), tall, right=right)
+    wide = max(NARROW, 270 + right)
+    figure, axes = canvas(wide, tall, right=right)
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylim(0, 100)
-    _frame(axes, x_name, y_name)
+    axes.grid(axis="y")
+    axes.spines["left"].set_visible(False)
+    # names of axes in level text: y above the axes, x below them
+    axes.set_xlabel(x_name, labelpad=3)
+    figure.text(4 / wide, 1 - 4 / tall, y_name, va="top", ha="left", color=SOFT)
     for i, (style, x, each) in enumerate(lines.values()):
         mean, half = np.array([[s.mean, s.ci95 or 0.0] for s in each]).T
         band = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
@@ -237,15 +223,8 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
         every = ceil(len(x) / 6)
         marked = (i % every, every) if len(x) > MARKED else None
         axes.plot(x, mean, markevery=marked, **style.strokes)
-    ends = [(short(name), line.style, line.each[-1].mean) for name, line in lines.items()]
-    _at_ends(axes, ends)
+    _at_ends(axes, lines)
     return figure, axes
-
-
-def _bounds(values: Sequence[float], room: float = 1.12) -> tuple[float, float]:
-    """Limits of a logarithmic axis."""
-    low, high = min(values), max(values)
-    return (low / room, high * room) if high / low > room else (low / 1.6, high * 1.6)
 
 
 def short(name: str, most: int = 20) -> str:
@@ -254,23 +233,22 @@ def short(name: str, most: int = 20) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _at_ends(axes: Any, ends: Sequence[tuple[str, Style, float]]) -> None:
-    """Write names at the right ends of lines; each end is a name, a style and the last value."""
+def _at_ends(axes: Any, lines: Mapping[str, Line]) -> None:
+    """Write the names of lines at their right ends."""
     figure = axes.figure
     width, height = figure.get_size_inches() * 72
     right = axes.get_position().x1 * width
-    heights = [axes.transData.transform((1.0, value))[1] for _, _, value in ends]
-    order = sorted(range(len(ends)), key=lambda i: (heights[i], -i))
-    spots = spread([heights[i] for i in order], LINE, LINE / 2 + 1, height - LINE / 2 - 1)
-    for i, spot in zip(order, spots, strict=True):
-        name, style, _ = ends[i]
-        start = min(max(heights[i], 0), height)
+    last = {n: axes.transData.transform((1.0, of.each[-1].mean))[1] for n, of in lines.items()}
+    names = sorted(last, key=last.__getitem__, reverse=True)[::-1]
+    spots = spread([last[name] for name in names], LINE, LINE / 2 + 1, height - LINE / 2 - 1)
+    for name, spot in zip(names, spots, strict=True):
+        style, start = lines[name].style, min(max(last[name], 0), height)
         x = [(right + dx) / width for dx in (7, 17, 23, 29, 34)]
         leader = {"color": RULE, "linewidth": 0.9, "solid_capstyle": "butt"}
         figure.add_artist(LINE2D(x[:2], [start / height, spot / height], **leader))
         sample = {"color": style.colour, "linewidth": style.width, "markevery": [1]}
         figure.add_artist(LINE2D(x[1:4], [spot / height] * 3, **sample, **style.marks))
-        figure.text(x[4], spot / height, name, va="center_baseline", ha="left")
+        figure.text(x[4], spot / height, short(name), va="center_baseline", ha="left")
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

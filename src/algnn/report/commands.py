@@ -1,7 +1,5 @@
 """The shell commands that repeat the runs of a table or a figure."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections import defaultdict

@@ -6,8 +6,6 @@ run, the report says what differs. The comparison of methods also takes other ra
 orders of classes, where most methods have them. Settings that trials chose have tables apart.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
@@ -22,7 +20,7 @@ import pandas as pd
 
 from algnn import settings
 from algnn.bench.paper import paper_methods
-from algnn.bench.runs import read_failures, read_runs
+from algnn.bench.runs import read_tables
 from algnn.bench.significance import FIGURES, Comparison, compare
 from algnn.bench.tuning import chosen, settings_key, tuned
 from algnn.errors import InputError
@@ -51,8 +49,7 @@ class Study:
     A run also has ``changes`` (what differs from the main tables), the same in words as
     ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
     it; ``drawn`` are those with the stream of the main tables, or with a random split and order.
-    Older records of a run that was repeated are passed over. `chosen` are the settings that trials
-    chose for that stream, as `algnn.bench.tuning.chosen` has them; runs with these are ``tuned``.
+    `chosen` are the settings that trials chose; runs with these are ``tuned``.
     """
 
     runs: pd.DataFrame
@@ -75,11 +72,8 @@ class Study:
 
     def select(self, **wanted: Any) -> pd.DataFrame:
         """Runs of the main tables with these values of their columns; None takes any value."""
-        given = {column: value for column, value in wanted.items() if value is not None}
-        mask = np.ones(len(self._main), dtype=bool)
-        for column, value in given.items():
-            mask &= (self._main[column] == value).to_numpy(bool)
-        return self._main[mask] if given else self._main
+        masks = [self._main[name] == value for name, value in wanted.items() if value is not None]
+        return self._main[np.logical_and.reduce(masks)] if masks else self._main
 
     def swept(self, name: str) -> pd.DataFrame:
         """Runs at step 1 in which this setting alone differs."""
@@ -194,8 +188,7 @@ class Study:
 
     def steps(self, dataset: str, hardware: str | None = None) -> list[int]:
         """Numbers of classes per session with runs in the main tables."""
-        found = {(h, s) for h, graph, s, _ in self._cells if graph == dataset}
-        return sorted({step for h, step in found if hardware in (None, h)})
+        return sorted({s for h, g, s, _ in self._cells if g == dataset and hardware in (None, h)})
 
 
 def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
@@ -203,11 +196,7 @@ def read(folders: Sequence[str | os.PathLike[str]]) -> Study:
     for folder in folders:
         if not Path(folder).is_dir():
             raise InputError(f"--records {str(folder)!r} is not a folder: give one of records")
-    runs, trials = (
-        pd.concat([read_runs(folder, split) for folder in folders], ignore_index=True)
-        for split in ("test", "val")
-    )
-    failures = pd.concat([read_failures(folder) for folder in folders], ignore_index=True)
+    runs, trials, failures = read_tables(folders)
     if runs.empty:
         names = ", ".join(os.fspath(folder) for folder in folders)
         if len(failures):

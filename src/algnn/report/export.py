@@ -3,8 +3,6 @@
 The page needs nothing but itself: no network, no files beside it.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -14,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +20,12 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from algnn.bench.runs import Summary, write_atomically
+from algnn.progress import counted
 from algnn.report.board import board
-from algnn.report.build import Report, Section, build
+from algnn.report.build import Report, build
 from algnn.report.data import Study
 from algnn.report.style import HUES, INKS
-from algnn.report.table import (
-    NOTHING,
-    NUMBERS,
-    PLAIN,
-    WORDS,
-    Both,
-    Chart,
-    Row,
-    Table,
-    number,
-)
+from algnn.report.table import NOTHING, NUMBERS, PLAIN, WORDS, Both, Chart, Row, Table, number
 
 # at the head of a Markdown document that stands for itself
 REMARK = "made from records by `algnn report --markdown`: change those, not this"
@@ -57,18 +45,13 @@ def write(study: Study, folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def write_markdown(study: Study, path: str | os.PathLike[str], tell: Any = print) -> Path:
-    """Write a report as one Markdown document with its pictures in a folder of that name.
-
-    `tell` is given a line of progress before each picture.
-    """
+def write_markdown(study: Study, path: str | os.PathLike[str]) -> Path:
+    """Write a report as one Markdown document with its pictures in a folder of that name."""
     from algnn.report.charts import render
 
     target = Path(path)
     report = build(study, pictures=True)
-    charts = report.all(Chart)
-    for i, chart in enumerate(charts, start=1):
-        tell(f"picture {i} of {len(charts)}")
+    for chart in counted("pictures", report.all(Chart)):
         write_atomically(target.with_suffix("") / f"{chart.key}.png", render(chart))
     write_atomically(target, markdown(report, target.stem, REMARK).encode())
     return target
@@ -90,11 +73,9 @@ def write_csv(study: Study, folder: str | os.PathLike[str]) -> Path:
 
 def page(report: Report) -> str:
     """A report as HTML."""
-    tidy: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    environment = Environment(loader=FunctionLoader(_source), autoescape=True, **tidy)
-    environment.filters.update(prose=prose, cells=cells, plain=printable)
     data = json.dumps(board(report.study, report.styles), separators=(",", ":"), allow_nan=False)
-    return environment.get_template("page.html").render(
+    return _filled(
+        "page.html",
         report=report,
         **{"hues": HUES, "inks": INKS, "numbers": NUMBERS},
         # nothing in it may end the element that holds it
@@ -102,6 +83,20 @@ def page(report: Report) -> str:
         style=Markup(_source("page.css")),
         script=Markup(_source("page.js") + _source("fold.js")),
     )
+
+
+def _filled(template: str, **values: Any) -> str:
+    tidy: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    if template.endswith(".tex"):  # in which braces have a meaning
+        kinds = {"block": ("<%", "%>"), "variable": ("<<", ">>"), "comment": ("<#", "#>")}
+        for kind, (start, end) in kinds.items():
+            tidy |= {f"{kind}_start_string": start, f"{kind}_end_string": end}
+    html = template.endswith(".html")
+    environment = Environment(loader=FunctionLoader(_source), autoescape=html, **tidy)
+    environment.filters.update(prose=prose, cells=cells, plain=printable, fenced=_fenced)
+    environment.filters.update(md=_md, md_prose=_md_prose, md_cells=_md_cells)
+    environment.filters.update(tex=_tex, tex_prose=_tex_prose, tex_cells=_tex_cells)
+    return environment.get_template(template).render(**values)
 
 
 def printable(text: str) -> str:
@@ -141,43 +136,8 @@ def _source(name: str) -> str:
 
 def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:
     """A report as Markdown; `pictures` is the folder of its figures, as the document sees it."""
-    lines = [f"<!-- {remark} -->\n"] if remark else []
-    lines += [f"# {_md(report.title)}", "", _md(report.lead)]
-    parts = [["", *_md_section(section, pictures)] for section in report.sections]
-    first = [f"- **{_md(value)}** {_md(label)}" for value, label in report.headlines]
-    notes = ["", "\n>\n".join(f"> {_md(note)}" for note in report.notes)] * bool(report.notes)
-    # the comparison of all methods opens the document
-    parts.insert(report.sections[0].key == "board", ["", *first, *notes])
-    lines += chain.from_iterable(parts)
-    lines += ["", "## What it was made with", ""]
-    lines += [f"- {_md(name)}: {_md(value)}" for name, value in report.facts]
-    return "\n".join(lines) + "\n"
-
-
-def _md_section(section: Section, pictures: str) -> Iterator[str]:
-    yield f"## {_md(section.title)}"
-    for paragraph in section.text:
-        yield f"\n{_md_prose(paragraph)}"
-    yield from _md_commands(section.commands, "\n{}")
-    for title, items in section.parts:
-        if title:
-            yield f"\n### {_md(title)}"
-        for item in items:
-            kind = "Figure" if isinstance(item, Chart) else "Table"
-            yield f"\n**{kind} {item.number}. {_md(item.title)}.** {_md_prose(item.caption)}\n"
-            if isinstance(item, Chart):
-                yield f"![{_md(item.alt)}]({pictures}/{item.key}.png)"
-            else:
-                yield from _md_table(item)
-            folded = "\n<details><summary>How it was made</summary>\n\n{}\n\n</details>"
-            yield from _md_commands(item.commands, folded)
-
-
-def _md_table(table: Table) -> Iterator[str]:
-    marks = ["---:" if column.kind in NUMBERS else "---" for column in table.columns]
-    rows = (_md_cells(table, row) for row in table.rows)
-    for cells in ([_md(column.name) for column in table.columns], marks, *rows):
-        yield "| " + " | ".join(cells) + " |"
+    where = {"pictures": pictures, "numbers": NUMBERS}
+    return _filled("page.md", report=report, remark=remark, **where)
 
 
 def _md_cells(table: Table, row: Row) -> Iterator[str]:
@@ -187,11 +147,11 @@ def _md_cells(table: Table, row: Row) -> Iterator[str]:
         yield f"**{text}**" if i in row.best else f"*{text}*" if i == 0 and row.apart else text
 
 
-def _md_commands(commands: Sequence[str], around: str) -> Iterator[str]:
-    if commands:
-        body = "\n".join(commands)
-        fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", body)), default=0))
-        yield around.replace("{}", f"{fence}sh\n{body}\n{fence}")
+def _fenced(commands: Sequence[str]) -> str:
+    """Commands as a block of code, whatever backticks they hold."""
+    body = "\n".join(commands)
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", body)), default=0))
+    return f"{fence}sh\n{body}\n{fence}"
 
 
 def _md(text: str) -> str:
@@ -211,31 +171,7 @@ def _md_prose(text: str) -> str:
 
 def latex(report: Report) -> str:
     r"""The tables of a report in ASCII, to ``\input`` where booktabs and graphicx are loaded."""
-    packages = "\\usepackage{booktabs,graphicx}"
-    head = f"% Tables of an algnn report, for \\input into a document with {packages}.\n"
-    return head + "".join(f"\n{_tex_table(table)}" for table in report.all(Table))
-
-
-def _tex_table(table: Table) -> str:
-    caption = re.sub(r"`([^`]*)`|\*([a-z]+)\*", r"\1\2", table.caption.replace("k̄", "k"))
-    sides = {**dict.fromkeys(NUMBERS, "r"), "text": "p{4cm}"}
-    lines = [
-        r"\begin{table*}[tp]",
-        r"\centering\footnotesize",
-        rf"\caption{{\textbf{{{_tex(table.title)}.}} {_tex(caption)}}}",
-        rf"\label{{tab:{re.sub(r'[^A-Za-z0-9.-]', '-', table.key)}}}",
-        # as wide as it is, but never wider than a line
-        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{{''.join(sides.get(c.kind, 'l') for c in table.columns)}}}",
-        r"\toprule",
-        " & ".join(rf"\textbf{{{_tex(column.name)}}}" for column in table.columns) + r" \\",
-        r"\midrule",
-    ]
-    for i, row in enumerate(table.rows):
-        if row.apart and i and not table.rows[i - 1].apart:
-            lines.append(r"\midrule")
-        lines.append(" & ".join(_tex_cells(table, row)) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}", ""])
+    return _filled("page.tex", tables=report.all(Table), numbers=NUMBERS)
 
 
 def _tex_cells(table: Table, row: Row) -> Iterator[str]:
@@ -254,11 +190,12 @@ def _tex(text: str) -> str:
     )
 
 
-def table_csv(table: Table) -> str:
-    """A table as CSV, its values as numbers.
+def _tex_prose(text: str) -> str:
+    return _tex(re.sub(r"`([^`]*)`|\*([a-z]+)\*", r"\1\2", text.replace("k̄", "k")))
 
-    A mean is followed by half its 95% interval, AP by micro and the verdict's mark.
-    """
+
+def table_csv(table: Table) -> str:
+    """A table as CSV: means, then half their intervals; AP, then micro and the verdict's mark."""
     columns: list[list[object]] = []
     more = {"ci95": "±95%", "micro": "micro", "mark": "verdict"}
     for i, column in enumerate(table.columns):

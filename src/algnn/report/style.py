@@ -1,7 +1,5 @@
 """The look of figures, from style.toml: each method's colour, marker and dashes."""
 
-from __future__ import annotations
-
 import tomllib
 import warnings
 from collections.abc import Iterable, Iterator

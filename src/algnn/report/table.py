@@ -1,7 +1,5 @@
 """A table before it becomes HTML, Markdown, LaTeX or CSV, with typed values; a picture likewise."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,11 +32,7 @@ Value = Summary | Both | float | int | str | None
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, the kind of its values, a hint, and whether high or low is best.
-
-    Values of kind ``name``, ``text`` and ``formula`` are words; ``points`` have two decimals,
-    ``point`` one, ``share`` three; ``seconds``, ``bytes`` and ``ratio`` three significant digits.
-    """
+    """A column: its heading, the kind of its values, a hint, and whether high or low is best."""
 
     name: str
     kind: str = "text"
@@ -110,33 +104,23 @@ def ranked(
     apart: Sequence[str] = (),
     barred: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Row, ...]:
-    """Rows with the best of each column marked, among those whose name is not set apart.
-
-    `barred` are names of rows, by column, that are not ranked in that column.
-    """
+    """Rows with the best of each column marked, but of names set apart or barred in a column."""
     given = [(tuple(values), str(values[0]) in apart) for values in rows]
-
-    def shown(i: int, value: Value) -> str:
-        return columns[i].write(number(value) if isinstance(value, Summary) else value)
-
-    def fit(i: int, values: Sequence[Value], aside: bool) -> bool:
-        return not aside and values[0] not in (barred or {}).get(columns[i].name, ())
-
-    best: dict[int, str] = {}
+    best: list[set[int]] = [set() for _ in given]
     for i, column in enumerate(columns):
-        found = [v[i] for v, aside in given if fit(i, v, aside) and v[i] is not None]
-        if column.best and len(found) > 1:
-            pick = max if column.best == "high" else min
-            # as written: two rows that look the same are both best
-            best[i] = shown(i, pick(found, key=number))
-    return tuple(
-        Row(
-            values,
-            frozenset(i for i in best if shown(i, values[i]) == best[i] and fit(i, values, aside)),
-            aside,
-        )
-        for values, aside in given
-    )
+        out = (barred or {}).get(column.name, ())
+        found = {
+            place: number(values[i])
+            for place, (values, aside) in enumerate(given)
+            if column.best and not aside and values[0] not in out and values[i] is not None
+        }
+        if len(found) > 1:
+            top = (max if column.best == "high" else min)(found.values())
+            for place, value in found.items():
+                # as written: two rows that look the same are both best
+                if column.write(value) == column.write(top):
+                    best[place].add(i)
+    return tuple(Row(v, frozenset(b), aside) for (v, aside), b in zip(given, best, strict=True))
 
 
 def number(value: Any) -> float:

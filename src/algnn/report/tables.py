@@ -1,7 +1,5 @@
 """The tables of a report: which runs and figures stand in which row."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
@@ -20,10 +18,6 @@ from algnn.report.commands import commands, tuning
 from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, baselines, in_order, in_words
 from algnn.report.table import COLUMNS, WORDS, Both, Column, Table, Value, count, listed, ranked
 
-TRUST = (
-    ("ECE", "ece", "Expected calibration error at the end.", "low"),
-    ("AUROC", "novelty_auroc", "Of novelty, mean over sessions.", "high"),
-)
 MEANS = ("base_accuracy", "macro", "micro")
 TEXT = WORDS["tables"]
 
@@ -97,8 +91,7 @@ def tuned_means(study: Study) -> Table | None:
             again = sum(both[g] for g in graphs) / len(graphs)
             against = verdicts.tally(study, name, tuned=True) or None
             rows.append([name, len(graphs), own, again, ours, against])
-    columns = ["method", "graphs", "AP", "AP, tuned", "AP of algnn", "against"]
-    return _table(study, "tuned-means", columns, rows, apart=None)
+    return _table(study, "tuned-means", None, rows)
 
 
 def tuned(study: Study, dataset: str) -> Table | None:
@@ -118,16 +111,15 @@ def tuned(study: Study, dataset: str) -> Table | None:
             words = in_words(tried) + " (its own)" * same
         if trials or len(own):
             rows.append([name, *figures, mark, words, trials, len(own), len(again)])
-    columns = ["method", "AP", "AP, tuned", "micro", "micro, tuned", "against", "chosen", "trials",
-               "seeds", "seeds, tuned"]  # fmt: skip
-    made = _table(study, "tuned", columns, rows if len(best) else [], apart=None, dataset=dataset)
+    made = _table(study, "tuned", None, rows if len(best) else [], dataset=dataset)
     return made and replace(made, commands=tuning(best, study.tuned, dataset))
 
 
 def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
-    """Final AP at each number of classes per session, on one dataset and hardware."""
+    """Final AP at each number of classes per session, where there are several."""
     names, found = study.methods(hardware, dataset), {}
-    for step in study.steps(dataset, hardware):
+    steps = study.steps(dataset, hardware)
+    for step in steps if len(steps) > 1 else ():
         column = Column(f"step {step}", "points", f"{step} classes a session.", "high")
         found[column] = {n: _mean(study.cell(hardware, dataset, step, n).ap) for n in names}
         papers = {n: paper_figures(dataset, n, step) for n in names}
@@ -148,7 +140,7 @@ def trust(study: Study, hardware: str) -> Table | None:
     names, found = study.methods(hardware, step=1), {}
     for graph in graphs:
         cells = {name: study.cell(hardware, graph, 1, name) for name in names}
-        for what, of, hint, best in TRUST:
+        for what, of, hint, best in TEXT["trust"]["columns"]:
             column = Column(f"{graph} {what}", "share", hint, best)
             found[column] = {name: _mean(cell[of]) for name, cell in cells.items()}
     return _table(study, "trust", *_by_method(names, found), runs, hardware=hardware)
@@ -207,9 +199,8 @@ def sensitivity(study: Study, name: str) -> Table | None:
         for value, runs in points.items()
     ]
     symbol = {"gamma": "γ", "width": "the expansion width"}[name]
-    columns = ["graph", {"gamma": "γ"}.get(name, name), "AP", "AF", "seeds", "method", "machine"]
-    runs = study.swept(name)
-    made = _table(study, "sensitivity", columns, rows, runs, apart=None, symbol=symbol)
+    names: Any = {"symbol": symbol, "setting": {"gamma": "γ"}.get(name, name)}
+    made = _table(study, "sensitivity", None, rows, study.swept(name), **names)
     return made and replace(made, key=f"sensitivity-{name}")
 
 
@@ -226,24 +217,20 @@ def others(study: Study) -> Table | None:
         kept, seconds = _median(found.retained_bytes), _mean(found.learn_seconds[found.alone])
         ap, af = summarise(found.ap), summarise(found.af)
         rows.append([method, graph, what, step, len(found), ap, af, seconds, kept, hardware])
-    columns = ["method", "graph", "what differs", "step", "seeds", "AP", "AF", "learn (s)", "kept",
-               "machine"]  # fmt: skip
-    return _table(study, "other-settings", columns, rows, runs, apart=None)
+    return _table(study, "other-settings", None, rows, runs)
 
 
 def failed(study: Study) -> Table | None:
     """Runs that failed, and why."""
-    found = study.failures
-    if not len(found):
+    if not len(study.failures):
         return None
-    found = found.sort_values(["dataset", "method", "step", "seed", "device"])
+    found = study.failures.sort_values(["dataset", "method", "step", "seed", "device"])
     trial = TEXT["failed"]["trial"]
     rows = [
         [f.method, f.dataset, f.step, str(f.seed), f.device, trial * (f.split == "val") + f.reason]
         for f in found.itertuples()
     ]
-    columns = ["method", "graph", "step", "seed", "device", "reason"]
-    return _table(study, "failed", columns, rows, apart=None)
+    return _table(study, "failed", None, rows)
 
 
 def ratios(study: Study, hardware: str, dataset: str, method: str) -> list[float]:
@@ -268,22 +255,20 @@ def paper_ratios(dataset: str) -> dict[str, float]:
 def _table(
     study: Study,
     kind: str,
-    columns: Sequence[str | Column],
+    columns: Sequence[str | Column] | None,
     rows: Iterable[Sequence[Value]],
     runs: pd.DataFrame | None = None,
     notes: Sequence[str] = (),
-    apart: Sequence[str] | None = ALL_LABELS,
     barred: Mapping[str, Collection[str]] | None = None,
     **values: Any,
 ) -> Table | None:
-    """The table with its title and caption, best values and commands; None without rows.
-
-    Where no row is set apart (`apart` is None), none is the best either.
-    """
-    found = [COLUMNS[column] if isinstance(column, str) else column for column in columns]
-    if apart is None:
-        found = [replace(column, best="") for column in found]
-    made = ranked(found, rows, apart or (), barred)
+    """The table with its title and caption, best values and commands; None without rows."""
+    if columns is None:
+        plain = (COLUMNS[name.format(**values)] for name in TEXT[kind]["plain"])
+        found = [replace(column, best="") for column in plain]
+    else:
+        found = [COLUMNS[column] if isinstance(column, str) else column for column in columns]
+    made = ranked(found, rows, () if columns is None else ALL_LABELS, barred)
     if not made:
         return None
     if any(column.best for column in found) and sum(not row.apart for row in made) > 1:

@@ -1,7 +1,5 @@
 """What the paired test says of `algnn` against other methods: marks, counts and sentences."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ more than that, a table each. The table ``[grid]`` has lists of values: the
 settings that are tried where a method is tuned are all combinations of them.
 """
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from functools import cache
@@ -39,13 +37,7 @@ def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
 
 
 def grid(method: str) -> list[dict[str, Any]]:
-    """The changes of settings that are tried where a method is tuned; none where it has no grid.
-
-    Examples
-    --------
-    >>> len(grid("ewc")), grid("ewc")[0], grid("algnn")
-    (6, {'strength': 1000000.0, 'lr': 0.001}, [])
-    """
+    """The changes of settings that are tried where a method is tuned; none where it has no grid."""
     tables = _tables(method)
     if "grid" not in tables:
         return grid(tables["inherits"]) if "inherits" in tables else []
@@ -57,12 +49,7 @@ def grid(method: str) -> list[dict[str, Any]]:
 def declared(module: str, name: str) -> dict[str, Any]:
     """Parameters of a learner of this package and their defaults from its source, without torch.
 
-    They are literals, in the class's own ``__init__`` or as fields of a dataclass and its bases.
-
-    Examples
-    --------
-    >>> declared("algnn.analytic.model", "ALGNN")["width"]
-    3072
+    They are literals, the fields of a dataclass and of its bases.
     """
     path = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
     body = ast.parse(path.read_text("utf-8")).body
@@ -75,9 +62,6 @@ def declared(module: str, name: str) -> dict[str, Any]:
         found |= declared(home, base) if home.startswith("algnn.") else {}
     fields = any("dataclass" in ast.unparse(one) for one in classes[name].decorator_list)
     for part in classes[name].body:
-        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
-            given = zip(part.args.kwonlyargs, part.args.kw_defaults, strict=True)
-            return {one.arg: ast.literal_eval(default) for one, default in given if default}
         if fields and isinstance(part, ast.AnnAssign) and part.value:
             key = ast.unparse(part.target)
             if "ClassVar" in ast.unparse(part.annotation):
@@ -90,12 +74,12 @@ def declared(module: str, name: str) -> dict[str, Any]:
 @cache
 def _tables(method: str) -> dict[str, Any]:
     # looked up in a listing, so that no name can lead out of this folder
-    found = {e.name.removesuffix(".toml"): e for e in files(__name__).iterdir()}
-    variants = tomllib.loads(found.pop("variants").read_text("utf-8"))
-    known = {name for name, entry in found.items() if entry.name.endswith(".toml")}
+    listing = {e.name.removesuffix(".toml"): e for e in files(__name__).iterdir()}
+    found = {name: entry for name, entry in listing.items() if entry.name.endswith(".toml")}
+    variants: dict[str, Any] = tomllib.loads(found.pop("variants").read_text("utf-8"))
     if method in variants:
         return dict(variants[method])
-    if method not in known:
-        every = ", ".join(sorted(known | variants.keys()))
+    if method not in found:
+        every = ", ".join(sorted(found.keys() | variants.keys()))
         raise InputError(f"method={method!r} has no settings: use one of {every}")
     return tomllib.loads(found[method].read_text("utf-8"))
