@@ -20,12 +20,7 @@ from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle import io
 from algnn.analytic.lifecycle.glance import private_exposure
 from algnn.analytic.lifecycle.io import FLOAT
-from algnn.analytic.privacy.accountant import (
-    SHARES,
-    attained_epsilon,
-    noise_scale,
-    with_noise,
-)
+from algnn.analytic.privacy.accountant import SHARES, attained_epsilon, noise_scale, with_noise
 from algnn.analytic.state import per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
