@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -300,8 +300,7 @@ class TPP(Learner):
     @property
     def _known(self) -> Tasks:
         self._check_fitted()
-        known: Tasks = self._learned
-        return known
+        return cast(Tasks, self._learned)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -145,8 +145,7 @@ class SumLearner(Learner):
     @property
     def _known(self) -> Sums:
         self._check_fitted()
-        known: Sums = self._learned
-        return known
+        return cast(Sums, self._learned)
 
     def retained_bytes(self) -> int:
         """Bytes of the sums."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -281,8 +281,7 @@ class GradientLearner(Learner):
     @property
     def _known(self) -> Known:
         self._check_fitted()
-        known: Known = self._learned
-        return known
+        return cast(Known, self._learned)
 
     def _check_params(self) -> None:
         super()._check_params()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -56,8 +56,7 @@ class Lifecycle(Encoding):
     @property
     def _known(self) -> State:
         self._check_fitted()
-        known: State = self._learned
-        return known
+        return cast(State, self._learned)
 
     @property
     def _taught(self) -> State:

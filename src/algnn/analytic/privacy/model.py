@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -181,8 +181,7 @@ class PrivateALGNN(Learner):
     @property
     def _known(self) -> PrivateState:
         self._check_fitted()
-        known: PrivateState = self._learned
-        return known
+        return cast(PrivateState, self._learned)
 
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: PrivateState | None
