@@ -7,11 +7,11 @@ import torch
 
 import algnn
 
-graph = algnn.load("digits").subgraph(torch.arange(600))
+graph = algnn.load("digits").subgraph(torch.arange(400))
 train = graph.train_mask.nonzero().squeeze(1)
 first, second = train[graph.y[train] < 5], train[graph.y[train] >= 5]
 
-model = algnn.ALGNN(width=512)
+model = algnn.ALGNN(width=256)
 for session in (first, second):
     model.partial_fit(graph, session, graph.y[session])
 print(f"The model has learned {train.numel()} nodes of {model.classes_.size} classes.")
@@ -34,7 +34,7 @@ def difference(one, other):
 
 
 # Somebody takes back the labels of three nodes.
-theirs = train[[10, 100, 200]]
+theirs = train[[10, 60, 120]]
 model.forget(graph, theirs, graph.y[theirs])
 apart = difference(model, never_saw(theirs, graph))
 print(f"Three labels forgotten: {apart:.0e} away from a learner that never saw them.")

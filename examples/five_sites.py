@@ -12,13 +12,13 @@ import algnn
 SITES = 5
 
 # A graph in five parts. Edges between parts are known to no site, and ids are a site's own.
-digits = algnn.load("digits").subgraph(torch.arange(600))
+digits = algnn.load("digits").subgraph(torch.arange(400))
 part = torch.randint(SITES, (digits.num_nodes,), generator=torch.Generator().manual_seed(0))
 graphs = [digits.subgraph(part == site) for site in range(SITES)]
 labels = [(graph.train_mask.nonzero().squeeze(1), graph.y[graph.train_mask]) for graph in graphs]
 
 # One site decides on the encoder; each learns what it has.
-start = algnn.ALGNN(width=512).fit(graphs[0], *labels[0]).blank()
+start = algnn.ALGNN(width=256).fit(graphs[0], *labels[0]).blank()
 models = [start.blank().partial_fit(graphs[i], *labels[i]) for i in range(SITES)]
 
 

@@ -17,7 +17,6 @@ from algnn.analytic.joint import JointRidge
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
-from algnn.analytic.linalg.recursion import Recursion
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 
@@ -82,9 +81,8 @@ def everything(model, graph, nodes, labels):
     [
         ("digits", 1e-3, 1e-6),
         ("digits", 0.1, 1e-9),
-        ("cora", 0.1, 1e-9),
+        ("cora", 1.0, 1e-9),
         ("citeseer", 1e-3, 1e-6),
-        ("computers", 1.0, 1e-9),
     ],
 )
 def test_any_sessions_give_the_weights_of_the_joint_solution(base_of, name, gamma, bound):
@@ -116,18 +114,6 @@ def test_any_sessions_give_the_weights_of_the_joint_solution(base_of, name, gamm
         assert relative_error(model.weights_, expected) <= bound
         assert np.array_equal(model.predict(stream[0].graph, test), predicted)
         assert torch.equal(model.statistics_.n, Y.sum(0).long())
-
-
-@pytest.mark.parametrize(("name", "gamma"), [("digits", 0.1), ("cora", 1.0), ("citeseer", 0.1)])
-def test_the_papers_recursion_agrees(base_of, name, gamma):
-    _, stream, base = base_of(name)
-    model = with_gamma(base, gamma)
-    state = None
-    for session in stream:
-        model.partial_fit(session.graph, session.nodes, session.labels)
-        Z, Y = everything(base, session.graph, session.nodes, session.labels)
-        state = Recursion.base(Z, Y, gamma) if state is None else state.update(Z, Y)
-        assert relative_error(model.weights_, state.W) <= 1e-5
 
 
 def test_at_the_papers_own_width_and_gamma(real_graph):

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 
 from algnn.bench import runs
 from algnn.bench.plan import Plan, perform
+from algnn.bench.processes import start_forkserver
 from algnn.bench.record import same
 from algnn.cli import main
 from algnn.graph.datasets import load
@@ -57,15 +58,21 @@ def test_runs_are_spread_over_workers_and_a_killed_one_costs_a_retry(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    # from the process in which all is imported: seconds less for each worker
+    start_forkserver()
     monkeypatch.chdir(tmp_path)
     arrays = {key: value.numpy() for key, value in small_graph.to_dict().items()}
     np.savez("mine.npz", **arrays)
     Path("own_far.py").write_text(OWN)
     command = ["bench", "--datasets", "mine.npz", "--methods", "own_far:Own", "--seeds", "1,2,3"]
     command += ["--device", "cpu", "--json"]
-    with distributed.LocalCluster(
-        2, threads_per_worker=1, dashboard_address=None, silence_logs=50
-    ) as cluster:
+    with (
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+        distributed.LocalCluster(
+            2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+    ):
         killer = threading.Thread(target=kill_who_waits)
         killer.start()
         assert main([*command, "--scheduler", cluster.scheduler_address]) == 1

@@ -3,7 +3,7 @@
 As a program (``python test_killing.py GRAPH FOLDER``) this file starts a benchmark again and again
 and kills it each time in another way, at another moment. Everything is imported once and each
 benchmark is a fork, so that killing many does not cost as many imports; their workers are those
-that every benchmark has. The test runs that program, and then interrupts the real command.
+that every benchmark has. The test runs that program, and then interrupts the command.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from algnn.bench.processes import CONTEXT, forkserver, start_forkserver
@@ -57,7 +57,7 @@ def command(graph: str, folder: Path) -> list[str]:
     }
     changes = [f"--set={name}={value}" for name, value in METHODS["algnn"].items()]
     words = [word for pair in options.items() for word in pair]
-    return [sys.executable, "-m", "algnn", "bench", *words, *changes, "--retry-failed"]
+    return ["bench", *words, *changes, "--retry-failed"]
 
 
 # -- looking at what is left ----------------------------------------------------------------------
@@ -177,26 +177,24 @@ def main(graph: str, folder: Path) -> None:
 # -- killing the command --------------------------------------------------------------------------
 
 
-def interrupt_command(graph: str, folder: Path) -> None:
-    before = finished(folder)
-    process = subprocess.Popen(
-        command(graph, folder), start_new_session=True, stderr=subprocess.PIPE, text=True
-    )
-    wait_for_progress(folder, before, random.Random(), least=1)  # after its imports
+# in a session of its own, as a shell would start it
+COMMAND = "import os, sys; os.setsid(); from algnn.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def interrupt_command(graph: str, folder: Path, start_process: Callable[..., BaseProcess]) -> None:
+    before, said = finished(folder), folder.parent / "said.txt"
+    process = start_process(COMMAND, *command(graph, folder), err=said)
+    wait_for_progress(folder, before, random.Random(), least=1)
     # to the whole group, as a terminal does
     os.killpg(process.pid, signal.SIGINT)
-    with process, process.stderr as lines:
-        said = []
-        for line in lines:
-            said.append(line)
-            if line.endswith("goes on from there\n"):
-                # and again, as impatient people do
-                while process.poll() is None:
-                    time.sleep(0.01)
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGINT)
-    assert process.returncode == 130
-    assert "".join(said).endswith("goes on from there\nalgnn: interrupted\n")
+    wait_until(lambda: "goes on from there\n" in said.read_text(), "not interrupted")
+    while process.is_alive():
+        # and again, as impatient people do
+        time.sleep(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+    assert process.exitcode == 130
+    assert said.read_text().endswith("goes on from there\nalgnn: interrupted\n")
     wait_until(lambda: not processes(3, process.pid), "processes are left", 5)
     check_untouched(before, finished(folder))
 
@@ -206,12 +204,13 @@ def test_killed_at_any_moment(
     small_graph: Data,
     tmp_path: Path,
     run_process: Callable[..., str],
+    start_process: Callable[..., BaseProcess],
 ) -> None:
     graph, folder = str(tmp_path / "mine.npz"), tmp_path / "records"
     np.savez(graph, **{key: value.numpy() for key, value in small_graph.to_dict().items()})
     told = run_process(Path(__file__).read_text("utf-8"), graph, folder)
     assert len(told.splitlines()) == len(WAYS)
-    interrupt_command(graph, folder)
+    interrupt_command(graph, folder, start_process)
     before = finished(folder)
     # all of them hit work, and some work had been done by then
     assert 0 < len(before) < len(METHODS) * len(SEEDS)

@@ -103,8 +103,8 @@ def test_the_whole_demo_takes_cora_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--full", "--methods", "ncm"]) == 0
+    assert main(["demo", "--full", "--methods", "bare"]) == 0
     names = [name for name in ("digits", "cora") if available(name)]
     found = {(r.dataset, r.method) for r in runs.read_records("demo/records")}
-    assert found == {(name, "ncm") for name in names}
+    assert found == {(name, "bare") for name in names}
     assert all(Path("demo", f"{name}.png").is_file() for name in names)

@@ -33,11 +33,6 @@ KEYS = [
 MAIN = "import sys; from algnn.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
-def start(*arguments: str, stdout: int = subprocess.PIPE, **options: Any) -> Any:
-    command = [sys.executable, "-m", "algnn", *arguments]
-    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
-
-
 def save(graph: Data, path: Path) -> Path:
     np.savez(path, **{key: value.numpy() for key, value in graph.to_dict().items()})
     return path
@@ -74,15 +69,18 @@ def check_schema(found: dict[str, Any]) -> None:
 # -- real processes: what a shell sees ------------------------------------------------------------
 
 
-def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
+def test_json_is_all_that_stdout_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_process: Callable[..., Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     arguments = ["run", "digits", "--method", "algnn-paper", *SMALL, "--seeds", "42,43", "--json"]
     arguments += ["--step", "5"]
-    process = start(*arguments, "--plot", "a.png", cwd=tmp_path)
-    out, err = process.communicate(timeout=120)
+    process = start_process(MAIN, *arguments, "--plot", "a.png", out="out.txt", err="err.txt")
+    process.join(120)
     # stderr is no terminal, so there is no progress bar either
-    assert err == ""
-    assert process.returncode == 0
-    found = json.loads(out)
+    assert Path("err.txt").read_text() == ""
+    assert process.exitcode == 0
+    found = json.loads(Path("out.txt").read_text())
     check_schema(found)
     assert (found["dataset"], found["method"]) == ("digits", "algnn-paper")
     assert (found["base"], found["step"], found["edges"]) == (5, 5, "full")
@@ -99,7 +97,9 @@ def test_json_is_all_that_stdout_holds(tmp_path: Path) -> None:
     assert kept[1].outcome.ap == found["runs"][1]["ap"]
     assert kept[1].device == "cpu"
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "records"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("a.png", "err.txt", "out.txt", "records"),
+    ]
 
 
 def test_interrupted(
@@ -124,7 +124,8 @@ def test_interrupted(
 def test_a_reader_who_has_seen_enough() -> None:
     read, write = os.pipe()
     os.close(read)
-    unread = start("methods", stdout=write)
+    command = [sys.executable, "-m", "algnn", "methods"]
+    unread = subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     _, err = unread.communicate(timeout=120)
     assert err == ""

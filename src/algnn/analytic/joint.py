@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -69,22 +69,10 @@ class JointRidge(ALGNN):
         return JointState(**{**_fields(after), **kept})
 
     def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
-        """The nodes that are left, with their features in the graph as it is now."""
-        assert isinstance(state, JointState)  # as `_untaught` made it
-        left = np.ones(state.labels.size, dtype=bool)
-        for node, label in zip(nodes.tolist(), labels.values.tolist(), strict=True):
-            same = (state.nodes.numpy() == node) & (state.labels == label) & left
-            if not same.any():
-                raise InputError(
-                    f"nodes holds {node}, which was not learned as {label!r}: name only nodes that"
-                    " were learned, each with the label it was learned with"
-                )
-            left[same.argmax()] = False
-        empty = replace(self._untaught(state.features), log=state.log)
-        if not left.any():
-            return empty
-        kept = CodedLabels.of(state.labels[left])
-        return self._with_nodes(graph, state.nodes[left], kept, empty)
+        raise InputError(
+            "JointRidge learns from the nodes it keeps and cannot forget: forget with ALGNN, or fit"
+            " anew without these nodes"
+        )
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = super()._state()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,7 @@ from algnn.gcn import glorot
 from algnn.graph.propagate import Field, normalised_adjacency, receptive_field, spmm
 
 
-@dataclass(frozen=True)
-class SyntheticMemory:
+class SyntheticMemory(NamedTuple):
     """Synthetic nodes, the field of those that are trained on, and DeLoMe's τ log π [C]."""
 
     x: Tensor
@@ -30,31 +29,24 @@ class SyntheticMemory:
 class CaT(GradientLearner):
     """Condense and train: balanced continual learning in a memory of synthetic nodes.
 
-    A session's labelled nodes V are condensed, once, to nodes X̃ without edges (so Â = I on them)
-    whose classes have the same mean embedding as the real ones under random encoders, each drawn
-    for one step of Adam on X̃ and thrown away:
+    A session's labelled nodes V are condensed to nodes X̃ without edges (so Â = I on them) whose
+    classes have the mean embeddings of real ones under random encoders, one for each step of Adam:
 
         min_X̃ E_{W_1, W_2} Σ_c r_c ‖ mean_{v ∈ V_c} e_v/‖e_v‖ − mean_{i ∈ X̃_c} ẽ_i/‖ẽ_i‖ ‖²,
         e = Â ReLU(Â X W_1) W_2,   ẽ = ReLU(X̃ W_1) W_2,   r_c = |V_c| / |V|.
 
-    The GCN is then trained in the memory M, the synthetic nodes of all sessions, and on nothing
-    else, each class with the same weight (so `balanced` changes nothing):
+    The GCN is trained on the memory M, the synthetic nodes of all sessions, and on nothing else,
+    L = 1/C Σ_c mean_{i ∈ M_c} CE_i: each class has the same weight, and `balanced` changes nothing.
 
-        L = 1/C Σ_c mean_{i ∈ M_c} CE_i.
-
-    It keeps synthetic features and their classes; no node's id, no edge, no real features. Classes
-    share the budget, and nodes beyond a class's share are dropped at random; where a class comes
-    back, its old and its new nodes share its part in halves.
-
-    X̃ starts from Â² X of nodes drawn at random, what the GCN of a real node sees; the authors' from
-    rows of X. Their code has r_c = 1, encoders ReLU(Â² X W_1), 3,000 or more (50 here), and
-    200 epochs at 0.01 or more (50 at 0.001 here); the method `cat-long` has as many of both.
+    Classes share the budget, and nodes beyond a class's share are dropped at random; where a class
+    comes back, its old and its new nodes share its part in halves. X̃ starts from Â² X of nodes
+    drawn at random; the authors' from rows of X, with r_c = 1 and encoders ReLU(Â² X W_1).
 
     Liu et al., "CaT: Balanced Continual Graph Learning with Graph Condensation", ICDM 2023.
 
-    `budget` counts synthetic nodes in all, over the whole stream, `condense_steps` encoders of a
-    session; `condense_lr` is Adam's first step, as a share of the root mean square of the features
-    that X̃ starts from, so that one value suits every graph; it falls to 0 in a straight line.
+    `budget` counts synthetic nodes over the whole stream, `condense_steps` encoders of a session;
+    `condense_lr` is Adam's first step, as a share of the root mean square of the features that X̃
+    starts from; it falls to 0 in a straight line.
     """
 
     budget: int = 300
@@ -157,8 +149,8 @@ def edge_free(x: Tensor) -> Field:
 class DeLoMe(CaT):
     """Debiased lossless memory replay: synthetic nodes with the gradients of real ones.
 
-    A session's nodes V are condensed to nodes X̃ without edges, under networks that are drawn for
-    one step of Adam on X̃ and thrown away, so that each class has the same gradient:
+    A session's nodes V are condensed, as in `CaT`, to nodes X̃ whose classes have the gradients of
+    real ones under random networks:
 
         min_X̃ E_W Σ_c r_c ‖ ∇_W mean_{v ∈ V_c} CE_v − ∇_W mean_{i ∈ X̃_c} CE_i ‖²,
         logits = ReLU(Â² X W_1) W_2 and ReLU(X̃ W_1) W_2,   r_c = |X̃_c| / max_c |X̃_c|.
@@ -168,12 +160,9 @@ class DeLoMe(CaT):
 
         L = CE(z_t + τ log π) + CE(z_M + τ log π),   π_c = m_c / Σ m,
 
-    where m_c counts the memory's nodes of an old class and the session's of a new one. `balanced`
-    changes nothing, the adjustment stands in its place.
-
-    The authors' code matches under 900 networks a session (fewer here by default), a class at a
-    time, from rows of X, keeps 60 nodes of each class and adds up a loss for each earlier session;
-    here X̃ starts from Â² X and budget, GCN and epochs are those of `CaT`.
+    where m_c counts the memory's nodes of an old class and the session's of a new one (`balanced`
+    changes nothing). The authors' code starts from rows of X, keeps 60 nodes of each class and adds
+    up a loss for each earlier session.
 
     Niu et al., "Graph Continual Learning with Debiased Lossless Memory Replay", ECAI 2024.
 

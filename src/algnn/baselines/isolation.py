@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,10 +14,9 @@ from torch.nn.functional import cross_entropy, elu, log_softmax, normalize
 from torch_geometric.data import Data
 
 from algnn.baselines.replay import Replay, ReplayLearner
-from algnn.baselines.training import Known, Task, Tensors
+from algnn.baselines.training import Known, Task, Tensors, restored_labels
 from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_trained, onto
-from algnn.errors import CheckpointError
 from algnn.gcn import GCN, Shapes, drawn, dropout, hidden_layer, train
 from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import Field, Operator, blocks, normalised_adjacency, spmm, take_rows
@@ -64,11 +63,11 @@ class PIGNN(ReplayLearner):
         logits = Â [ReLU(Â X W_1 + b_1), dropout(ReLU(Â X W_1^t + b_1^t))] [[W_2, V], [W_2^t]]
                  + [b_2, b_2^t],
 
-    with W_1, b_1, W_2, b_2 frozen (the earlier units and their weights for the earlier classes) and
-    W_1^t, b_1^t, W_2^t (the block and its weights for all classes), V, b_2^t (the head of the new
-    classes over the earlier units, from V = 0) trained on L = L_t + retrain · L_memory, the latter
-    over remembered nodes, as many of each class, drawn at random. What a change of the graph has
-    made unstable the paper first rectifies; here the new block learns it from the memory.
+    with W_1, b_1, W_2, b_2 frozen (earlier units and their weights for earlier classes) and W_1^t,
+    b_1^t, W_2^t (the block), V, b_2^t (the new classes' head over earlier units, V = 0 at first)
+    trained on L = L_t + retrain · L_memory, the latter over remembered nodes, as many of each
+    class, drawn at random. What a change of the graph has made unstable the paper first rectifies;
+    here the new block learns it from the memory.
 
     Zhang et al., "Continual Learning on Dynamic Graphs via Parameter Isolation", SIGIR 2023.
 
@@ -154,9 +153,8 @@ class Tasks:
 class TPP(Learner):
     """Task profiling and prompting: a prototype names a node's task, which has a head of its own.
 
-    A network f(X) = ReLU(Â² X W_1) W_2 is pre-trained without labels in the base session (GRACE:
-    each node's embedding is told from other nodes' in a graph that lost edges and features), and
-    frozen. A task t learns a head and, but for the first, a prompt of k vectors:
+    A network f(X) = ReLU(Â² X W_1) W_2 is pre-trained without labels in the base session (GRACE)
+    and frozen. A task t learns a head and, but for the first, a prompt of k vectors:
 
         X_t = X + softmax(X A_t + a_t) P_t,   logits = f(X_t) V_t + b_t over the task's classes,
 
@@ -167,10 +165,9 @@ class TPP(Learner):
     A test node is of the task whose prototype is nearest to its profile, and of the class that this
     task's head gives.
 
-    The paper assumes that all test nodes of a task come together: their *mean* profile is compared
-    with the prototypes, in a graph without edges between tasks (see docs/baselines.md). Here each
-    node is compared by itself, in the graph with all its edges; with tasks of a single class the
-    prototypes do all the work. GRACE contrasts a sample of nodes in each epoch, not all.
+    The paper assumes that all test nodes of a task come together (see docs/baselines.md); here each
+    node is compared by itself, in the graph with all its edges. GRACE contrasts a sample of nodes
+    in each epoch, not all.
 
     C. Niu, G. Pang, L. Chen and B. Liu, "Replay-and-Forget-Free Graph Class-Incremental Learning: A
     Task Profiling and Prompting Approach", NeurIPS 2024.
@@ -303,8 +300,7 @@ class TPP(Learner):
     @property
     def _known(self) -> Tasks:
         self._check_fitted()
-        known: Tasks = self._learned
-        return known
+        return cast(Tasks, self._learned)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
@@ -315,9 +311,7 @@ class TPP(Learner):
 
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Tasks:
         self._check_params()
-        tasks = tuple(np.array(members) for members in facts["tasks"])
-        if not tasks or any(m.ndim != 1 or not m.size or m.dtype.kind not in "iU" for m in tasks):
-            raise CheckpointError("tasks are not lists of ints or of strings")
+        tasks = tuple(restored_labels("tasks", members) for members in facts["tasks"])
         d, h = tensors["encoder.weight1"].size(0), self.hidden
         parts = []
         for index, members in enumerate(tasks):

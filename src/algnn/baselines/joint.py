@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -28,9 +27,7 @@ from algnn.gcn import GCN, Shapes, dropout, train
 from algnn.graph.propagate import Field, Operator, csr, receptive_field, spmm, take_rows
 
 RESTART, STEPS = 0.1, 10  # APPNP's α and K
-# A sparse product took a tenth of the time of a dense one where 1% of the features are non-zero
-# (Cora, Citeseer), as long at 10% (Pubmed), twice as long at 35% (Computers); one CPU core, forward
-# and back.
+# a sparse product takes a tenth of the time of a dense one at 1% of non-zeros, as long at 10%
 SPARSE_BELOW = 0.05
 
 
@@ -191,14 +188,13 @@ class Joint(GradientLearner):
 
     L = mean cross-entropy over every labelled node so far (each class the same where `balanced`),
     for `epochs` epochs; the weights are those of the epoch with the best accuracy on validation
-    nodes of the classes seen so far, averaged over classes. Each session trains twice from the same
-    initial weights, once with each weight decay, and keeps the better; `weight_decay` where they
-    tie. It alone may keep old nodes and labels, and is offered validation nodes: `partial_fit`
-    takes them as an argument. Without any it trains once, and the last epoch counts.
+    nodes of the classes seen so far, averaged over classes. Each session trains from the same
+    initial weights with each weight decay, if they differ, and keeps the better, the first where
+    they tie. It alone keeps old nodes and labels, and takes validation nodes as an argument of
+    `partial_fit`; without any it trains once, and the last epoch counts.
 
-    `model` is ``"gcn"``, ``"appnp"`` (which drops features too) or ``"sage"``. Where `weight_decay`
-    and `other_weight_decay` are the same, there is only one training. `check_every` counts epochs
-    between two evaluations on the validation nodes.
+    `model` is ``"gcn"``, ``"appnp"`` (which drops features too) or ``"sage"``. `check_every` counts
+    epochs between two evaluations on the validation nodes.
     """
 
     model: str = "gcn"
@@ -222,26 +218,23 @@ class Joint(GradientLearner):
         self, graph: Data, nodes: Nodes, labels: Labels | None = None, validation: Validation = None
     ) -> Self:
         """As `Learner.fit`, with nodes and labels to validate on, of the session's classes."""
-        with self._offering(graph, validation):
-            return super().fit(graph, nodes, labels)
+        return self._validated(validation, graph, nodes, labels, anew=True)
 
     def partial_fit(
         self, graph: Data, nodes: Nodes, labels: Labels | None = None, validation: Validation = None
     ) -> Self:
         """As `Learner.partial_fit`, with nodes and labels of the same classes to validate on."""
-        with self._offering(graph, validation):
-            return super().partial_fit(graph, nodes, labels)
+        return self._validated(validation, graph, nodes, labels, anew=False)
 
-    @contextmanager
-    def _offering(self, graph: Data, validation: Validation) -> Iterator[None]:
-        """Validation nodes for the session that is learned inside, by one thread at a time."""
+    def _validated(self, validation: Validation, graph: Data, *session: Any, anew: bool) -> Self:
+        """A session with validation nodes, of one thread at a time."""
         with self._lock:
             if validation is not None:
                 self._check_graph(graph, width=None)
                 held = check_nodes(validation[0], graph.x.size(0))
                 self._offered = (held, check_labels(validation[1], held.numel()))
             try:
-                yield
+                return self._session(graph, *session, anew=anew)
             finally:
                 self._offered = None
 

@@ -23,8 +23,8 @@ class QuadraticPenalty:
     """Σ_s Σ I_s (θ − θ*_s)² = I (θ − a)² + constant over any number of sessions s.
 
     `importance` I = Σ_s I_s and `anchor` a = Σ_s I_s θ*_s / I, by the names of the GCN's weights;
-    without any name the penalty is 0. The constant is left out. I θ − Σ I_s θ*_s would cancel in
-    float32 where θ is near θ*; θ − a does not. Columns of the head that came later are free.
+    without any the penalty is 0. (I θ − Σ I_s θ*_s would cancel in float32 where θ is near θ*.)
+    Columns of the head that came later are free.
     """
 
     importance: Tensors
@@ -172,9 +172,8 @@ class EWC(Penalised):
         F_s = 1/n_s Σ_v (∇_θ ℓ_v)²,
 
     where ℓ_v is the cross-entropy of node v of session s at its label, without dropout: the
-    diagonal of the empirical Fisher information, a mean of squares. The square of a mean, which
-    public code often keeps, is smaller: this F was 60 to 274 times as large as BeGin's. It keeps
-    ΣF_s and the mean of the θ*_s weighted by F_s, which give the same gradients.
+    diagonal of the empirical Fisher information. It keeps ΣF_s and the mean of the θ*_s weighted by
+    F_s, which give the same gradients.
 
     Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
     """
@@ -201,9 +200,8 @@ class MAS(Penalised):
         Ω = Σ_{s<t} 1/n_s Σ_v |∇_θ ‖z_v‖²|,
 
     where z_v are the logits of node v of session s over the classes seen by then, without dropout.
-    No label enters Ω. New columns of the head have Ω = 0: that of a class that comes alone can rise
-    above all others, whatever λ; on Computers and digits the result is then that of `Bare`.
-    It keeps Ω; θ* are the weights that it has anyway.
+    No label enters Ω, which is all that it keeps. New columns of the head have Ω = 0: that of a
+    class that comes alone can rise above all others, whatever λ, as in `Bare`.
 
     Aljundi et al., "Memory aware synapses: learning what (not) to forget", ECCV 2018.
     """
@@ -233,11 +231,9 @@ class LwF(GradientLearner):
 
         L = L_t + λ T² 1/n_t Σ_v KL(softmax(z*_v / T) ‖ softmax(z_v / T)),
 
-    over the session's own nodes and the classes that the teacher knows; T² keeps the gradients of
-    this term at the scale of those of L_t. The teacher answers without dropout; its weights are all
-    that is kept. With one new class a session it comes out as `Bare` does, and that is no defect:
-    the term compares the old columns with each other and never with the new one, which L_t, all of
-    whose nodes are of the new class, raises above them unopposed.
+    over the session's own nodes and the classes that the teacher knows, without dropout in its
+    answers; its weights are all that is kept. With one new class a session it comes out as `Bare`
+    does: nothing opposes the new column, which the term does not compare with the old ones.
 
     Z. Li and D. Hoiem, "Learning without forgetting", ECCV 2016; IEEE TPAMI 40(12), 2018.
 
@@ -293,12 +289,10 @@ class TWP(Penalised):
         I^loss_s = |∇_θ L_s|,   I^topo_s = |∇_θ T_s|,
         T_s = mean of e_vm² over v and m ∈ N(v) ∪ v,   e_vm = (W_2ᵀ h_v)ᵀ tanh(W_2ᵀ h_m).
 
-    The importances are magnitudes of gradients, as we read the paper (its code squares them): of
-    the loss, and of how strongly the last layer relates the session's nodes v to their neighbours
-    m, h being hidden units. T is a mean where the paper has a sum, so that λ_t means the same in
-    sessions of any size. β's term has the importances of the epoch's own forward pass, and
-    gradients flow through it; those that are kept are taken without dropout, as their sums and
-    means of the θ*_s weighted by them, which give the same gradients.
+    h being hidden units. The importances are magnitudes of gradients, as we read the paper (its
+    code squares them); T is a mean where the paper has a sum: λ_t means the same in sessions of any
+    size. β's term has the importances of the epoch's own forward pass, and gradients flow through
+    it; kept are, without dropout, sums of the importances and means of the θ*_s weighted by them.
 
     Liu et al., "Overcoming catastrophic forgetting in graph neural networks", AAAI 2021.
 

@@ -85,17 +85,15 @@ RIDGE = 1e-14
 class GEM(GradientLearner):
     """Gradient episodic memory (GEM): steps along which no earlier session's loss rises.
 
-    After session s some of its nodes are remembered; L_k is the mean cross-entropy, over the
-    classes seen so far, of those remembered of session k, and g_k its gradient. In session t the
-    gradient g of L_t is replaced by the nearest one along which no L_k rises:
+    L_k is the mean cross-entropy, over the classes seen so far, of the nodes remembered of session
+    k, and g_k its gradient. In session t the gradient g of L_t is replaced by the nearest one along
+    which no L_k rises:
 
         g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
 
-    It keeps at most `budget` nodes in all, with their codes and the session each came with. The
-    classes of each session share the budget as equally as can be; nodes are drawn at random.
-
-    The L_k are without dropout, as the model predicts. The constraints bind the gradient, which
-    Adam scales by coordinate and adds weight decay to, where the paper takes a plain step.
+    The classes of each session share the `budget` of nodes equally, and nodes are drawn at random.
+    The L_k are without dropout. The constraints bind the gradient, which Adam scales by coordinate
+    and adds weight decay to, where the paper takes a plain step.
 
     Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
 
@@ -152,11 +150,10 @@ class GEM(GradientLearner):
 def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
     """The vector nearest to `gradient` [p] with no negative product with a row of `memory` [K, p].
 
-    With the rows g_k in a matrix M it is g̃ = g + Mᵀv, v = argmin ½‖g + Mᵀv‖² over v ≥ 0. As in the
-    authors' code the bound is v ≥ `margin`: with v = u + margin it is the same program for
-    g + margin·Σ_k g_k. SciPy's `nnls` finds u in float64 from a factor of the Gram matrix, with
-    rows of length 1, since lengths differ by many orders of magnitude. `gradient` itself is
-    returned where it violates nothing.
+    With the rows g_k in a matrix M it is g̃ = g + Mᵀv, v = argmin ½‖g + Mᵀv‖² over v ≥ `margin`; for
+    u = v − margin that is the program of g + margin·Σ_k g_k over u ≥ 0, which `nnls` solves from a
+    factor of the Gram matrix with rows of length 1, since lengths differ by orders of magnitude.
+    `gradient` itself is returned where it violates nothing.
     """
     rows, size = memory.shape
     gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)
@@ -190,14 +187,12 @@ class ERGNN(ReplayLearner):
     """Experience replay with nodes chosen by coverage maximisation (CM).
 
     L = β L_t + (1 − β) L_memory with β = m / (m + n_t), for n_t nodes in the session and m in the
-    memory: the smaller it is, the more it weighs, in the paper and in its authors' code.
-    `weighting` ``"begin"``, of the BeGin library, is the mean over all n_t + m nodes instead.
+    memory; with `weighting` ``"begin"``, of the BeGin library, the mean over all n_t + m nodes.
 
     CM keeps, of each class, the nodes with the fewest nodes of other classes within `distance`; of
-    equals, those nearest to their class's mean. Nodes are compared in the hidden layer
-    ReLU(Â X W_1 + b_1) at the end of the session, the paper's CM*, or by their attributes, its CM;
-    rows have length 1, so a distance of 0.5 is an angle of 29 degrees. Session and memory are
-    ranked together anew after each session, and classes share the budget equally.
+    equals, those nearest to their class's mean. Nodes are compared by their hidden units
+    ReLU(Â X W_1 + b_1) at the end of the session, the paper's CM*, or by their attributes, its CM,
+    scaled to length 1. Session and memory are ranked together, and classes share the budget.
 
     Zhou and Cao, "Overcoming Catastrophic Forgetting in Graph Neural Networks with Experience
     Replay", AAAI 2021.
@@ -269,16 +264,13 @@ class CGNN(ReplayLearner):
     L = mean of ℓ_v over new ∪ affected ∪ memory  +  λ/2 Σ F (θ − θ*)²
 
     ℓ_v is the cross-entropy of node v over the classes seen so far, θ* are the weights before the
-    session and F the mean of (∇_θ ℓ_v)² over the remembered nodes at θ*, found when a session
-    begins, as in the authors' code. The head's new columns are free.
+    session and F the mean of (∇_θ ℓ_v)² over the remembered nodes at θ*. New columns are free.
 
-    *Affected* are remembered nodes (of others the labels are gone) whose surroundings have changed
-    since the last session; each counts twice in the mean. To find them without the old graph, one
-    number is kept for each node, `two_hop_walks`, which differs wherever an edge was gained or lost
-    at the node or at a neighbour. With ``edges="full"`` in a stream no node is affected.
-    The memory is the original's "class" strategy with p = 1 and α = 0 (α > 0 would need labels of
-    neighbours): every node of a class that was ever seen has the same chance. Classes share the
-    budget as equally as can be; the original shares it in proportion to their size.
+    *Affected* are remembered nodes whose surroundings have changed since the last session; each
+    counts twice in the mean. One number is kept for each node to find them by, `two_hop_walks`,
+    which differs where the node or a neighbour has gained or lost an edge. The memory is the
+    original's "class" strategy with p = 1 and α = 0 (α > 0 would need labels of neighbours), but
+    that classes share the budget equally, and not in proportion to their size.
 
     Wang et al., "Streaming Graph Neural Networks via Continual Learning", CIKM 2020.
 
@@ -337,10 +329,9 @@ def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _drawn(nodes: Tensor, seed: int) -> Tensor:
-    """The nodes' positions [n] in a random order of all possible nodes, the same in each session.
+    """The nodes' positions [n] in an order of all possible nodes, that of splitmix64 (OOPSLA 2014).
 
-    So the first of a class are a uniform sample of all its nodes that ever came. The order is that
-    of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+    The first of a class are thus a uniform sample of all its nodes that ever came.
     """
     (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -30,7 +30,8 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Known:
-    """The state between sessions; `arrival` [C] are the classes in the order of the head's columns,
+    """The state between sessions; `arrival` [C] are the classes in the order of the head's columns.
+
     `memory` is what the method keeps besides weights, `trials` how these were chosen, if they were.
     """
 
@@ -127,6 +128,14 @@ def as_codes(arrival: Array, labels: Array) -> Tensor:
     """The position of each label in the order of arrival."""
     order = np.argsort(arrival)
     return torch.from_numpy(order[np.searchsorted(arrival, labels, sorter=order)])
+
+
+def restored_labels(name: str, found: Any) -> Array:
+    """Labels of a checkpoint, ints or strings, at least one."""
+    labels = np.array(found)
+    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "iU":
+        raise CheckpointError(f"{name} is not a list of ints or of strings")
+    return labels
 
 
 def clock(on: Tensor) -> float:
@@ -272,8 +281,7 @@ class GradientLearner(Learner):
     @property
     def _known(self) -> Known:
         self._check_fitted()
-        known: Known = self._learned
-        return known
+        return cast(Known, self._learned)
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -297,9 +305,7 @@ class GradientLearner(Learner):
 
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Known:
         self._check_params()
-        arrival = np.array(facts["arrival"])
-        if arrival.ndim != 1 or arrival.size == 0 or arrival.dtype.kind not in "iU":
-            raise CheckpointError("arrival is not a list of ints or of strings")
+        arrival = restored_labels("arrival", facts["arrival"])
         parts: dict[str, Tensors] = {"weights": {}, "memory": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")

@@ -40,30 +40,16 @@ TEXT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 @dataclass(frozen=True)
 class Event:
-    """One entry of the audit log.
+    """One entry of the audit log."""
 
-    Attributes
-    ----------
-    what, time : str
-        A key of `ACTIONS`, and when it was done (as `now` gives it).
-    nodes : tuple of (label, number)
-        How many nodes of each class were added or removed.
-    head, gamma : str, float
-        The head and its γ afterwards.
-    kept : float
-        The factor by which the weight of everything older changed: below 1 where it decays.
-    other, before : str
-        The end of the other learner's log, where one was merged, and of this log before the event.
-    """
-
-    what: str
-    time: str
-    nodes: tuple[tuple[Label, float], ...]
-    head: str
+    what: str  # a key of `ACTIONS`
+    time: str  # as `now` gives it
+    nodes: tuple[tuple[Label, float], ...]  # added or removed, of each class
+    head: str  # the head and its γ afterwards
     gamma: float
-    kept: float
-    other: str
-    before: str
+    kept: float  # the factor by which the weight of everything older changed: below 1, it decays
+    other: str  # the end of the other learner's log, where one was merged
+    before: str  # the end of this log before the event
 
     @property
     def count(self) -> float:

@@ -35,14 +35,11 @@ class Summary:
         Effective degrees of freedom, tr((A + γI)⁻¹ A) of that matrix A.
     inputs, width, directions : int
         Width of `x`, of the features made of it, and of the span that the sums are kept over.
-    retained_bytes : int
-        Bytes kept beside the encoder.
-    halvings : int
-        The number of random halvings of the nodes that γ is chosen by; 0 where it is given.
-    record : bool
-        Whether hashes of the learned nodes are kept.
-    labels : {"int", "str", "none"}
-        The kind of labels.
+    retained_bytes, halvings : int
+        Bytes kept beside the encoder; and by how many random halvings of the nodes γ is chosen, 0
+        where it is given.
+    record, labels : bool, {"int", "str", "none"}
+        Whether hashes of the learned nodes are kept; and the kind of labels.
     encoder, schema : str
         SHA-256 of everything that determines how nodes are encoded; and of `inputs` and `labels`.
 
@@ -56,9 +53,6 @@ class Summary:
     >>> found = model.summary()
     >>> sum(found.nodes.values()), found.inputs, [event.what for event in found.events]
     (200, 64, ['learn'])
-    >>> print(found)
-    10 classes, 200 nodes; labels are ints, x has 64 columns
-    ...
     """
 
     nodes: dict[Label, float]

@@ -39,11 +39,7 @@ MOST_IDS = 2**22
 
 
 class Sketch:
-    """Two random projections of each row of some features, and the rows' lengths.
-
-    The rows are collected as they pass, in `parts` [b, 3]; those of features that were looked at
-    elsewhere can be added to these.
-    """
+    """Two random projections of each row of some features, and its length, in `parts` [b, 3]."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -86,8 +82,7 @@ def no_prints(count: int) -> Hashes:
 class Membership:
     """A multiset of learned pairs of node and class: a node learned twice can be forgotten twice.
 
-    The `hashes` are made with `key`: learners with the same key can be merged, and hashes with
-    different keys have nothing in common. The `prints` are sketches of the features.
+    `hashes` with different keys have nothing in common; `prints` are sketches of the features.
     """
 
     key: str
@@ -102,9 +97,8 @@ class Membership:
 
     def plus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
         """With some more pairs."""
-        hashes = np.concatenate([self.hashes, self._hashes(nodes, labels)])
         prints = no_prints(labels.size) if sketch is None else sketch.prints
-        return Membership(self.key, hashes, np.concatenate([self.prints, prints]))
+        return self.merged(Membership(self.key, self._hashes(nodes, labels), prints))
 
     def minus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
         """Without some pairs; `InputError` where one was never learned, or with other features."""
@@ -163,10 +157,7 @@ class Membership:
         return Membership(self.key, hashes, np.concatenate([self.prints, other.prints]))
 
     def shared(self, other: Membership) -> int:
-        """The number of pairs that both hold, learned with the same features.
-
-        Where each site numbers its own nodes, two nodes may have the same id, and other features.
-        """
+        """The number of pairs that both hold, with the same features: ids may be a site's own."""
         hashes, numbers, owner = self._beside(other, by_features=False)
         pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
         return int((pairs & _alike(numbers)).sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from algnn.analytic.lifecycle.audit import Event
 from algnn.analytic.lifecycle.glance import Summary, exposure, number, summary_of
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.state import Features, State, per_class
-from algnn.checks import Labels, Nodes, check_labels, check_nodes
+from algnn.checks import Labels, Nodes, check_choice, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
 from algnn.graph.store import node_count, whole
 from algnn.learner import shortened
@@ -56,8 +56,7 @@ class Lifecycle(Encoding):
     @property
     def _known(self) -> State:
         self._check_fitted()
-        known: State = self._learned
-        return known
+        return cast(State, self._learned)
 
     @property
     def _taught(self) -> State:
@@ -88,10 +87,9 @@ class Lifecycle(Encoding):
             As for `fit`. The nodes may be of new classes, of known ones, or of both.
         repeat : {"error", "ignore", "count"}
             What becomes of nodes that were learned with the same label before: they are refused,
-            skipped, or counted once more. ``"ignore"`` makes it safe to try a call again. A node
-            that was learned with another label is refused, too (see `relabel`), unless all count.
-            Nothing is known of nodes once the record of them was dropped, by `drop_record` or
-            since old sessions count for less.
+            skipped (so that a call may be sent again), or counted once more. A node learned with
+            another label is refused, too (see `relabel`), unless all count. Nothing is known of
+            nodes once the record of them was dropped, by `drop_record` or by a `half_life`.
         client : distributed.Client, optional
             As for `ALGNN.fit`.
 
@@ -104,8 +102,7 @@ class Lifecycle(Encoding):
         >>> int(model.statistics_.n.sum())
         250
         """
-        if repeat not in ("error", "ignore", "count"):
-            raise InputError(f"repeat={repeat!r} is unknown: use 'error', 'ignore' or 'count'")
+        check_choice("repeat", repeat, ("error", "ignore", "count"))
         seen = graph if client is None else on_cluster(graph, client)
         return self._session(seen, nodes, labels, anew=False, repeat=repeat)
 
@@ -146,17 +143,15 @@ class Lifecycle(Encoding):
         """Forget some labels, exactly as if they had never been learned.
 
         Afterwards weights, predictions and `statistics_` are, to rounding, those of a learner with
-        the same encoder that never saw these labels, γ chosen anew. A class forgotten to its last
-        node disappears from `classes_`. What was never learned is refused, and so are nodes whose
-        features are not those that were learned. The encoder stays as the base session decided;
-        `fit` starts anew. Where γ is chosen and so many nodes were learned that all but one way of
-        halving them was given up, it is that of the one way that is left.
+        the same encoder that never saw these labels, γ chosen anew (by the one way of halving the
+        nodes that is left, where many were learned). A class forgotten to its last node disappears.
+        What was never learned, or with other features, is refused.
 
         Parameters
         ----------
         graph : Data
-            The graph as it was when these nodes were learned: their features in it are taken out
-            again. Those learned on another kind of device differ in their last digits (float32).
+            The graph as it was when these nodes were learned. Features of another kind of device
+            differ in their last digits (float32).
         nodes : Tensor, array or list [n]
             Ids or a mask. A node that was learned twice can be forgotten twice, in two calls.
         labels : Tensor, array or list [n]
@@ -247,10 +242,10 @@ class Lifecycle(Encoding):
     def forget_node(self, graph: Data, node: int, nodes: Nodes = (), labels: Labels = ()) -> Data:
         """Forget a node itself: its label if it was learned, its features and its edges.
 
-        Its neighbours look different without it, so the learned ones within `reach` are taken out
-        as they were and learned as they are now; their labels are not kept and must be given again.
-        Afterwards the learner is, to rounding, one with the same encoder that never saw the node.
-        A trained encoder (``encoder="gcn"``) may have been trained on it; `fit` starts anew.
+        Its neighbours look different without it, so the learned ones within `reach` are learned
+        anew; their labels are not kept and must be given again. Afterwards the learner is, to
+        rounding, one with the same encoder that never saw the node. A trained encoder
+        (``encoder="gcn"``) may have been trained on it; `fit` starts anew.
 
         Parameters
         ----------
@@ -266,8 +261,8 @@ class Lifecycle(Encoding):
         Returns
         -------
         Data
-            The graph to be used from now on. Ids stay as they were: the node is still there, with
-            features of zero and without an edge. Labels and masks are untouched.
+            The graph to be used from now on, in which the node has features of zero and no edge;
+            ids, labels and masks stay as they were.
 
         Examples
         --------
@@ -305,9 +300,7 @@ class Lifecycle(Encoding):
         repeat : {"error", "count"}
             Whether to refuse a learner that has learned some of the same nodes, as the same classes
             or as others, or to count these twice. Where each site numbers its own nodes, two nodes
-            may have one id: they are told apart by their features, and either may be forgotten.
-            With its own head and γ (chosen anew where it chooses). Where γ is given, weights are
-            solved for when they are first needed.
+            of one id are told apart by their features.
 
         Examples
         --------
@@ -319,8 +312,7 @@ class Lifecycle(Encoding):
         400
         """
         self._check_params()
-        if repeat not in ("error", "count"):
-            raise InputError(f"repeat={repeat!r} is unknown: use 'error' or 'count'")
+        check_choice("repeat", repeat, ("error", "count"))
         if type(other) is not type(self):
             raise InputError(
                 f"other is a {type(other).__name__}: give an {type(self).__name__} with the same"
@@ -340,12 +332,7 @@ class Lifecycle(Encoding):
     def blank(self) -> Self:
         """A learner with the same parameters and the same frozen encoder that has learned nothing.
 
-        Learners that shall be merged need the same encoder: this hands it over without a label, a
-        sum or a log.
-
-        Returns
-        -------
-        ALGNN
+        It hands the encoder, which learners to be merged share, over without a label, sum or log.
 
         Examples
         --------
@@ -366,9 +353,8 @@ class Lifecycle(Encoding):
         """Drop the record of which nodes were learned, not what was learned from them.
 
         The record, sixteen bytes a node, lets `forget` refuse nodes that were never learned, and
-        would let others with the file find out which nodes were (see
-        `algnn.analytic.lifecycle.membership`). Without it `forget` trusts its caller as far as
-        counts and sums allow.
+        lets whoever has the file find out which were (`algnn.analytic.lifecycle.membership`).
+        Without it `forget` trusts its caller as far as counts and sums allow.
 
         Examples
         --------
@@ -389,8 +375,7 @@ class Lifecycle(Encoding):
 
         Returns
         -------
-        Summary
-            Its text is a table; `algnn.analytic.lifecycle.glance.Summary` says what is in it.
+        algnn.analytic.lifecycle.glance.Summary
 
         Examples
         --------

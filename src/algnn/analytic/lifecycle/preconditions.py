@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -117,13 +115,7 @@ def affected(features: Features, edge_index: Tensor, num_nodes: int, node: int) 
 
 def without_node(graph: Data, node: int) -> Data:
     """A copy of the graph with a node's features set to zero and its edges removed; ids stay."""
-    bare = copy(graph)
-    kept = (graph.edge_index != node).all(dim=0)
-    for name in graph.edge_attrs():
-        value = graph[name]
-        if isinstance(value, Tensor):
-            along = graph.__cat_dim__(name, value)
-            bare[name] = value.index_select(along, kept.nonzero().squeeze(1).to(value.device))
+    bare = graph.edge_subgraph((graph.edge_index != node).all(dim=0))
     x = graph.x.detach().clone()
     if x.layout == torch.strided:
         x[node] = 0

@@ -1,1 +1,1 @@
-"""Dense linear algebra: factorisations, the paper's recursion as a reference, subspaces."""
+"""Dense linear algebra: factorisations and subspaces."""

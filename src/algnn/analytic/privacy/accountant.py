@@ -59,10 +59,7 @@ def attained_delta(epsilon: float, sigma: float) -> float:
 
 
 def attained_epsilon(delta: float, sigma: float) -> float:
-    """The least ε for which Gaussian noise on a sum of sensitivity 1 is (ε, δ)-private.
-
-    It is approached from above: the δ that it attains never exceeds the one asked for.
-    """
+    """The least ε, from above, for which Gaussian noise of sensitivity 1 is (ε, δ)-private."""
     if attained_delta(0.0, sigma) <= delta:
         return 0.0
     return _least(lambda epsilon: attained_delta(epsilon, sigma) <= delta)

@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,7 @@ from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle import io
 from algnn.analytic.lifecycle.glance import private_exposure
 from algnn.analytic.lifecycle.io import FLOAT
-from algnn.analytic.privacy.accountant import (
-    SHARES,
-    attained_epsilon,
-    noise_scale,
-    with_noise,
-)
+from algnn.analytic.privacy.accountant import SHARES, attained_epsilon, noise_scale, with_noise
 from algnn.analytic.state import per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
@@ -186,8 +181,7 @@ class PrivateALGNN(Learner):
     @property
     def _known(self) -> PrivateState:
         self._check_fitted()
-        known: PrivateState = self._learned
-        return known
+        return cast(PrivateState, self._learned)
 
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: PrivateState | None

@@ -124,10 +124,9 @@ class Scores:
 def held_out(
     head: str, gamma: float, statistics: Statistics, solved: Affine | None = None
 ) -> Scores:
-    """Leave-one-out scores of all nodes, from their sums.
+    """Leave-one-out scores of all nodes, from their sums; of heads that are no regression, scores.
 
-    For heads that are no regression, the scores of nodes that the weights have seen. `solved` is
-    what the head gives for these sums, where it is known already.
+    `solved` is what the head gives for these sums, where it is known already.
     """
     W, b = solved or HEADS[head](statistics, gamma)
     n = statistics.n.to(W.device, torch.float64)
