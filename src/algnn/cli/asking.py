@@ -6,7 +6,7 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from typer import Argument, Option, Typer
@@ -37,22 +37,13 @@ class Kind(StrEnum):
 def predict(
     model: shared.Model,
     graph: shared.Graph,
-    out: Annotated[
-        Path | None, Option("-o", "--out", help="CSV or Parquet; stdout by default.")
-    ] = None,
-    nodes: Annotated[
-        Path | None, Option(help="CSV or Parquet with a column node; all by default.")
-    ] = None,
-    everything: Annotated[
-        bool, Option("--all", help="Add the probability of every class.")
-    ] = False,
-    novelty: Annotated[
-        bool, Option(help="The novelty of each node, which takes most of the time.")
-    ] = True,
-    novel_above: Annotated[
-        float | None,
-        Option(min=0, max=1, help="Add a column novel: whether novelty is above this."),
-    ] = None,
+    out: Path | None = Option(None, "-o", "--out", help="CSV or Parquet; stdout by default."),
+    nodes: Path | None = Option(None, help="CSV or Parquet with a column node; all by default."),
+    everything: bool = Option(False, "--all", help="Add the probability of every class."),
+    novelty: bool = Option(True, help="The novelty of each node, which takes most of the time."),
+    novel_above: float | None = Option(
+        None, min=0, max=1, help="Add a column novel: whether novelty is above this."
+    ),
     plot: shared.Plot = None,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,
@@ -124,10 +115,8 @@ def _check_table(path: Path | None) -> None:
 def explain(
     model: shared.Model,
     graph: shared.Graph,
-    node: Annotated[int, Argument(help="The node's id, from 0.")],
-    label: Annotated[
-        str | None, Option(help="The class; by default the one that is predicted.")
-    ] = None,
+    node: int = Argument(help="The node's id, from 0."),
+    label: str | None = Option(None, help="The class; by default the one that is predicted."),
     plot: shared.Plot = None,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,
@@ -151,13 +140,11 @@ def explain(
 @commands.command()
 def inspect(
     model: shared.Model,
-    full: Annotated[
-        bool,
-        Option(
-            "--full",
-            help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
-        ),
-    ] = False,
+    full: bool = Option(
+        False,
+        "--full",
+        help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
+    ),
     as_json: shared.AsJson = False,
 ) -> None:
     """Say what a model knows and all that was ever done to it."""
@@ -183,9 +170,9 @@ def evaluate(
     graph: shared.Graph,
     labels: shared.Labels,
     plot: shared.Plot = None,
-    kind: Annotated[
-        Kind, Option(help="Of the picture: what is confused, accuracy by age, or a map.")
-    ] = Kind.CONFUSION,
+    kind: Kind = Option(
+        Kind.CONFUSION, help="Of the picture: what is confused, accuracy by age, or a map."
+    ),
     as_json: shared.AsJson = False,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,

@@ -48,13 +48,12 @@ Splits = Annotated[
     int, Option(help="Random splits of a graph that comes without one; crossed with seeds.")
 ]
 Steps = Annotated[str, Option(help="Classes of each later session.")]
-Trials = Annotated[int, Option(help="Settings that are tried for each method and graph.")]
 
 
 @commands.command()
 def run(
     dataset: shared.Dataset,
-    method: Annotated[str, Option(help="As `algnn methods` lists them.")] = "algnn",
+    method: str = Option("algnn", help="As `algnn methods` lists them."),
     changes: shared.Settings = None,
     base: shared.Base = None,
     step: shared.Step = 1,
@@ -95,13 +94,10 @@ def run(
 
 @commands.command()
 def bench(
-    datasets: Annotated[
-        str | None,
-        Option(help="Names, or paths of .npz files; by default the small ones that are at hand."),
-    ] = None,
-    methods: Annotated[
-        str, Option(help="As `algnn methods` lists them, or module:Class; or all.")
-    ] = "all",
+    datasets: str | None = Option(
+        None, help="Names, or paths of .npz files; by default the small ones that are at hand."
+    ),
+    methods: str = Option("all", help="As `algnn methods` lists them, or module:Class; or all."),
     base: shared.Base = None,
     steps: Steps = "1",
     seeds: shared.Seeds = "42,43,44,45,46",
@@ -117,9 +113,9 @@ def bench(
     data: shared.DataRoot = None,
     retry_failed: Retry = False,
     as_json: shared.AsJson = False,
-    scheduler: Annotated[
-        str | None, Option(help="A Dask scheduler, tcp://…, whose workers do the runs.")
-    ] = None,
+    scheduler: str | None = Option(
+        None, help="A Dask scheduler, tcp://…, whose workers do the runs."
+    ),
 ) -> None:
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers = shared.parse_seeds(seeds)
@@ -142,20 +138,20 @@ def bench(
 
 @commands.command()
 def tune(
-    datasets: Annotated[str, Argument(help="Names, or paths of .npz files.")],
-    methods: Annotated[str, Option(help="As `algnn methods` lists them; or all.")] = "all",
-    trials: Trials = 6,
+    datasets: str = Argument(help="Names, or paths of .npz files."),
+    methods: str = Option("all", help="As `algnn methods` lists them; or all."),
+    trials: int = Option(6, help="Settings that are tried for each method and graph."),
     steps: Steps = "1",
-    seeds: Annotated[
-        str, Option(help="Of the runs with the chosen settings; trials have the first.")
-    ] = "42,43,44,45,46",
+    seeds: str = Option(
+        "42,43,44,45,46", help="Of the runs with the chosen settings; trials have the first."
+    ),
     edges: shared.Edges = "full",
     splits: Splits = 1,
     orders: Orders = 1,
     draws: Draws = 1,
-    only_trials: Annotated[
-        bool, Option("--only-trials", help="Choose settings, and do not run them.")
-    ] = False,
+    only_trials: bool = Option(
+        False, "--only-trials", help="Choose settings, and do not run them."
+    ),
     jobs: Jobs = None,
     device: shared.Device = "auto",
     records: shared.Records = RECORDS,
@@ -198,12 +194,8 @@ def tune(
 def sweep(
     what: Annotated[str, Argument(help="gamma, or expansion (its width).")],
     dataset: shared.Dataset,
-    values: Annotated[
-        str | None, Option(help="By default 1e-4 … 1e3, or 128 … 8192 (4096 on a CPU).")
-    ] = None,
-    method: Annotated[
-        str, Option(help="As `algnn methods` lists them, or module:Class.")
-    ] = "algnn-paper",
+    values: str | None = Option(None, help="By default 1e-4 … 1e3, or 128 … 8192 (4096 on a CPU)."),
+    method: str = Option("algnn-paper", help="As `algnn methods` lists them, or module:Class."),
     step: shared.Step = 1,
     seeds: shared.Seeds = shared.SEEDS,
     jobs: Jobs = None,

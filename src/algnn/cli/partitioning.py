@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option, Typer
 
@@ -22,29 +22,23 @@ TABLES = (".csv", ".gz", ".parquet", ".pq")
 
 @commands.command()
 def partition(
-    graph: Annotated[
-        str,
-        Argument(
-            help="An .npz file or a dataset's name; a CSV or Parquet table, or a folder of such,"
-            " with the columns source and target (and weight); or an OGB folder."
-        ),
-    ],
-    folder: Annotated[str, Argument(help="The new folder, or an fsspec address.")],
-    parts: Annotated[int, Option(help="How many partitions.")] = 1,
-    features: Annotated[
-        Path | None,
-        Option(help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."),
-    ] = None,
-    labels: Annotated[
-        Path | None, Option(help="Of a table: CSV or Parquet, columns node and label.")
-    ] = None,
-    undirected: Annotated[
-        bool, Option("--undirected", help="Of a table: add the reverse of each edge.")
-    ] = False,
-    append: Annotated[
-        bool, Option("--append", help="Add a table's edges, and nodes, to a folder that exists.")
-    ] = False,
-    memory: Annotated[str, Option(help="What sorting edges may take.")] = "4GiB",
+    graph: str = Argument(
+        help="An .npz file or a dataset's name; a CSV or Parquet table, or a folder of such,"
+        " with the columns source and target (and weight); or an OGB folder."
+    ),
+    folder: str = Argument(help="The new folder, or an fsspec address."),
+    parts: int = Option(1, help="How many partitions."),
+    features: Path | None = Option(
+        None, help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."
+    ),
+    labels: Path | None = Option(None, help="Of a table: CSV or Parquet, columns node and label."),
+    undirected: bool = Option(
+        False, "--undirected", help="Of a table: add the reverse of each edge."
+    ),
+    append: bool = Option(
+        False, "--append", help="Add a table's edges, and nodes, to a folder that exists."
+    ),
+    memory: str = Option("4GiB", help="What sorting edges may take."),
     data: DataRoot = None,
 ) -> None:
     """Write a graph as a folder of partitions, which may be larger than memory."""

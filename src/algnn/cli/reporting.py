@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -30,14 +30,12 @@ commands.add_typer(records_commands, name="records")
 
 @demo_command.command()
 def demo(
-    out: Annotated[Path, Option(help="Folder for the page, the chart and records.")] = Path("demo"),
+    out: Path = Option("demo", help="Folder for the page, the chart and records."),
     seeds: Seeds = "42",
-    methods: Annotated[
-        str | None, Option(help=f"By default {', '.join(QUICK)}; as algnn methods lists.")
-    ] = None,
-    full: Annotated[
-        bool, Option("--full", help="All methods, on Cora too if at hand: many minutes.")
-    ] = False,
+    methods: str | None = Option(
+        None, help=f"By default {', '.join(QUICK)}; as algnn methods lists."
+    ),
+    full: bool = Option(False, "--full", help="All methods, on Cora too if at hand: many minutes."),
 ) -> None:
     """Learn ten handwritten digits class after class, and compare with other methods."""
     numbers = parse_seeds(seeds)
@@ -87,7 +85,7 @@ def _sentence(graph: str, runs: pd.DataFrame, methods: list[str]) -> str:
 
 @records_commands.command("pack")
 def pack_records(
-    folders: Annotated[list[Path], Argument(metavar="FOLDER...", help="With records.")],
+    folders: list[Path] = Argument(metavar="FOLDER...", help="With records."),
 ) -> None:
     """Turn the files below a folder into one packed file, which every command reads as well."""
     from algnn.bench.runs import pack
@@ -103,19 +101,13 @@ def pack_records(
 
 @commands.command()
 def report(
-    records: Annotated[
-        list[Path] | None, Option(help="Folder of records; may be repeated.")
-    ] = None,
-    out: Annotated[Path, Option(help="Folder for the page.")] = Path("report"),
-    markdown: Annotated[
-        Path | None, Option(help="Write this Markdown file instead, and its pictures beside it.")
-    ] = None,
-    latex: Annotated[
-        Path | None, Option(help="Write the tables into this .tex file instead.")
-    ] = None,
-    csv: Annotated[
-        Path | None, Option(help="Write runs and tables as CSV into this folder instead.")
-    ] = None,
+    records: list[Path] | None = Option(None, help="Folder of records; may be repeated."),
+    out: Path = Option("report", help="Folder for the page."),
+    markdown: Path | None = Option(
+        None, help="Write this Markdown file instead, and its pictures beside it."
+    ),
+    latex: Path | None = Option(None, help="Write the tables into this .tex file instead."),
+    csv: Path | None = Option(None, help="Write runs and tables as CSV into this folder instead."),
 ) -> None:
     """Make a leaderboard of all runs, one page; when asked for, Markdown, LaTeX or CSV."""
     for name, path, ending in (("markdown", markdown, ".md"), ("latex", latex, ".tex")):
