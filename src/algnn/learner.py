@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -32,8 +33,6 @@ from algnn.graphs import GraphCache
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     # scikit-learn has no types, and a base class of type Any would switch off all checks here
     class BaseEstimator:
         """What is used of scikit-learn's class of that name."""
@@ -44,6 +43,7 @@ else:
     from sklearn.base import BaseEstimator
 
 SHOWN = 20  # classes in the HTML representation
+NO_NODES = "nodes is empty: accuracy needs at least one labelled node"
 
 
 class Learner(Shared, GraphCache, BaseEstimator, ABC):
@@ -253,7 +253,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         predicted = view.predict(graph, nodes)
         if not predicted.size:
-            raise InputError("nodes is empty: accuracy needs at least one labelled node")
+            raise InputError(NO_NODES)
         known = check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
 
@@ -282,11 +282,24 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         >>> list(table.columns), table.attrs["n"], len(table)
         (['n', 'accuracy', 'confidence', 'mistaken_for', 'session'], 898, 10)
         """
-        from algnn.evaluation import by_class
-
         view = self._view()
         sure = view.predict_proba(graph, nodes)
-        return by_class(view, sure, check_labels(labels, len(sure), view.classes_))
+        if not len(sure):
+            raise InputError(NO_NODES)
+        true = check_labels(labels, len(sure), view.classes_)
+        answers = view.classes_[sure.argmax(axis=1)]
+        found = pd.DataFrame({"label": true, "right": answers == true, "answer": answers})
+        found["sure"] = sure.max(axis=1)
+        groups = found.groupby("label")
+        wrong = found[~found.right].groupby("label").answer.agg(lambda some: some.mode().iloc[0])
+        table = pd.DataFrame({"n": groups.size(), "accuracy": groups.right.mean()})
+        table["confidence"] = groups.sure.mean()
+        table["mistaken_for"] = wrong.astype(object)
+        table["session"] = pd.array(list(map(view._sessions().get, table.index)), dtype="Int64")
+        table = table.rename_axis("class").sort_values("session", kind="stable")
+        totals = {"accuracy": found.right, "macro": table.accuracy, "confidence": found.sure}
+        table.attrs = {"n": len(found)} | {k: float(v.mean()) for k, v in totals.items()}
+        return table
 
     def retained_bytes(self) -> int:
         """Bytes to keep between sessions: what `save` writes, without header and frozen encoder."""

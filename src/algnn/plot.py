@@ -298,12 +298,10 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
 def _around(sure: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Places [C, 2] on a circle, so that classes with like probabilities are neighbours."""
     shared = sure.T @ sure
-    np.fill_diagonal(shared, 0)
-    order, left = [0], list(range(1, sure.shape[1]))
-    while left:
-        nearest = max(left, key=lambda one: shared[order[-1], one])
-        order.append(nearest)
-        left.remove(nearest)
+    order = [0]
+    while len(order) < len(shared):
+        shared[:, order[-1]] = -1  # it has its place
+        order.append(int(shared[order[-1]].argmax()))
     angles = np.empty(len(order))
     angles[order] = np.pi / 2 - 2 * np.pi * np.arange(len(order)) / len(order)
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)

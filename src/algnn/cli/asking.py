@@ -26,7 +26,7 @@ commands = Typer()
 
 
 class Kind(StrEnum):
-    """What a picture of a model shows."""
+    """What a picture of a model shows: a function of `algnn.plot`."""
 
     CONFUSION = "confusion"
     ACCURACY = "accuracy"
@@ -64,7 +64,7 @@ def predict(
     now, count = shared.load_graph(graph, data)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
 
-    def columns(some: Any) -> dict[str, Any]:
+    def answers(some: Any) -> dict[str, Any]:
         probabilities = learner.predict_proba(now, some)
         found = {"node": some, "label": learner.classes_[probabilities.argmax(axis=1)]}
         found["probability"] = probabilities.max(axis=1)
@@ -72,21 +72,18 @@ def predict(
             found["novelty"] = learner.novelty(now, some)
         if novel_above is not None:
             found["novel"] = found["novelty"] > novel_above
-        if everything:
-            names = (f"p_{name}" for name in learner.classes_)
-            found.update(zip(names, probabilities.T, strict=True))
-        return found
+        names = [f"p_{name}" for name in learner.classes_] if everything else []
+        return found | dict(zip(names, probabilities.T, strict=False))
+
+    def pieces() -> Any:
+        answers(chosen[:1])  # encoding, above all, which later answers do not take
+        size = ON_CLUSTER if scheduler or workers else AT_ONCE
+        for at in range(0, max(chosen.size, 1), size):
+            tell(at, chosen.size)
+            yield answers(chosen[at : at + size])
 
     shown = shared.working(f"predicting {shared.plural(chosen.size, 'node')}")
     with shown as tell, shared.spread(now, scheduler, workers) as now:
-
-        def pieces() -> Any:
-            columns(chosen[:1])  # encoding, above all, which later answers do not take
-            size = ON_CLUSTER if scheduler or workers else AT_ONCE
-            for at in range(0, max(chosen.size, 1), size):
-                tell(at, chosen.size)
-                yield columns(chosen[at : at + size])
-
         write_table(out, pieces())
         if picture is not None:
             from algnn import plot as pictures
@@ -99,11 +96,11 @@ def predict(
 
 def _check_table(path: Path | None) -> None:
     """Before any work: whether the predictions can be written there."""
-    if path is None:
-        return
     from algnn.files import make_folder
     from algnn.labels import PARQUET, parquet
 
+    if path is None:
+        return
     if path.suffix.lower() not in (".csv", *PARQUET) or path.is_dir():
         raise InputError(f"--out {path} is no name for a table: end it in .csv or .parquet")
     if path.suffix.lower() in PARQUET:
@@ -186,11 +183,10 @@ def evaluate(
     with shared.working(f"predicting {shared.plural(some[0].size, 'node')}"):
         table = learner.evaluate(now, *some)
         if picture is not None:
-            from algnn import plot as drawing
+            from algnn import plot as pictures
 
-            draw = {Kind.CONFUSION: drawing.confusion, Kind.ACCURACY: drawing.accuracy}
-            figure = draw.get(kind, drawing.class_map)(learner, now, *some)
-            drawing.save(figure, picture)
+            draw = pictures.class_map if kind is Kind.MAP else getattr(pictures, kind)
+            pictures.save(draw(learner, now, *some), picture)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)
         total = ", ".join(f'"{name}": {value:.6g}' for name, value in table.attrs.items())
@@ -202,12 +198,10 @@ def evaluate(
 def _show(table: pd.DataFrame) -> None:
     heading = ("class", "nodes", "accuracy", "confidence", "mistaken for", "session")
     shown = shared.plain_table(*heading, right=slice(1, 4), pad=True)
-    words = table[["mistaken_for", "session"]].astype("string").fillna("")
-    for row, wrong, session in zip(
-        table.itertuples(), words.mistaken_for, words.session, strict=True
-    ):
+    words = ["mistaken_for", "session"]
+    for row in table.assign(**table[words].astype("string").fillna("")).itertuples():
         numbers = (f"{row.n:,}", f"{100 * row.accuracy:.1f}%", f"{row.confidence:.3f}")
-        shown.add_row(Text(str(row.Index)), *numbers, Text(wrong), session)
+        shown.add_row(Text(str(row.Index)), *numbers, Text(row.mistaken_for), row.session)
     shared.print_table(shown)
     total = table.attrs
     print(

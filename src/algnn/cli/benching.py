@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -245,8 +246,8 @@ def _named(text: str) -> list[str]:
     """The methods that are named, without repeats; ``all`` are those of the registry."""
     from algnn.methods import METHODS
 
-    wanted = [list(METHODS) if name == "all" else [name] for name in _parts(text)]
-    return list(dict.fromkeys(name for part in wanted for name in part))
+    wanted = (METHODS if name == "all" else [name] for name in _parts(text))
+    return list(dict.fromkeys(chain.from_iterable(wanted)))
 
 
 def _steps(text: str) -> list[int]:
@@ -311,19 +312,17 @@ def show_tables(tally: Tally, plans: Sequence[Plan]) -> None:
     """Print for each step AP of every method (row) on every dataset (column)."""
     from algnn.bench.plan import recorded_name
 
-    graphs = list(dict.fromkeys(plan.dataset for plan in plans))
-    alike = Counter(map(recorded_name, graphs))
+    graphs = {plan.dataset: recorded_name(plan.dataset) for plan in plans}
     # the name in records, unless several have it
-    names = [n if alike[n] == 1 else graph for graph in graphs for n in [recorded_name(graph)]]
+    alike = Counter(graphs.values())
+    names = [name if alike[name] == 1 else graph for graph, name in graphs.items()]
     for step in dict.fromkeys(plan.step for plan in plans):
         here = [plan for plan in plans if plan.step == step]
         table = shared.plain_table("", *names, right=slice(1, None))
         for method in dict.fromkeys(plan.method for plan in here):
-            row = []
-            for graph in graphs:
-                some = [p for p in here if (p.method, p.dataset) == (method, graph)]
-                row.append(_figure(tally.of(*some), tally.wanted(*some)) if some else "–")
-            table.add_row(method, *row)
+            cells = [[p for p in here if (p.method, p.dataset) == (method, g)] for g in graphs]
+            figures = (_figure(tally.of(*some), tally.wanted(*some)) for some in cells)
+            table.add_row(method, *figures)
         count = sum(len(p.seeds) for p in here if p.method == here[0].method) // len(graphs)
         noun = "runs" if count > len(here[0].seeds) else "seeds"
         over = f"mean of {count} {noun} ± 95%" if count > 1 else f"seed {here[0].seeds[0]}"
@@ -337,14 +336,13 @@ def _show_sweep(tally: Tally, plans: Sequence[Plan], setting: str) -> None:
     names = (setting, "AP (%)", "AF (%)", "learning (s)", "retained (MB)")
     table = shared.plain_table(*names, right=slice(None))
     for plan in plans:
-        value, runs = f"{plan.changes[setting]:g}", tally.of(plan)
-        if runs.empty:
-            table.add_row(value, "–")
-            continue
-        figures = summaries(runs)
-        seconds = f"{figures['learn_seconds'].mean:.2f}"
-        retained = f"{runs['retained_bytes'].max() / 1e6:.2f}"
-        table.add_row(value, _figure(runs, len(plan.seeds)), str(figures["af"]), seconds, retained)
+        runs, rest = tally.of(plan), []
+        if not runs.empty:
+            figures, retained = summaries(runs), runs["retained_bytes"].max() / 1e6
+            seconds = figures["learn_seconds"].mean
+            rest = [str(figures["af"]), f"{seconds:.2f}", f"{retained:.2f}"]
+        ap = _figure(runs, len(plan.seeds))
+        table.add_row(f"{plan.changes[setting]:g}", ap, *rest)
     first = plans[0]
     heading = f"{recorded_name(first.dataset)} · {first.method} · step {first.step}"
     shared.print_table(table, f"{heading} · {shared.plural(len(first.seeds), 'seed')}")

@@ -60,14 +60,13 @@ def partition(
     load_torch()
     common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
     beside = _beside(folder)
-    with working(f"partitioning {graph}"), tempfile.TemporaryDirectory(dir=beside) as name:
-        work = Path(name)
+    with working(f"partitioning {graph}"), tempfile.TemporaryDirectory(dir=beside) as work:
         if not tables:
             found = _from_memory(graph, folder, parts, data)
         elif (source / "raw").is_dir():
-            found = _from_ogb(source, folder, work, **common)
+            found = _from_ogb(source, folder, Path(work), **common)
         else:
-            found = _from_table(source, folder, features, labels, append, work, **common)
+            found = _from_table(source, folder, features, labels, append, Path(work), **common)
     held = f"{found.num_nodes:,} nodes, {found.num_edges:,} edges, {found.num_features} features"
     print(f"{found.path}: {held} in {len(found.parts)} partitions")
 
@@ -148,12 +147,11 @@ def _labels(path: Path, nodes: int) -> tuple[Tensor, list[str] | None]:
     from algnn.labels import read_labels
 
     ids, labels = read_labels(path, nodes)
-    y, names = torch.full((nodes,), -1), None
-    if labels.dtype.kind == "U":
-        classes, labels = np.unique(labels, return_inverse=True)
-        names = classes.tolist()
-    y[torch.from_numpy(ids)] = torch.from_numpy(labels)
-    return y, names
+    words = labels.dtype.kind == "U"
+    classes, codes = np.unique(labels, return_inverse=True)
+    y = torch.full((nodes,), -1)
+    y[torch.from_numpy(ids)] = torch.from_numpy(codes if words else labels)
+    return y, classes.tolist() if words else None
 
 
 def _beside(folder: str) -> Path | None:

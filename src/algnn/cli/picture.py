@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from algnn.bench.protocol import Outcome
-from algnn.bench.runs import summarise, write_atomically
-from algnn.errors import InputError
-from algnn.files import picture_path
+from algnn.bench.runs import summarise
 from algnn.plot import save
 
 if TYPE_CHECKING:
@@ -34,35 +30,21 @@ def draw(runs: pd.DataFrame, path: Path) -> Path:
     from algnn.cli.terminal import beside, title
 
     paper = beside(runs)
-    return picture(list(runs["outcome"]), path, title(runs), paper.ap[0] if paper else None)
+    return save(figure(list(runs["outcome"]), title(runs), paper.ap[0] if paper else None), path)
 
 
-def picture(
-    outcomes: Sequence[Outcome],
-    path: str | os.PathLike[str],
-    title: str = "",
-    paper_ap: float | None = None,
-) -> Path:
-    """Draw the mean accuracy matrix of some runs, one per seed, and their AP by session.
+def figure(outcomes: Sequence[Outcome], title: str, paper_ap: float | None) -> Figure:
+    """The mean accuracy matrix of some runs, one per seed, and their AP by session.
 
-    The file, ``.png``, ``.svg`` or ``.pdf``, is replaced in a single step; `paper_ap`, the paper's
-    final AP, is drawn as a dashed line.
+    `paper_ap`, the paper's final AP, is a dashed line.
     """
-    target = picture_path(path)
-    if len({len(outcome.sessions) for outcome in outcomes}) != 1:
-        raise InputError("outcomes must be at least one run, all of streams of the same length")
-    return save(_figure(outcomes, title, paper_ap), target)
-
-
-def _figure(outcomes: Sequence[Outcome], title: str, paper_ap: float | None) -> Figure:
     # a Figure of its own: pyplot and the user's choice of backend are not touched
-    figure = Figure(figsize=(12, 5.6), layout="constrained")
-    if title:
-        figure.suptitle(textwrap.fill(title, 100), parse_math=False)
-    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
-    _draw_matrix(figure, left, outcomes)
+    both = Figure(figsize=(12, 5.6), layout="constrained")
+    both.suptitle(textwrap.fill(title, 100), parse_math=False)
+    left, right = both.subplots(1, 2, gridspec_kw={"wspace": 0.08})
+    _draw_matrix(both, left, outcomes)
     _draw_stages(right, outcomes, paper_ap)
-    return figure
+    return both
 
 
 def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None:
@@ -140,7 +122,7 @@ def _names(outcomes: Sequence[Outcome]) -> list[str]:
 def draw_lines(
     runs: pd.DataFrame, methods: Sequence[str], path: Path, title: str, names: Sequence[str] = ()
 ) -> Path:
-    """Draw a PNG of AP by session, the mean of each method's runs, which must be of one stream.
+    """Draw AP by session, the mean of each method's runs, which must be of one stream.
 
     The first method's line is thick; each has its name, or that in `names`, and its last value at
     its end.
@@ -168,7 +150,4 @@ def draw_lines(
     axes.set_title(title, loc="left", fontsize=11)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=130, metadata={"Software": None})
-    write_atomically(path, image.getvalue())
-    return path
+    return save(figure, path)

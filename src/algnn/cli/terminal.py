@@ -112,14 +112,6 @@ def grid(matrix: Matrix, width: int = 80) -> Text:
 
     Cells hold per cents to one decimal, whole per cents, or only their tens (9 for 90 and more),
     whichever fits the width; where nothing does, sessions are left out.
-
-    Examples
-    --------
-    >>> print(grid(np.array([[97.5, np.nan], [90.0, 100.0]])))
-    accuracy (%) after session (row) on the test nodes of session (column)
-           0     1
-    0   97.5
-    1   90.0 100.0
     """
     count = len(matrix)
     margin = len(str(count - 1)) + 1

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from algnn.errors import DatasetError
+from algnn.errors import DatasetError, InputError
 from algnn.graph.download import Root, Source, locate
 from algnn.progress import WatchedFile
 
@@ -80,7 +80,7 @@ def find(name: Name, root: Root = None) -> Entry | Path | str:
             f"{path} is a pickle, which can run code and is never opened here: load it yourself"
             " and write the graph with algnn.save_npz(graph, 'graph.npz')"
         )
-    if path.suffix == ".npz" or path.is_file() or is_graph_folder(path):
+    if path.suffix == ".npz" or path.is_file() or is_graph(path):
         return path
     near = difflib.get_close_matches(str(name).lower(), known, 1)
     guess = f" (did you mean {near[0]}?)" if near else ""
@@ -98,16 +98,32 @@ def check_name(name: Name, root: Root = None) -> None:
             f"{found} is a table: algnn partition, or algnn.from_pandas and algnn.save_npz, make a"
             " graph of its edges"
         )
-    if isinstance(found, Path) and not is_graph_folder(found):
+    if isinstance(found, Path) and not is_graph(found):
         try:
             open_npz(found).close()
         except DatasetError as error:
             raise DatasetError(f"{found}: {error}") from error.__cause__
 
 
-def is_graph_folder(path: Path) -> bool:
-    """Whether a path looks like a graph on disk."""
-    return (path / MANIFEST).is_file()
+def is_graph(path: Name) -> bool:
+    """Whether a graph in partitions is in a folder, or at an address for fsspec."""
+    if "://" not in str(path):
+        return (Path(path) / MANIFEST).is_file()
+    system, place = filesystem(str(path))
+    return bool(system.exists(f"{place}/{MANIFEST}"))
+
+
+def filesystem(address: str) -> tuple[Any, str]:
+    """The fsspec file system of an address, and the path in it."""
+    try:
+        from fsspec.core import url_to_fs
+
+        system, place = url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"{address} cannot be opened ({error}): install algnn[cluster], or check the address"
+        ) from error
+    return system, place
 
 
 def open_npz(path: Name) -> WatchedFile:

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import DatasetError, InputError
-from algnn.graph.catalogue import MANIFEST
+from algnn.graph.catalogue import MANIFEST, filesystem, is_graph
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import take_rows, to_csr
 from algnn.graph.store import (
@@ -26,18 +26,16 @@ from algnn.graph.store import (
     VERSION,
     GraphStore,
     Source,
-    filesystem,
-    is_graph,
     parse_bytes,
     read_manifest,
     save_array,
     write_manifest,
 )
+from algnn.labels import PARQUET
 from algnn.progress import WatchedFile, tell
 
 CHUNK = 2**21  # edges read at once
 SORT_COPIES = 6  # arrays of the size of a partition's edges that sorting them takes
-PARQUET = (".parquet", ".pq")
 
 Ints = npt.NDArray[np.int64]
 # sources, targets and, if edges have them, weights
@@ -120,9 +118,8 @@ def write_partitions(
             found = []
             for number, part in enumerate(rows):
                 tell("partitions", number, len(rows))
-                mine = _bucket(Path(work), number, weighted, limit)
-                arrays = _csr_arrays(*_sorted(*mine, merge=undirected), part, nodes)
-                arrays |= _feature_arrays(x, part)
+                mine = _sorted(Path(work), number, weighted, limit, merge=undirected)
+                arrays = _csr_arrays(*mine, part, nodes) | _feature_arrays(x, part)
                 arrays |= {} if y is None else {"y": y[part].numpy()}
                 arrays |= {} if split is None else {"split": split[part].numpy()}
                 found.append(_write_partition(folder, number, part, arrays))
@@ -184,19 +181,14 @@ def append_nodes(
         if mine not in (None, weighted):
             words = "" if weighted else "not "
             raise InputError(f"edges must {words}have weights, as the graph has")
-        limit = parse_bytes(DEFAULT_MEMORY)
-        old, new = (
-            _sorted(*_bucket(Path(work), number, weighted, limit), merge=undirected)
-            for number in (0, 1)
-        )
-    arrays = _csr_arrays(*new, part, part.stop)
+        limit = (weighted, parse_bytes(DEFAULT_MEMORY))
+        old, new = (_sorted(Path(work), n, *limit, merge=undirected) for n in (0, 1))
+    x = to_csr(x) if manifest["sparse"] else x.to_dense()
+    arrays = _csr_arrays(*new, part, part.stop) | _feature_arrays(x, slice(0, x.size(0)))
     names = ("more_sources", "more_targets", "more_weights")
     arrays |= {name: ends for name, ends in zip(names, old, strict=True) if ends is not None}
-    x = to_csr(x) if manifest["sparse"] else x.to_dense()
-    arrays |= _feature_arrays(x.to(torch.float32), slice(0, x.size(0)))
     if manifest["labelled"]:
-        given = torch.full((x.size(0),), -1) if y is None else y
-        arrays["y"] = given.numpy().astype(np.int64)
+        arrays["y"] = np.full(x.size(0), -1) if y is None else y.numpy().astype(np.int64)
     if manifest["split"]:
         arrays["split"] = np.zeros(x.size(0), np.uint8)
     with _local_folder(path) as folder:
@@ -217,12 +209,9 @@ def read_edges(path: Source) -> Iterator[Edges]:
     """
     for file in _tables(Path(path)):
         for frame in _frames(file, ("source", "target", "weight")):
+            source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
             weight = frame["weight"].to_numpy(np.float32) if "weight" in frame else None
-            yield (
-                _whole_numbers(file, frame, "source"),
-                _whole_numbers(file, frame, "target"),
-                weight,
-            )
+            yield source, target, weight
 
 
 def read_features(path: Source, work: Path) -> Tensor:
@@ -287,9 +276,8 @@ def _frames(file: Path, columns: tuple[str, ...] | None = None) -> Iterator[pd.D
     except ImportError as error:
         raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
-        raise DatasetError(
-            f"{file} is no whole table, CSV with a header or Parquet: {error}"
-        ) from error
+        words = f"{file} is no whole table, CSV with a header or Parquet: {error}"
+        raise DatasetError(words) from error
 
 
 def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
@@ -342,8 +330,11 @@ def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool |
     return weighted
 
 
-def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
-    """The edges that were put aside for a partition, in the order in which they came."""
+def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -> Edges:
+    """The edges that were put aside for a partition, by target, then by source.
+
+    Where one is there more than once they are merged, if that is asked for.
+    """
     files = [work / f"{part}{name}" for name in "stw"]
     for file in files:
         file.touch()  # a partition may have no edges
@@ -357,12 +348,7 @@ def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
     source, target = (np.fromfile(file, np.int64) for file in files[:2])
     weight = np.fromfile(files[2], np.float32) if weighted else None
     for file in files:
-        file.unlink(missing_ok=True)
-    return source, target, weight
-
-
-def _sorted(source: Ints, target: Ints, weight: Any, *, merge: bool) -> Edges:
-    """Edges by target, then by source; merged where one is there more than once, if asked for."""
+        file.unlink()
     order = np.lexsort((source, target))
     source, target = source[order], target[order]
     weight = None if weight is None else weight[order]
@@ -386,15 +372,12 @@ def _feature_arrays(x: Tensor, part: slice) -> dict[str, npt.NDArray[Any]]:
     rows = take_rows(x, torch.arange(part.start, part.stop)).to(torch.float32)
     values = rows if rows.layout == torch.strided else rows.values()
     if not bool(torch.isfinite(values).all()):
-        raise InputError(
-            f"x holds NaN or infinite values among nodes {part.start} to {part.stop - 1}: replace"
-            " them"
-        )
+        place = f"among nodes {part.start} to {part.stop - 1}"
+        raise InputError(f"x holds NaN or infinite values {place}: replace them")
     if rows.layout == torch.strided:
         return {"x": rows.numpy()}
-    found = (rows.crow_indices(), rows.col_indices(), rows.values())
-    names = ("x_indptr", "x_indices", "x_data")
-    return {name: one.numpy() for name, one in zip(names, found, strict=True)}
+    found = {"x_indptr": rows.crow_indices(), "x_indices": rows.col_indices(), "x_data": values}
+    return {name: one.numpy() for name, one in found.items()}
 
 
 def _write_partition(
