@@ -1,4 +1,4 @@
-"""Pictures of runs: the accuracy matrix beside AP by session, and a line for each method."""
+"""A picture of runs: the accuracy matrix beside AP by session."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 NUMBERED = 12  # up to so many sessions a cell has room for its number
 NAMED = 8  # up to so many a tick has room for the session's classes
 TICKS = 12  # more labels than this along an axis would touch
-FIRST = "#0b6fb8"  # the method that a chart of lines is about
-OTHERS = ("#3b3b3b", "#2a9d6f", "#d9822b", "#b0b0b0", "#8d5fb3")
-GAP = 4.5  # per cent between two names at the right
 
 
 def draw(runs: pd.DataFrame, path: Path) -> Path:
@@ -117,37 +114,3 @@ def _names(outcomes: Sequence[Outcome]) -> list[str]:
         for some in sessions
     ]
     return names if len(names) * max(map(len, names)) <= 36 else []
-
-
-def draw_lines(
-    runs: pd.DataFrame, methods: Sequence[str], path: Path, title: str, names: Sequence[str] = ()
-) -> Path:
-    """Draw AP by session, the mean of each method's runs, which must be of one stream.
-
-    The first method's line is thick; each has its name, or that in `names`, and its last value at
-    its end.
-    """
-    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
-    axes: Any = figure.subplots()
-    ends = []
-    for place, (method, name) in enumerate(zip(methods, names or methods, strict=True)):
-        stages = np.mean(np.stack(list(runs[runs["method"] == method]["stages"])), axis=0)
-        colour = OTHERS[(place - 1) % len(OTHERS)] if place else FIRST
-        width = 1.6 if place else 3.0
-        axes.plot(stages, marker="o", markersize=3 + width, linewidth=width, color=colour)
-        ends.append((float(stages[-1]), name, colour, "normal" if place else "bold"))
-    last, height = len(stages) - 1, -np.inf
-    for value, name, colour, weight in sorted(ends):
-        height = max(value, height + GAP)  # moved apart where they would touch
-        look = {"color": colour, "fontweight": weight, "va": "center"}
-        beside = (last + 0.03 * max(last, 1), height)
-        axes.annotate(f"{name} {value:.1f}", (last, value), xytext=beside, **look)
-    axes.set_xlim(-0.03 * last, last * 1.34 or 1)
-    axes.set_ylim(0, 104)
-    axes.set_xticks(_shown(last + 1))
-    axes.set_xlabel("session: new classes are learned in each")
-    axes.set_ylabel("average accuracy so far (%)")
-    axes.set_title(title, loc="left", fontsize=11)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    return save(figure, path)

@@ -21,7 +21,6 @@ QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
 # the graphs of the whole demo, as far as they are at hand: the first needs no data
 GRAPHS = ("digits", "cora")
 SLOW = ("cat-long", "joint-appnp", "joint-sage", "joint-appnp-balanced", "joint-sage-balanced")
-NAMES = {"bare": "fine-tuning (bare)"}
 
 demo_command, commands = Typer(), Typer()
 records_commands = Typer(help="Folders of records.", no_args_is_help=True)
@@ -41,11 +40,13 @@ def demo(
     numbers = parse_seeds(seeds)
     start_workers_early()
     from algnn.bench.plan import cross
-    from algnn.cli.picture import draw_lines
+    from algnn.bench.runs import write_atomically
     from algnn.graph.datasets import available
     from algnn.methods import METHODS
+    from algnn.report.charts import of_graph, render
     from algnn.report.data import read
     from algnn.report.export import write
+    from algnn.report.style import styles
 
     names = list(QUICK) if methods is None else methods.split(",")
     if full and methods is None:
@@ -62,9 +63,9 @@ def demo(
         shown = [name for name in names if (runs["method"] == name).any()]
         if shown:
             print(_sentence(graph, runs, shown))
-            labels = [NAMES.get(name, name) for name in shown[:5]]
-            title = f"{graph}: new classes arrive, old ones are kept or lost"
-            print("chart:", draw_lines(runs, shown[:5], out / f"{graph}.png", title, labels))
+            chart = of_graph(study, graph, styles(study.runs["method"]))
+            write_atomically(out / f"{graph}.png", render(chart))
+            print("chart:", out / f"{graph}.png")
     with working("making the page"):
         page = write(study, out)
     print(f"page: {page}")
