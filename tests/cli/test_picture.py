@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
 from algnn.bench.protocol import Outcome
-from algnn.cli.picture import figure as drawn
+from algnn.cli.showing import figure as drawn
 from algnn.plot import save
 
 

@@ -21,9 +21,8 @@ from torch_geometric.utils import is_undirected, to_undirected
 from algnn.errors import AlgnnError, DatasetError, InputError
 from algnn.graph import download
 from algnn.graph.catalogue import SOURCES
-from algnn.graph.datasets import available, datasets, load, load_entry, save_npz
-from algnn.graph.npz import read_npz
-from algnn.graph.structural import structural_features
+from algnn.graph.datasets import available, datasets, load, load_entry, structural_features
+from algnn.graph.npz import read_npz, save_npz
 
 DATA = os.environ.get("ALGNN_DATA")
 ENTRIES = {entry.name: entry for entry in datasets()}

@@ -74,8 +74,7 @@ def run(
     from algnn import methods
     from algnn.bench.plan import Plan, carry_out, recorded_name
     from algnn.bench.runs import frame
-    from algnn.cli.picture import draw
-    from algnn.cli.terminal import as_object, show
+    from algnn.cli.showing import as_object, draw, show
 
     chosen = methods.parse(method, changes or [])
     stream = base, step, edges, shared.parse_order(order)
@@ -331,7 +330,7 @@ def show_tables(tally: Tally, plans: Sequence[Plan]) -> None:
 
 def _show_sweep(tally: Tally, plans: Sequence[Plan], setting: str) -> None:
     from algnn.bench.plan import recorded_name
-    from algnn.cli.terminal import summaries
+    from algnn.cli.showing import summaries
 
     names = (setting, "AP (%)", "AF (%)", "learning (s)", "retained (MB)")
     table = shared.plain_table(*names, right=slice(None))
@@ -388,7 +387,7 @@ def _show_counts(tally: Tally, folder: Path) -> None:
 
 def _print_json(tally: Tally, folder: Path) -> None:
     from algnn.bench.runs import frame
-    from algnn.cli.terminal import as_object
+    from algnn.cli.showing import as_object
 
     names = ("dataset", "method", "step", "seed", "reason")
     cells = frame(tally.records).groupby("configuration", sort=False)

@@ -12,9 +12,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, to_undirected
 
 from algnn.errors import DatasetError, InputError
-from algnn.graph.datasets import finish
+from algnn.graph.datasets import finish, structural_features
 from algnn.graph.npz import Arrays, graph_of_arrays
-from algnn.graph.structural import structural_features
 
 if TYPE_CHECKING:
     import networkx
