@@ -23,14 +23,8 @@ if TYPE_CHECKING:
 AT_ONCE, ON_CLUSTER = 2**12, 2**16
 
 commands = Typer()
-
-
-class Kind(StrEnum):
-    """What a picture of a model shows: a function of `algnn.plot`."""
-
-    CONFUSION = "confusion"
-    ACCURACY = "accuracy"
-    MAP = "map"
+# what a picture of a model shows
+Kind = StrEnum("Kind", ["confusion", "accuracy", "map"])
 
 
 @commands.command()
@@ -148,16 +142,13 @@ def inspect(
     from algnn.analytic.lifecycle.glance import Summary, glance
 
     found: Summary | dict[str, str] = glance(model)
-    if full:
-        learner = shared.load_model(model, None)
-        if isinstance(found, Summary):
-            found = exact(model, learner).summary()
-        else:
-            found |= learner._described()
+    learner = shared.load_model(model, None) if full else None
     if isinstance(found, Summary):
+        found = exact(model, learner).summary() if learner else found
         facts, text = dataclasses.asdict(found), str(found)
     else:
-        facts, text = found, "\n".join(f"{name:<22}  {value}" for name, value in found.items())
+        facts = found | (learner._described() if learner else {})
+        text = "\n".join(f"{name:<22}  {value}" for name, value in facts.items())
     print(json.dumps(facts) if as_json else text)
 
 
@@ -168,7 +159,7 @@ def evaluate(
     labels: shared.Labels,
     plot: shared.Plot = None,
     kind: Kind = Option(
-        Kind.CONFUSION, help="Of the picture: what is confused, accuracy by age, or a map."
+        Kind.confusion, help="Of the picture: what is confused, accuracy by age, or a map."
     ),
     as_json: shared.AsJson = False,
     device: shared.ModelDevice = None,
@@ -185,7 +176,7 @@ def evaluate(
         if picture is not None:
             from algnn import plot as pictures
 
-            draw = pictures.class_map if kind is Kind.MAP else getattr(pictures, kind)
+            draw = pictures.class_map if kind is Kind.map else getattr(pictures, kind)
             pictures.save(draw(learner, now, *some), picture)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)
