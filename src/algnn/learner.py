@@ -29,7 +29,6 @@ from algnn.checks import (
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
 from algnn.graph.store import node_count
-from algnn.graphs import GraphCache
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ SHOWN = 20  # classes in the HTML representation
 NO_NODES = "nodes is empty: accuracy needs at least one labelled node"
 
 
-class Learner(Shared, GraphCache, BaseEstimator, ABC):
+class Learner(Shared, BaseEstimator, ABC):
     """Base class of all learners: a graph's classes are learned session by session.
 
     A learner is a scikit-learn estimator: `get_params`, `set_params`, ``sklearn.base.clone``,

@@ -44,11 +44,9 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     Parameters
     ----------
     name : str or path
-        ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``photo``, ``flickr``,
-        ``facebook``, ``uai``, ``actor``, ``chameleon``, ``corafull``, ``reddit``, ``arxiv``,
-        ``arxiv-graph`` and ``corafull-graph`` (without their features), ``reddit-synthetic`` (made
-        from a seed, to measure time and memory); a folder that `write_graph` has made, with labels,
-        which is read into memory; or the path of an ``.npz`` with the arrays
+        A name that ``algnn datasets`` lists, such as ``digits``, ``cora`` or ``arxiv-graph``; a
+        folder that `write_graph` has made, with labels, which is read into memory; or the path of
+        an ``.npz`` with the arrays
 
         - ``edge_index`` [2, E], integers: edges as (source, target), kept as they are, so an
           undirected graph has each edge in both directions; in a directed one the target gathers

@@ -225,9 +225,8 @@ class GraphStore:
         if not path.is_file():
             raise DatasetError(f"{name} is missing from the graph: partition it again")
         if path.stat().st_size != facts["bytes"] or (verify and _digest(path) != facts["sha256"]):
-            raise DatasetError(
-                f"{name} is not as it was written (it is damaged): partition it again"
-            )
+            words = "is not as it was written (it is damaged): partition it again"
+            raise DatasetError(f"{name} {words}")
 
     def _map(self, part: int, name: str) -> Any:
         """An array of a partition, mapped; None where it has none of that name."""
@@ -272,24 +271,24 @@ def whole(graph: Data | GraphStore) -> Data:
 def read_manifest(path: Source) -> dict[str, Any]:
     """The checked manifest of a graph on disk."""
     name = os.fspath(path)
+    place = f"{name}/{MANIFEST}"
     try:
         if "://" in name:
-            system, place = filesystem(name)
-            found = json.loads(system.cat_file(f"{place}/{MANIFEST}"))
+            system, there = filesystem(place)
+            found = json.loads(system.cat_file(there))
         else:
-            found = json.loads((Path(name) / MANIFEST).read_bytes())
+            found = json.loads(Path(place).read_bytes())
     except FileNotFoundError:
         raise DatasetError(
             f"{name} is no graph on disk (it has no {MANIFEST}): make one with algnn partition"
         ) from None
     except (ValueError, OSError) as error:
-        raise DatasetError(f"{name}/{MANIFEST} cannot be read: {error}") from error
+        raise DatasetError(f"{place} cannot be read: {error}") from error
     if not isinstance(found, dict) or found.get("format") != "algnn graph":
-        raise DatasetError(f"{name}/{MANIFEST} is not the manifest of a graph")
-    if found["version"] != VERSION:
-        raise DatasetError(
-            f"{name} has version {found['version']} of the format and this algnn reads {VERSION}"
-        )
+        raise DatasetError(f"{place} is not the manifest of a graph")
+    if (version := found["version"]) != VERSION:
+        words = f"has version {version} of the format and this algnn reads {VERSION}"
+        raise DatasetError(f"{name} {words}")
     return found
 
 
