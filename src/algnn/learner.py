@@ -172,12 +172,10 @@ class Learner(Shared, BaseEstimator, ABC):
         """Probabilities of the classes seen so far; the most probable one is that of `predict`.
 
         A softmax of the scores. That of `ALGNN` is calibrated, from the sums and without a
-        validation set: among nodes like those that were learned, in the proportions in which they
-        were, predictions with confidence 0.8 are right in about 8 cases of 10 (see
-        `algnn.analytic.uncertainty.calibration`). That holds over all predictions. The balanced
-        head decides as if all classes were equally frequent, and so do its probabilities: a
-        prediction of a rare class is right less often than its confidence says, one of a frequent
-        class more often.
+        validation set: among nodes like those that were learned, predictions with confidence 0.8
+        are right in about 8 cases of 10. That holds over all predictions: with the balanced head,
+        one of a rare class is right less often than its confidence says, one of a frequent class
+        more often.
 
         Parameters
         ----------

@@ -148,10 +148,9 @@ def make(
     taken = inspect.signature(build).parameters
     apart = {"seed": seed, "device": device}
     learner = build(**{name: apart[name] for name in APART if name in taken}, **chosen)
-    for name in APART:
-        if name not in taken:
-            with contextlib.suppress(AttributeError):  # a property: it knows its own
-                setattr(learner, name, apart[name])
+    for name in set(APART).difference(taken):
+        with contextlib.suppress(AttributeError):  # a property: it knows its own
+            setattr(learner, name, apart[name])
     return learner
 
 
@@ -179,9 +178,6 @@ def split(pair: str) -> tuple[str, str]:
     if not (name and equals and text):
         raise InputError(f"{pair!r} is not a setting: write it as name=value")
     return name, text
-
-
-# -- a user's own learner -------------------------------------------------------------------------
 
 
 def _own(path: str, learner: Any) -> Method:
@@ -232,9 +228,6 @@ def _imported(path: str) -> Any:
             )
         found = getattr(found, name)
     return found
-
-
-# -- values of settings ---------------------------------------------------------------------------
 
 
 def _check_known(method: str, name: str, defaults: dict[str, Any]) -> None:

@@ -176,10 +176,10 @@ def novelty(
     if labels is not None:
         new = ~np.isin(check_labels(labels, found.size, model.classes_), model.classes_)
     figure, axes = _figure(10, 4.4)
-    for mask, colour, name in ((~new, KNOWN, "known class"), (new, NEW, "class not learned yet")):
+    known = "nodes" if labels is None else "known class"
+    for mask, colour, name in ((~new, KNOWN, known), (new, NEW, "class not learned yet")):
         if mask.any():
-            label = name if labels is not None else "nodes"
-            axes.plot(x[mask], found[mask], ".", color=colour, alpha=0.5, ms=5, label=label)
+            axes.plot(x[mask], found[mask], ".", color=colour, alpha=0.5, ms=5, label=name)
     width = max(found.size // 20, 5)
     order = np.argsort(x, kind="stable")
     middle = pd.Series(found[order]).rolling(width, center=True, min_periods=1).median()

@@ -182,9 +182,6 @@ def blank(model: shared.Model, out: shared.NewModel, force: shared.Force = False
     print(f"{out} holds the encoder of {model}, and no class")
 
 
-# -- what the commands share ----------------------------------------------------------------------
-
-
 def exact(path: Path, found: AnyModel) -> ALGNN:
     """The model, unless it is a private one."""
     from algnn import ALGNN

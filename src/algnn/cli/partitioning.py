@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,27 +112,19 @@ def _from_ogb(source: Path, folder: str, work: Path, **common: Any) -> Any:
     import pandas
     import torch
 
-    from algnn.graph.partition import CHUNK, write_partitions
+    from algnn.graph.partition import read_edges, read_features, write_partitions
 
-    def chunks(name: str, kind: Any) -> Iterator[Any]:
-        frames = pandas.read_csv(source / name, header=None, dtype=kind, chunksize=CHUNK)
-        return (frame.to_numpy() for frame in frames)
-
-    with (work / "features").open("wb") as out:
-        for rows in chunks("raw/node-feat.csv.gz", np.float32):
-            out.write(np.ascontiguousarray(rows).data)
-            width = rows.shape[1]
-    x = np.memmap(work / "features", np.float32, "c").reshape(-1, width)
-    y = np.concatenate([rows[:, 0] for rows in chunks("raw/node-label.csv.gz", float)])
+    x = read_features(source / "raw" / "node-feat.csv.gz", work, header=False)
+    y = pandas.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0].fillna(-1)
     split = torch.zeros(len(x), dtype=torch.uint8)
     for code, part in enumerate(("train", "valid", "test"), 1):
         for file in source.glob(f"split/*/{part}.csv.gz"):
             split[pandas.read_csv(file, header=None)[0].to_numpy(copy=True)] = code
     return write_partitions(
         folder,
-        torch.from_numpy(x),
-        ((e[:, 0].copy(), e[:, 1].copy(), None) for e in chunks("raw/edge.csv.gz", np.int64)),
-        y=torch.from_numpy(np.where(np.isnan(y), -1, y).astype(np.int64)),
+        x,
+        read_edges(source / "raw" / "edge.csv.gz", header=False),
+        y=torch.from_numpy(y.to_numpy(np.int64)),
         split=split if bool(split.any()) else None,
         **common,
     )

@@ -61,9 +61,6 @@ Step = Annotated[int, Option(help="Classes of each later session.")]
 Workers = Annotated[int, Option(help="Or a Dask cluster of so many processes here.")]
 
 
-# -- what they say --------------------------------------------------------------------------------
-
-
 def whole_numbers(option: str, text: str, example: str, words: str = "whole numbers") -> list[int]:
     """Numbers as they are typed, with commas between them."""
     try:
@@ -93,9 +90,6 @@ def checked_picture(path: Path | None) -> Path | None:
 
         make_folder(picture_path(path).parent)
     return path
-
-
-# -- what is shown --------------------------------------------------------------------------------
 
 
 def plain_table(*names: str, right: slice = slice(0), pad: bool = False) -> Table:
@@ -199,9 +193,6 @@ def load_torch() -> None:
     if "algnn.models" not in sys.modules:
         with working("loading"):
             import algnn.models  # noqa: F401
-
-
-# -- a model, a graph and a table -----------------------------------------------------------------
 
 
 def check_inputs(

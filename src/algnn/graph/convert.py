@@ -145,9 +145,6 @@ def from_networkx(
     return _graph(arrays, names, graph.is_directed(), "networkx", seed)
 
 
-# -- what both share ------------------------------------------------------------------------------
-
-
 def _graph(arrays: Arrays, names: pd.Index, directed: bool, origin: str, seed: int) -> Data:
     """The arrays of an ``.npz``, checked as those of a file are, as a graph."""
     labelled = "y" in arrays

@@ -19,9 +19,8 @@ from torch_geometric.utils import index_to_mask, is_undirected, remove_self_loop
 from algnn.checks import check_number
 from algnn.errors import DatasetError
 from algnn.files import replacing
-from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, find
+from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, Root, fetch, find, locate, process
 from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
-from algnn.graph.download import Root, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
 from algnn.graph.propagate import blocks, normalised_adjacency, spmm
 from algnn.graph.store import GraphStore
@@ -154,9 +153,6 @@ def _found(name: Name, root: Root = None) -> Entry | Path | GraphStore:
     return GraphStore(found)
 
 
-# -- what every graph goes through ----------------------------------------------------------------
-
-
 def finish(
     graph: Data, name: str, source: str, split: str, seed: int, directed: bool | None = None
 ) -> Data:
@@ -240,9 +236,6 @@ def _digest(graph: Data, features: str) -> str:
             for block in blocks(part.size(0), part[:1].nbytes):
                 digest.update(part[block].contiguous().numpy())
     return digest.hexdigest()[:16]
-
-
-# -- where the named graphs come from -------------------------------------------------------------
 
 
 def _digits(entry: Entry, file: Path | None) -> tuple[Data, str]:

@@ -18,8 +18,7 @@ from torch_geometric.utils import index_to_mask
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
-from algnn.graph.catalogue import open_npz
-from algnn.graph.download import one_line
+from algnn.graph.catalogue import one_line, open_npz
 from algnn.graph.propagate import csr, to_csr
 
 PathLike = str | os.PathLike[str]

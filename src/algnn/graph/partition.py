@@ -202,19 +202,20 @@ def append_nodes(
 # -- tables of edges and features -----------------------------------------------------------------
 
 
-def read_edges(path: Source) -> Iterator[Edges]:
+def read_edges(path: Source, header: bool = True) -> Iterator[Edges]:
     """The edges of a CSV or Parquet table, or of a folder of such, in chunks.
 
-    Columns `source`, `target` and, if edges have weights, `weight`.
+    Columns `source`, `target` and, if edges have weights, `weight`; the first two without a header.
     """
+    columns = ("source", "target", "weight") if header else ("source", "target")
     for file in _tables(Path(path)):
-        for frame in _frames(file, ("source", "target", "weight")):
+        for frame in _frames(file, columns, header):
             source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
             weight = frame["weight"].to_numpy(np.float32) if "weight" in frame else None
             yield source, target, weight
 
 
-def read_features(path: Source, work: Path) -> Tensor:
+def read_features(path: Source, work: Path, header: bool = True) -> Tensor:
     """Features [N, d], mapped: of an ``.npy`` file, or of a table with a row for each node in turn.
 
     Of a table, all columns count but `node`, which must then say 0, 1, 2, …. It is copied to an
@@ -232,7 +233,7 @@ def read_features(path: Source, work: Path) -> Tensor:
     raw, width, count = work / "features.raw", 0, 0
     with raw.open("wb") as out:
         for table in _tables(file):
-            for frame in _frames(table):
+            for frame in _frames(table, None, header):
                 if "node" in frame:
                     ids = _whole_numbers(table, frame, "node")
                     if not np.array_equal(ids, np.arange(count, count + len(ids))):
@@ -257,7 +258,7 @@ def _tables(path: Path) -> list[Path]:
     return [path]
 
 
-def _frames(file: Path, columns: tuple[str, ...] | None = None) -> Iterator[pd.DataFrame]:
+def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
     """The rows of a table in chunks: all columns, or those of some that it has."""
     try:
         if file.suffix.lower() in PARQUET:
@@ -268,11 +269,12 @@ def _frames(file: Path, columns: tuple[str, ...] | None = None) -> Iterator[pd.D
             for batch in table.iter_batches(CHUNK, columns=names):
                 yield batch.to_pandas()
         else:
-            wanted = None if columns is None else columns.__contains__
+            options: dict[str, Any] = {"header": None, "names": columns}
+            if header:
+                options = {"usecols": None if columns is None else columns.__contains__}
             packed = "gzip" if file.suffix.lower() == ".gz" else None
             with WatchedFile(file) as lines:
-                options = {"usecols": wanted, "chunksize": CHUNK, "compression": packed}
-                yield from pd.read_csv(lines, **options)
+                yield from pd.read_csv(lines, chunksize=CHUNK, compression=packed, **options)
     except ImportError as error:
         raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too

@@ -29,8 +29,7 @@ from torch_geometric.data import Data
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
-from algnn.graph.catalogue import MANIFEST, filesystem
-from algnn.graph.download import cache_dir
+from algnn.graph.catalogue import MANIFEST, cache_dir, filesystem
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
 
