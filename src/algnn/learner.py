@@ -15,17 +15,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn import checkpoint
+from algnn import checkpoint, checks
 from algnn.checkpoint import Path
-from algnn.checks import (
-    Array,
-    Labels,
-    Nodes,
-    check_labels,
-    check_nodes,
-    check_number,
-    resolve_device,
-)
+from algnn.checks import Array, Labels, Nodes
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
 from algnn.graph.store import node_count
@@ -251,7 +243,7 @@ class Learner(Shared, BaseEstimator, ABC):
         predicted = view.predict(graph, nodes)
         if not predicted.size:
             raise InputError(NO_NODES)
-        known = check_labels(labels, predicted.size, view.classes_)
+        known = checks.check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
 
     def evaluate(self, graph: Data, nodes: Nodes | None, labels: Labels) -> pd.DataFrame:
@@ -283,7 +275,7 @@ class Learner(Shared, BaseEstimator, ABC):
         sure = view.predict_proba(graph, nodes)
         if not len(sure):
             raise InputError(NO_NODES)
-        true = check_labels(labels, len(sure), view.classes_)
+        true = checks.check_labels(labels, len(sure), view.classes_)
         answers = view.classes_[sure.argmax(axis=1)]
         found = pd.DataFrame({"label": true, "right": answers == true, "answer": answers})
         found["sure"] = sure.max(axis=1)
@@ -346,7 +338,7 @@ class Learner(Shared, BaseEstimator, ABC):
                 params["device"] = device
             learner = cls(**params)
             try:
-                resolve_device(learner.device)
+                checks.resolve_device(learner.device)
             except DeviceError:
                 if device is not None or not str(learner.device).startswith("cuda"):
                     raise
@@ -405,13 +397,13 @@ class Learner(Shared, BaseEstimator, ABC):
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, np.generic):  # as the number that it stands for
                 setattr(self, name, value.item())
-        check_number("seed", self.seed, 0, 2**63, whole=True)
-        resolve_device(self.device)
+        checks.check_number("seed", self.seed, 0, 2**63, whole=True)
+        checks.resolve_device(self.device)
         for kind in type(self).__mro__:
             for name, limit in vars(kind).get("_limits", {}).items():
                 low, high = limit if isinstance(limit, tuple) else (limit, math.inf)
                 whole = isinstance(getattr(type(self), name, None), int)
-                check_number(name, getattr(self, name), low, high, whole=whole)
+                checks.check_number(name, getattr(self, name), low, high, whole=whole)
 
     @changes
     def _session(
@@ -425,8 +417,8 @@ class Learner(Shared, BaseEstimator, ABC):
         graph = self._check_graph(graph, width=None if first else self.n_features_in_)
         if labels is None:
             raise InputError("labels are missing: a session is a graph, nodes and their labels")
-        chosen = check_nodes(nodes, node_count(graph), session=True)
-        known = check_labels(labels, chosen.numel(), None if first else self.classes_)
+        chosen = checks.check_nodes(nodes, node_count(graph), session=True)
+        known = checks.check_labels(labels, chosen.numel(), None if first else self.classes_)
         if not first:
             new = self._new(chosen, known, repeat)
             if not new.any():
@@ -445,7 +437,7 @@ class Learner(Shared, BaseEstimator, ABC):
         """The graph and the nodes of a question, checked."""
         self._check_fitted()
         graph = self._check_graph(graph, self.n_features_in_)
-        return graph, check_nodes(nodes, node_count(graph))
+        return graph, checks.check_nodes(nodes, node_count(graph))
 
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
         graph, chosen = self._asked(graph, nodes)

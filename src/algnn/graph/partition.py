@@ -18,19 +18,11 @@ from torch_geometric.data import Data
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import DatasetError, InputError
+from algnn.graph import store
 from algnn.graph.catalogue import MANIFEST, filesystem, is_graph
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import take_rows, to_csr
-from algnn.graph.store import (
-    DEFAULT_MEMORY,
-    VERSION,
-    GraphStore,
-    Source,
-    parse_bytes,
-    read_manifest,
-    save_array,
-    write_manifest,
-)
+from algnn.graph.store import GraphStore, Source
 from algnn.labels import PARQUET
 from algnn.progress import WatchedFile, tell
 
@@ -96,7 +88,7 @@ def write_partitions(
     y: Tensor | None = None,
     split: Tensor | None = None,
     class_names: list[str] | None = None,
-    memory: str | int = DEFAULT_MEMORY,
+    memory: str | int = store.DEFAULT_MEMORY,
 ) -> GraphStore:
     """Write a graph whose edges come in chunks (see `append_nodes`) and need not fit into memory.
 
@@ -108,7 +100,7 @@ def write_partitions(
     nodes = x.size(0)
     bounds = np.linspace(0, nodes, parts + 1).astype(np.int64)
     rows = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
-    limit = parse_bytes(memory)
+    limit = store.parse_bytes(memory)
     if is_graph(path):
         raise InputError(f"{path} holds a graph already: give another folder, or append to it")
     with _local_folder(path) as folder:
@@ -123,11 +115,11 @@ def write_partitions(
                 arrays |= {} if y is None else {"y": y[part].numpy()}
                 arrays |= {} if split is None else {"split": split[part].numpy()}
                 found.append(_write_partition(folder, number, part, arrays))
-        manifest = {"format": "algnn graph", "version": VERSION, "nodes": nodes}
+        manifest = {"format": "algnn graph", "version": store.VERSION, "nodes": nodes}
         manifest |= {"edges": sum(one["edges"] for one in found), "features": x.size(1)}
         manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
         manifest |= {"labelled": y is not None, "split": split is not None}
-        write_manifest(folder, {**manifest, "class_names": class_names, "partitions": found})
+        store.write_manifest(folder, {**manifest, "class_names": class_names, "partitions": found})
     return GraphStore(path)
 
 
@@ -170,7 +162,7 @@ def append_nodes(
     ...     append_nodes(folder + "/digits", torch.zeros(1, 64), [edge], undirected=True)
     GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
     """
-    manifest = read_manifest(path)
+    manifest = store.read_manifest(path)
     first, weighted = manifest["nodes"], manifest["weighted"]
     if x.ndim != 2 or x.size(1) != manifest["features"]:
         raise InputError(f"x has shape {list(x.shape)}: give [m, {manifest['features']}]")
@@ -181,7 +173,7 @@ def append_nodes(
         if mine not in (None, weighted):
             words = "" if weighted else "not "
             raise InputError(f"edges must {words}have weights, as the graph has")
-        limit = (weighted, parse_bytes(DEFAULT_MEMORY))
+        limit = (weighted, store.parse_bytes(store.DEFAULT_MEMORY))
         old, new = (_sorted(Path(work), n, *limit, merge=undirected) for n in (0, 1))
     x = to_csr(x) if manifest["sparse"] else x.to_dense()
     arrays = _csr_arrays(*new, part, part.stop) | _feature_arrays(x, slice(0, x.size(0)))
@@ -195,7 +187,7 @@ def append_nodes(
         found = _write_partition(folder, len(manifest["partitions"]), part, arrays)
         manifest["partitions"].append(found)
         manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-        write_manifest(folder, manifest)
+        store.write_manifest(folder, manifest)
     return GraphStore(path)
 
 
@@ -387,7 +379,7 @@ def _write_partition(
 ) -> dict[str, Any]:
     """Write a partition's files; returns its entry in the manifest."""
     name = f"part-{number:05d}"
-    files = {f"{k}.npy": save_array(folder / name / f"{k}.npy", a) for k, a in arrays.items()}
+    files = {f"{k}.npy": store.save_array(folder / name / f"{k}.npy", a) for k, a in arrays.items()}
     edges = arrays["indices"].size + arrays.get("more_sources", np.empty(0)).size
     return {"name": name, "nodes": [part.start, part.stop], "edges": int(edges), "files": files}
 
