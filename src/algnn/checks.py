@@ -3,8 +3,6 @@
 Each returns its input in one known form, or raises an error that names argument, fault and remedy.
 """
 
-from __future__ import annotations
-
 import numbers
 import operator
 from collections.abc import Collection, Sequence

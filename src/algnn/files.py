@@ -1,7 +1,5 @@
 """Files that are written whole or not at all, and by one writer at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

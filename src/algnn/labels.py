@@ -1,7 +1,5 @@
 """Tables of nodes and labels, and of predictions: CSV or Parquet."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -3,8 +3,6 @@
 Each function returns a matplotlib `Figure` of its own, which a notebook shows; `save` writes it.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

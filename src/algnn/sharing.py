@@ -3,8 +3,6 @@
 Readers see one state and never wait, writers take turns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import copy

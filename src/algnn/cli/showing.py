@@ -1,7 +1,5 @@
 """Runs that differ in their seed: on a terminal, as one JSON object, or as a picture."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path

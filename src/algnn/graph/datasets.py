@@ -1,7 +1,5 @@
 """Load a named graph, or a user's file, as a PyTorch Geometric `Data` with its provenance."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Sequence

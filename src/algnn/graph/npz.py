@@ -1,7 +1,5 @@
 """A graph as a plain ``.npz``, the file format for users' own graphs; all content is checked."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import os

@@ -1,7 +1,5 @@
 """Write a graph in partitions: from memory, or from edge lists that need not fit there."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -11,8 +11,6 @@ folder of ``.npy`` files:
   and end in nodes of earlier ones. So a graph grows and no file is ever written again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Everything follows from the raw bits of NumPy's Philox, which never change, thro
 and single float32 roundings, so a seed gives the same graph on every machine, bit for bit.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import torch
