@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from algnn.bench.runs import summarise
-from algnn.graph.download import locate
+from algnn.graph.catalogue import locate
 from algnn.report.data import read
 
 ROOT = Path(__file__).parent.parent

@@ -3,8 +3,6 @@
 Each returns its input in one known form, or raises an error that names argument, fault and remedy.
 """
 
-from __future__ import annotations
-
 import numbers
 import operator
 from collections.abc import Collection, Sequence
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -22,6 +21,7 @@ LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
 Array = npt.NDArray[Any]
 Nodes = Tensor | Array | Sequence[int]
 NO_LABEL = -1  # in a graph's y, a table of labels, a session
+NOTHING = (NO_LABEL, str(NO_LABEL), "")  # the same in any form
 Labels = Tensor | Array | Sequence[int] | Sequence[str]
 
 
@@ -120,9 +120,7 @@ def _check_edges(edge_index: Any, num_nodes: int) -> None:
 
 
 def edges_of(adj_t: Tensor) -> dict[str, Tensor]:
-    """`edge_index` [2, E] of the transposed sparse adjacency that PyG's ``ToSparseTensor`` makes,
-    and `edge_weight` [E] where its entries are not all 1.
-    """
+    """`edge_index`, and `edge_weight` unless all are 1, of the `adj_t` of PyG's transform."""
     if adj_t.layout == torch.strided or adj_t.dim() != 2:
         raise InputError("graph.adj_t must be a sparse tensor [nodes, nodes]")
     entries = adj_t.detach().to_sparse(layout=torch.sparse_coo).coalesce()
@@ -246,11 +244,12 @@ def check_labels(
         )
     if array.dtype.kind == "O" or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
         # np.asarray makes strings of a list that mixes numbers with strings
-        items = list(given)
-        _check_none_missing(items, [_is_missing(item) for item in items], seen)
-        array = _of_one_kind(items)
+        items = pd.Series(list(given), dtype=object)
+        named = items.map(lambda label: label in NOTHING, na_action="ignore")
+        _check_none_missing(items, items.isna() | named.eq(True), seen)
+        array = _of_one_kind(items.tolist())
     elif array.dtype.kind in "ifU":
-        nothing = ["", str(NO_LABEL)] if array.dtype.kind == "U" else [NO_LABEL]
+        nothing = NOTHING[1:] if array.dtype.kind == "U" else NO_LABEL
         _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
     whole = array.dtype.kind == "f" and bool((array == np.trunc(array)).all())
     if array.dtype.kind == "b" or (whole and bool((np.abs(array) < 2**53).all())):
@@ -269,19 +268,10 @@ def check_labels(
     return array if words else array.astype(np.int64)
 
 
-def _is_missing(label: Any) -> bool:
-    if label is None or isinstance(label, str):
-        return label in (None, "", str(NO_LABEL))
-    # pandas' own words for nothing cannot be compared
-    return type(label).__name__ in ("NAType", "NaTType") or bool(
-        label != label or label == NO_LABEL
-    )
-
-
 def _check_none_missing(labels: Any, missing: Any, seen: npt.NDArray[Any] | None) -> None:
     """Raise `InputError` where a label says that there is none."""
     # models of early versions may hold a class of that name
-    known = seen is not None and {NO_LABEL, str(NO_LABEL), ""} & set(seen.tolist())
+    known = seen is not None and set(NOTHING) & set(seen.tolist())
     count = int(np.sum(missing))
     if count and not known:
         place = int(np.argmax(missing))

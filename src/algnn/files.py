@@ -1,13 +1,10 @@
 """Files that are written whole or not at all, and by one writer at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
 import shutil
 import stat
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,8 +18,6 @@ from algnn.errors import AlgnnError, InputError
 PATIENCE = 60.0  # seconds that a second writer waits for the first
 PAUSE = 0.02
 LEFTOVER = 24 * 3600.0  # age in seconds at which a temporary file belongs to a writer that is dead
-
-_held = threading.local()
 
 
 def make_folder(folder: Path) -> None:
@@ -88,12 +83,8 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     file beside `path` that carries it may then stay behind.
     """
     target = Path(os.path.realpath(path))
-    mine: set[Path] = _held.__dict__.setdefault("paths", set())
-    if target in mine:
-        yield
-        return
     lock = target.with_name(f".{target.name}.lock")
-    held = FileLock(lock)
+    held = FileLock(lock, is_singleton=True)  # which counts how often a thread has taken it
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         held.acquire(timeout=PATIENCE, poll_interval=PAUSE)
@@ -103,14 +94,14 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise AlgnnError(f"{lock} cannot be made: {error.strerror}") from error
-    mine.add(target)
     try:
-        _sweep(target, 0.0)  # whoever wrote here is dead, or does not hold the lock
+        if held.lock_counter == 1:
+            _sweep(target, 0.0)  # whoever wrote here is dead, or does not hold the lock
         yield
     finally:
-        mine.discard(target)
-        # while it is held: who waits for it then finds the file gone, and makes a new one
-        lock.unlink(missing_ok=True)
+        if held.lock_counter == 1:
+            # while it is held: who waits for it then finds the file gone, and makes a new one
+            lock.unlink(missing_ok=True)
         held.release()
 
 

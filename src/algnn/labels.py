@@ -1,7 +1,5 @@
 """Tables of nodes and labels, and of predictions: CSV or Parquet."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os
@@ -57,9 +55,8 @@ def read_labels(
     if not labelled.any():
         raise InputError(f"{path}: no row has a label (-1 and empty cells mean none): give some")
     texts = [cells[1] for _, cells in rows if cells[1] not in nothing]
-    as_ints = all(PLAIN.fullmatch(t) and len(t.lstrip("-")) <= MOST_DIGITS for t in texts)
-    if seen is not None and seen.dtype.kind == "U":
-        as_ints = False
+    as_ints = seen is None or seen.dtype.kind != "U"
+    as_ints &= all(PLAIN.fullmatch(t) and len(t.lstrip("-")) <= MOST_DIGITS for t in texts)
     labels = [int(text.partition(".")[0]) for text in texts] if as_ints else texts
     return nodes[labelled], np.array(labels)
 
@@ -190,9 +187,8 @@ def _write_csv(out: IO[str], pieces: Iterable[dict[str, Column]]) -> None:
     import pandas
 
     for place, columns in enumerate(pieces):
-        frame = pandas.DataFrame(columns)
-        head = place == 0
-        frame.to_csv(out, index=False, header=head, float_format="%.6g", lineterminator="\n")
+        look = {"index": False, "float_format": "%.6g", "lineterminator": "\n"}
+        pandas.DataFrame(columns).to_csv(out, header=place == 0, **look)
 
 
 def _write_parquet(path: Path, pieces: Iterable[dict[str, Column]], pandas: Any) -> None:

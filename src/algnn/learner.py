@@ -10,30 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn import checkpoint
+from algnn import checkpoint, checks
 from algnn.checkpoint import Path
-from algnn.checks import (
-    Array,
-    Labels,
-    Nodes,
-    check_labels,
-    check_nodes,
-    check_number,
-    resolve_device,
-)
+from algnn.checks import Array, Labels, Nodes
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
 from algnn.graph.store import node_count
-from algnn.graphs import GraphCache
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     # scikit-learn has no types, and a base class of type Any would switch off all checks here
     class BaseEstimator:
         """What is used of scikit-learn's class of that name."""
@@ -44,9 +34,10 @@ else:
     from sklearn.base import BaseEstimator
 
 SHOWN = 20  # classes in the HTML representation
+NO_NODES = "nodes is empty: accuracy needs at least one labelled node"
 
 
-class Learner(Shared, GraphCache, BaseEstimator, ABC):
+class Learner(Shared, BaseEstimator, ABC):
     """Base class of all learners: a graph's classes are learned session by session.
 
     A learner is a scikit-learn estimator: `get_params`, `set_params`, ``sklearn.base.clone``,
@@ -173,12 +164,10 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         """Probabilities of the classes seen so far; the most probable one is that of `predict`.
 
         A softmax of the scores. That of `ALGNN` is calibrated, from the sums and without a
-        validation set: among nodes like those that were learned, in the proportions in which they
-        were, predictions with confidence 0.8 are right in about 8 cases of 10 (see
-        `algnn.analytic.uncertainty.calibration`). That holds over all predictions. The balanced
-        head decides as if all classes were equally frequent, and so do its probabilities: a
-        prediction of a rare class is right less often than its confidence says, one of a frequent
-        class more often.
+        validation set: among nodes like those that were learned, predictions with confidence 0.8
+        are right in about 8 cases of 10. That holds over all predictions: with the balanced head,
+        one of a rare class is right less often than its confidence says, one of a frequent class
+        more often.
 
         Parameters
         ----------
@@ -253,8 +242,8 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         predicted = view.predict(graph, nodes)
         if not predicted.size:
-            raise InputError("nodes is empty: accuracy needs at least one labelled node")
-        known = check_labels(labels, predicted.size, view.classes_)
+            raise InputError(NO_NODES)
+        known = checks.check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
 
     def evaluate(self, graph: Data, nodes: Nodes | None, labels: Labels) -> pd.DataFrame:
@@ -282,11 +271,24 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         >>> list(table.columns), table.attrs["n"], len(table)
         (['n', 'accuracy', 'confidence', 'mistaken_for', 'session'], 898, 10)
         """
-        from algnn.evaluation import by_class
-
         view = self._view()
         sure = view.predict_proba(graph, nodes)
-        return by_class(view, sure, check_labels(labels, len(sure), view.classes_))
+        if not len(sure):
+            raise InputError(NO_NODES)
+        true = checks.check_labels(labels, len(sure), view.classes_)
+        answers = view.classes_[sure.argmax(axis=1)]
+        found = pd.DataFrame({"label": true, "right": answers == true, "answer": answers})
+        found["sure"] = sure.max(axis=1)
+        groups = found.groupby("label")
+        wrong = found[~found.right].groupby("label").answer.agg(lambda some: some.mode().iloc[0])
+        table = pd.DataFrame({"n": groups.size(), "accuracy": groups.right.mean()})
+        table["confidence"] = groups.sure.mean()
+        table["mistaken_for"] = wrong.astype(object)
+        table["session"] = pd.array(list(map(view._sessions().get, table.index)), dtype="Int64")
+        table = table.rename_axis("class").sort_values("session", kind="stable")
+        totals = {"accuracy": found.right, "macro": table.accuracy, "confidence": found.sure}
+        table.attrs = {"n": len(found)} | {k: float(v.mean()) for k, v in totals.items()}
+        return table
 
     def retained_bytes(self) -> int:
         """Bytes to keep between sessions: what `save` writes, without header and frozen encoder."""
@@ -336,7 +338,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
                 params["device"] = device
             learner = cls(**params)
             try:
-                resolve_device(learner.device)
+                checks.resolve_device(learner.device)
             except DeviceError:
                 if device is not None or not str(learner.device).startswith("cuda"):
                     raise
@@ -395,13 +397,13 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, np.generic):  # as the number that it stands for
                 setattr(self, name, value.item())
-        check_number("seed", self.seed, 0, 2**63, whole=True)
-        resolve_device(self.device)
+        checks.check_number("seed", self.seed, 0, 2**63, whole=True)
+        checks.resolve_device(self.device)
         for kind in type(self).__mro__:
             for name, limit in vars(kind).get("_limits", {}).items():
                 low, high = limit if isinstance(limit, tuple) else (limit, math.inf)
                 whole = isinstance(getattr(type(self), name, None), int)
-                check_number(name, getattr(self, name), low, high, whole=whole)
+                checks.check_number(name, getattr(self, name), low, high, whole=whole)
 
     @changes
     def _session(
@@ -415,8 +417,8 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         graph = self._check_graph(graph, width=None if first else self.n_features_in_)
         if labels is None:
             raise InputError("labels are missing: a session is a graph, nodes and their labels")
-        chosen = check_nodes(nodes, node_count(graph), session=True)
-        known = check_labels(labels, chosen.numel(), None if first else self.classes_)
+        chosen = checks.check_nodes(nodes, node_count(graph), session=True)
+        known = checks.check_labels(labels, chosen.numel(), None if first else self.classes_)
         if not first:
             new = self._new(chosen, known, repeat)
             if not new.any():
@@ -435,7 +437,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         """The graph and the nodes of a question, checked."""
         self._check_fitted()
         graph = self._check_graph(graph, self.n_features_in_)
-        return graph, check_nodes(nodes, node_count(graph))
+        return graph, checks.check_nodes(nodes, node_count(graph))
 
     def _checked_scores(self, graph: Data, nodes: Nodes | None) -> Tensor:
         graph, chosen = self._asked(graph, nodes)

@@ -17,7 +17,6 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from algnn import settings as files
@@ -149,10 +148,9 @@ def make(
     taken = inspect.signature(build).parameters
     apart = {"seed": seed, "device": device}
     learner = build(**{name: apart[name] for name in APART if name in taken}, **chosen)
-    for name in APART:
-        if name not in taken:
-            with contextlib.suppress(AttributeError):  # a property: it knows its own
-                setattr(learner, name, apart[name])
+    for name in set(APART).difference(taken):
+        with contextlib.suppress(AttributeError):  # a property: it knows its own
+            setattr(learner, name, apart[name])
     return learner
 
 
@@ -182,9 +180,6 @@ def split(pair: str) -> tuple[str, str]:
     return name, text
 
 
-# -- a user's own learner -------------------------------------------------------------------------
-
-
 def _own(path: str, learner: Any) -> Method:
     from algnn.learner import Learner
 
@@ -198,13 +193,31 @@ def _own(path: str, learner: Any) -> Method:
 
 
 def _imported(path: str) -> Any:
-    """What stands at ``module:Class``."""
+    """What stands at ``module:Class``, on the Python path or in the current folder."""
     from algnn.learner import Learner
 
     module, _, names = path.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), *names.split("."))):
         raise InputError(f"method={path!r} is no place of a learner: write it as module:Class")
-    found: Any = _module(path, module)
+    importlib.invalidate_caches()
+    here = os.getcwd()
+    new = not {here, ""} & set(sys.path)
+    if new:
+        sys.path.append(here)  # last, so that nothing in this folder hides what is installed
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:  # whatever a user's module does while it is imported
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent is not None and f"{module}.".startswith(f"{absent}."):
+            raise InputError(
+                f"method={path!r}: there is no module {absent}, neither in this folder nor on the"
+                " Python path"
+            ) from None
+        kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
+        raise InputError(f"method={path!r} cannot be imported: {kind}{error}") from error
+    finally:
+        if new and here in sys.path:
+            sys.path.remove(here)
     for name in names.split("."):
         if not hasattr(found, name):
             kinds = [k for k in vars(sys.modules[module]).values() if isinstance(k, type)]
@@ -215,34 +228,6 @@ def _imported(path: str) -> Any:
             )
         found = getattr(found, name)
     return found
-
-
-def _module(path: str, name: str) -> ModuleType:
-    """A module on the Python path, or else in the current folder."""
-    importlib.invalidate_caches()
-    here = os.getcwd()
-    new = here not in sys.path and "" not in sys.path
-    if new:
-        sys.path.append(here)  # last, so that nothing in this folder hides what is installed
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise InputError(
-                f"method={path!r}: there is no module {error.name}, neither in this folder nor on"
-                " the Python path"
-            ) from None
-        raise InputError(f"method={path!r} cannot be imported: {error}") from error
-    except Exception as error:  # whatever a user's module does while it is imported
-        raise InputError(
-            f"method={path!r} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-    finally:
-        if new and here in sys.path:
-            sys.path.remove(here)
-
-
-# -- values of settings ---------------------------------------------------------------------------
 
 
 def _check_known(method: str, name: str, defaults: dict[str, Any]) -> None:

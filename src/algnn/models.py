@@ -1,7 +1,5 @@
 """A model that is a file: opened by one writer at a time, changed, and put back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -3,8 +3,6 @@
 Each function returns a matplotlib `Figure` of its own, which a notebook shows; `save` writes it.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -176,10 +174,10 @@ def novelty(
     if labels is not None:
         new = ~np.isin(check_labels(labels, found.size, model.classes_), model.classes_)
     figure, axes = _figure(10, 4.4)
-    for mask, colour, name in ((~new, KNOWN, "known class"), (new, NEW, "class not learned yet")):
+    known = "nodes" if labels is None else "known class"
+    for mask, colour, name in ((~new, KNOWN, known), (new, NEW, "class not learned yet")):
         if mask.any():
-            label = name if labels is not None else "nodes"
-            axes.plot(x[mask], found[mask], ".", color=colour, alpha=0.5, ms=5, label=label)
+            axes.plot(x[mask], found[mask], ".", color=colour, alpha=0.5, ms=5, label=name)
     width = max(found.size // 20, 5)
     order = np.argsort(x, kind="stable")
     middle = pd.Series(found[order]).rolling(width, center=True, min_periods=1).median()
@@ -298,12 +296,10 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
 def _around(sure: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Places [C, 2] on a circle, so that classes with like probabilities are neighbours."""
     shared = sure.T @ sure
-    np.fill_diagonal(shared, 0)
-    order, left = [0], list(range(1, sure.shape[1]))
-    while left:
-        nearest = max(left, key=lambda one: shared[order[-1], one])
-        order.append(nearest)
-        left.remove(nearest)
+    order = [0]
+    while len(order) < len(shared):
+        shared[:, order[-1]] = -1  # it has its place
+        order.append(int(shared[order[-1]].argmax()))
     angles = np.empty(len(order))
     angles[order] = np.pi / 2 - 2 * np.pi * np.arange(len(order)) / len(order)
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)

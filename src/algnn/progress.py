@@ -1,7 +1,5 @@
 """Progress of long work: loops over blocks tell how far they are, and a command shows it."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
 from algnn.bench.protocol import Outcome
-from algnn.cli.picture import _figure, picture
-from algnn.errors import AlgnnError, InputError
+from algnn.cli.showing import figure as drawn
+from algnn.plot import save
 
 
 def an_outcome(sessions: int, base: int = 2, step: int = 1, seed: int = 0) -> Outcome:
@@ -54,7 +54,7 @@ def boxes(figure: Any) -> list[tuple[str, Any]]:
 def test_no_text_is_cut_or_overlaps(sessions: int, base: int, step: int) -> None:
     outcomes = [an_outcome(sessions, base, step, seed) for seed in range(3)]
     title = "a graph · algnn-paper · many sessions (4 classes, then 1 at a time) · edges full"
-    figure = _figure(outcomes, title, paper_ap=outcomes[0].ap - 1)
+    figure = drawn(outcomes, title, paper_ap=outcomes[0].ap - 1)
     texts = boxes(figure)
     assert len(texts) > 20
     canvas = figure.bbox
@@ -69,7 +69,7 @@ def test_no_text_is_cut_or_overlaps(sessions: int, base: int, step: int) -> None
 
 def test_cells_have_numbers_while_they_fit() -> None:
     def numbers(sessions: int) -> int:
-        axes = _figure([an_outcome(sessions)], "", None).axes[0]
+        axes = drawn([an_outcome(sessions)], "", None).axes[0]
         return len(axes.texts)
 
     assert numbers(4) == 10
@@ -79,7 +79,7 @@ def test_cells_have_numbers_while_they_fit() -> None:
 
 def test_what_the_panels_show() -> None:
     outcomes = [an_outcome(4, seed=seed) for seed in range(3)]
-    matrix, stages, *_ = _figure(outcomes, "title", 50.0).axes
+    matrix, stages, *_ = drawn(outcomes, "title", 50.0).axes
     mean = np.mean([outcome.matrix for outcome in outcomes], axis=0)
     np.testing.assert_allclose(matrix.images[0].get_array().filled(np.nan), mean)
     line, paper = stages.lines
@@ -94,35 +94,19 @@ def test_what_the_panels_show() -> None:
 def test_runs_of_different_orders_have_no_classes_at_the_ticks() -> None:
     outcome = an_outcome(3)
     other = Outcome(((1, 0), (3,), (2,)), *list(vars(outcome).values())[1:])
-    labels = _figure([outcome, other], "", None).axes[0].get_xticklabels()
+    labels = drawn([outcome, other], "", None).axes[0].get_xticklabels()
     assert [label.get_text() for label in labels] == ["0", "1", "2"]
 
 
 def test_the_file(tmp_path: Path) -> None:
     backend = matplotlib.get_backend()
     outcome = an_outcome(4)
-    path = picture([outcome, outcome], tmp_path / "new" / "run.png", "what $costs_{this} [b]")
+    path = save(
+        drawn([outcome, outcome], "what $costs_{this} [b]", None), tmp_path / "new" / "run.png"
+    )
     image = imread(path)
     assert image.shape[0] > 500
     assert image.shape[1] > 1000
     assert len(np.unique(image[::8, ::8].reshape(-1, image.shape[2]), axis=0)) > 20
     assert [file.name for file in path.parent.iterdir()] == ["run.png"]
     assert matplotlib.get_backend() == backend
-
-
-@pytest.mark.parametrize(("name", "start"), [("a.svg", b"<?xml"), ("a.pdf", b"%PDF")])
-def test_other_kinds(tmp_path: Path, name: str, start: bytes) -> None:
-    assert picture([an_outcome(3)], tmp_path / name).read_bytes().startswith(start)
-
-
-def test_what_cannot_be_drawn(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="end it in"):
-        picture([an_outcome(3)], tmp_path / "a.jpg")
-    with pytest.raises(InputError, match="at least one run"):
-        picture([], tmp_path / "a.png")
-    with pytest.raises(InputError, match="same length"):
-        picture([an_outcome(3), an_outcome(4)], tmp_path / "a.png")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(AlgnnError, match="cannot be written"):
-        picture([an_outcome(3)], tmp_path / "file" / "a.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]

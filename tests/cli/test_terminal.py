@@ -11,7 +11,7 @@ from rich.console import Console
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import Record
 from algnn.bench.runs import frame
-from algnn.cli.terminal import as_object, beside, grid, show
+from algnn.cli.showing import as_object, beside, grid, show
 
 
 def triangle(count: int) -> Any:

@@ -19,11 +19,10 @@ from torch_geometric.datasets import Amazon, CitationFull, Planetoid, Reddit
 from torch_geometric.utils import is_undirected, to_undirected
 
 from algnn.errors import AlgnnError, DatasetError, InputError
-from algnn.graph import download
+from algnn.graph import catalogue
 from algnn.graph.catalogue import SOURCES
-from algnn.graph.datasets import available, datasets, load, load_entry, save_npz
-from algnn.graph.npz import read_npz
-from algnn.graph.structural import structural_features
+from algnn.graph.datasets import available, datasets, load, load_entry, structural_features
+from algnn.graph.npz import read_npz, save_npz
 
 DATA = os.environ.get("ALGNN_DATA")
 ENTRIES = {entry.name: entry for entry in datasets()}
@@ -417,17 +416,17 @@ def test_a_damaged_cache_is_named(root, cache):
 def test_two_processes_at_once(root, cache):
     write(root / "CoraFull/cora/raw/cora.npz", citation_npz())
     source = SOURCES["corafull"]
-    files = download.fetch(source, root)
+    files = catalogue.fetch(source, root)
 
     def overtaken(folder):
         # while this one is at work another one starts and finishes
-        download.process(source, files)
+        catalogue.process(source, files)
         return source.build(folder)
 
     slow = dataclasses.replace(source, build=overtaken)
-    assert download.process(slow, files).num_nodes == 20
+    assert catalogue.process(slow, files).num_nodes == 20
     assert len(list((cache / "processed").iterdir())) == 1
-    assert download.process(source, files).num_nodes == 20
+    assert catalogue.process(source, files).num_nodes == 20
 
 
 def test_a_cache_that_cannot_be_written(root, tmp_path, monkeypatch):
@@ -440,7 +439,7 @@ def test_a_cache_that_cannot_be_written(root, tmp_path, monkeypatch):
 def test_cache_at_home_without_the_variable(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert download.cache_dir() == tmp_path / ".cache" / "algnn"
+    assert catalogue.cache_dir() == tmp_path / ".cache" / "algnn"
 
 
 # -- download -------------------------------------------------------------------------------------
@@ -674,7 +673,7 @@ def test_real_graphs_are_what_their_tables_say(name):
 def test_the_real_arxiv_graph():
     """Its file alone: the structural features of so many nodes take long."""
     entry = ENTRIES["arxiv-graph"]
-    graph = read_npz(download.locate(entry.file, DATA))
+    graph = read_npz(catalogue.locate(entry.file, DATA))
     assert to_undirected(graph.edge_index).size(1) == 2 * entry.edges
     assert graph.y.numel() == entry.nodes
     assert sizes(graph) == [90941, 29799, 48603]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from algnn.errors import DatasetError, InputError
-from algnn.graph.datasets import available, load, load_inputs, save_npz
-from algnn.graph.npz import read_npz
-from algnn.graph.structural import structural_features
+from algnn.graph.datasets import available, load, load_inputs, structural_features
+from algnn.graph.npz import read_npz, save_npz
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 

@@ -4,8 +4,6 @@ Imports of torch and matplotlib stand inside the commands, so that ``algnn --hel
 for them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from typer import Argument, Option, Typer
@@ -23,36 +23,21 @@ if TYPE_CHECKING:
 AT_ONCE, ON_CLUSTER = 2**12, 2**16
 
 commands = Typer()
-
-
-class Kind(StrEnum):
-    """What a picture of a model shows."""
-
-    CONFUSION = "confusion"
-    ACCURACY = "accuracy"
-    MAP = "map"
+# what a picture of a model shows
+Kind = StrEnum("Kind", ["confusion", "accuracy", "map"])
 
 
 @commands.command()
 def predict(
     model: shared.Model,
     graph: shared.Graph,
-    out: Annotated[
-        Path | None, Option("-o", "--out", help="CSV or Parquet; stdout by default.")
-    ] = None,
-    nodes: Annotated[
-        Path | None, Option(help="CSV or Parquet with a column node; all by default.")
-    ] = None,
-    everything: Annotated[
-        bool, Option("--all", help="Add the probability of every class.")
-    ] = False,
-    novelty: Annotated[
-        bool, Option(help="The novelty of each node, which takes most of the time.")
-    ] = True,
-    novel_above: Annotated[
-        float | None,
-        Option(min=0, max=1, help="Add a column novel: whether novelty is above this."),
-    ] = None,
+    out: Path | None = Option(None, "-o", "--out", help="CSV or Parquet; stdout by default."),
+    nodes: Path | None = Option(None, help="CSV or Parquet with a column node; all by default."),
+    everything: bool = Option(False, "--all", help="Add the probability of every class."),
+    novelty: bool = Option(True, help="The novelty of each node, which takes most of the time."),
+    novel_above: float | None = Option(
+        None, min=0, max=1, help="Add a column novel: whether novelty is above this."
+    ),
     plot: shared.Plot = None,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,
@@ -73,7 +58,7 @@ def predict(
     now, count = shared.load_graph(graph, data)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
 
-    def columns(some: Any) -> dict[str, Any]:
+    def answers(some: Any) -> dict[str, Any]:
         probabilities = learner.predict_proba(now, some)
         found = {"node": some, "label": learner.classes_[probabilities.argmax(axis=1)]}
         found["probability"] = probabilities.max(axis=1)
@@ -81,21 +66,18 @@ def predict(
             found["novelty"] = learner.novelty(now, some)
         if novel_above is not None:
             found["novel"] = found["novelty"] > novel_above
-        if everything:
-            names = (f"p_{name}" for name in learner.classes_)
-            found.update(zip(names, probabilities.T, strict=True))
-        return found
+        names = [f"p_{name}" for name in learner.classes_] if everything else []
+        return found | dict(zip(names, probabilities.T, strict=False))
+
+    def pieces() -> Any:
+        answers(chosen[:1])  # encoding, above all, which later answers do not take
+        size = ON_CLUSTER if scheduler or workers else AT_ONCE
+        for at in range(0, max(chosen.size, 1), size):
+            tell(at, chosen.size)
+            yield answers(chosen[at : at + size])
 
     shown = shared.working(f"predicting {shared.plural(chosen.size, 'node')}")
     with shown as tell, shared.spread(now, scheduler, workers) as now:
-
-        def pieces() -> Any:
-            columns(chosen[:1])  # encoding, above all, which later answers do not take
-            size = ON_CLUSTER if scheduler or workers else AT_ONCE
-            for at in range(0, max(chosen.size, 1), size):
-                tell(at, chosen.size)
-                yield columns(chosen[at : at + size])
-
         write_table(out, pieces())
         if picture is not None:
             from algnn import plot as pictures
@@ -108,11 +90,11 @@ def predict(
 
 def _check_table(path: Path | None) -> None:
     """Before any work: whether the predictions can be written there."""
-    if path is None:
-        return
     from algnn.files import make_folder
     from algnn.labels import PARQUET, parquet
 
+    if path is None:
+        return
     if path.suffix.lower() not in (".csv", *PARQUET) or path.is_dir():
         raise InputError(f"--out {path} is no name for a table: end it in .csv or .parquet")
     if path.suffix.lower() in PARQUET:
@@ -124,10 +106,8 @@ def _check_table(path: Path | None) -> None:
 def explain(
     model: shared.Model,
     graph: shared.Graph,
-    node: Annotated[int, Argument(help="The node's id, from 0.")],
-    label: Annotated[
-        str | None, Option(help="The class; by default the one that is predicted.")
-    ] = None,
+    node: int = Argument(help="The node's id, from 0."),
+    label: str | None = Option(None, help="The class; by default the one that is predicted."),
     plot: shared.Plot = None,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,
@@ -151,29 +131,24 @@ def explain(
 @commands.command()
 def inspect(
     model: shared.Model,
-    full: Annotated[
-        bool,
-        Option(
-            "--full",
-            help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
-        ),
-    ] = False,
+    full: bool = Option(
+        False,
+        "--full",
+        help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
+    ),
     as_json: shared.AsJson = False,
 ) -> None:
     """Say what a model knows and all that was ever done to it."""
     from algnn.analytic.lifecycle.glance import Summary, glance
 
     found: Summary | dict[str, str] = glance(model)
-    if full:
-        learner = shared.load_model(model, None)
-        if isinstance(found, Summary):
-            found = exact(model, learner).summary()
-        else:
-            found |= learner._described()
+    learner = shared.load_model(model, None) if full else None
     if isinstance(found, Summary):
+        found = exact(model, learner).summary() if learner else found
         facts, text = dataclasses.asdict(found), str(found)
     else:
-        facts, text = found, "\n".join(f"{name:<22}  {value}" for name, value in found.items())
+        facts = found | (learner._described() if learner else {})
+        text = "\n".join(f"{name:<22}  {value}" for name, value in facts.items())
     print(json.dumps(facts) if as_json else text)
 
 
@@ -183,9 +158,9 @@ def evaluate(
     graph: shared.Graph,
     labels: shared.Labels,
     plot: shared.Plot = None,
-    kind: Annotated[
-        Kind, Option(help="Of the picture: what is confused, accuracy by age, or a map.")
-    ] = Kind.CONFUSION,
+    kind: Kind = Option(
+        Kind.confusion, help="Of the picture: what is confused, accuracy by age, or a map."
+    ),
     as_json: shared.AsJson = False,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,
@@ -199,11 +174,10 @@ def evaluate(
     with shared.working(f"predicting {shared.plural(some[0].size, 'node')}"):
         table = learner.evaluate(now, *some)
         if picture is not None:
-            from algnn import plot as drawing
+            from algnn import plot as pictures
 
-            draw = {Kind.CONFUSION: drawing.confusion, Kind.ACCURACY: drawing.accuracy}
-            figure = draw.get(kind, drawing.class_map)(learner, now, *some)
-            drawing.save(figure, picture)
+            draw = pictures.class_map if kind is Kind.map else getattr(pictures, kind)
+            pictures.save(draw(learner, now, *some), picture)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)
         total = ", ".join(f'"{name}": {value:.6g}' for name, value in table.attrs.items())
@@ -215,12 +189,10 @@ def evaluate(
 def _show(table: pd.DataFrame) -> None:
     heading = ("class", "nodes", "accuracy", "confidence", "mistaken for", "session")
     shown = shared.plain_table(*heading, right=slice(1, 4), pad=True)
-    words = table[["mistaken_for", "session"]].astype("string").fillna("")
-    for row, wrong, session in zip(
-        table.itertuples(), words.mistaken_for, words.session, strict=True
-    ):
+    words = ["mistaken_for", "session"]
+    for row in table.assign(**table[words].astype("string").fillna("")).itertuples():
         numbers = (f"{row.n:,}", f"{100 * row.accuracy:.1f}%", f"{row.confidence:.3f}")
-        shown.add_row(Text(str(row.Index)), *numbers, Text(wrong), session)
+        shown.add_row(Text(str(row.Index)), *numbers, Text(row.mistaken_for), row.session)
     shared.print_table(shown)
     total = table.attrs
     print(

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -48,13 +49,12 @@ Splits = Annotated[
     int, Option(help="Random splits of a graph that comes without one; crossed with seeds.")
 ]
 Steps = Annotated[str, Option(help="Classes of each later session.")]
-Trials = Annotated[int, Option(help="Settings that are tried for each method and graph.")]
 
 
 @commands.command()
 def run(
     dataset: shared.Dataset,
-    method: Annotated[str, Option(help="As `algnn methods` lists them.")] = "algnn",
+    method: str = Option("algnn", help="As `algnn methods` lists them."),
     changes: shared.Settings = None,
     base: shared.Base = None,
     step: shared.Step = 1,
@@ -74,8 +74,7 @@ def run(
     from algnn import methods
     from algnn.bench.plan import Plan, carry_out, recorded_name
     from algnn.bench.runs import frame
-    from algnn.cli.picture import draw
-    from algnn.cli.terminal import as_object, show
+    from algnn.cli.showing import as_object, draw, show
 
     chosen = methods.parse(method, changes or [])
     stream = base, step, edges, shared.parse_order(order)
@@ -95,13 +94,10 @@ def run(
 
 @commands.command()
 def bench(
-    datasets: Annotated[
-        str | None,
-        Option(help="Names, or paths of .npz files; by default the small ones that are at hand."),
-    ] = None,
-    methods: Annotated[
-        str, Option(help="As `algnn methods` lists them, or module:Class; or all.")
-    ] = "all",
+    datasets: str | None = Option(
+        None, help="Names, or paths of .npz files; by default the small ones that are at hand."
+    ),
+    methods: str = Option("all", help="As `algnn methods` lists them, or module:Class; or all."),
     base: shared.Base = None,
     steps: Steps = "1",
     seeds: shared.Seeds = "42,43,44,45,46",
@@ -117,9 +113,9 @@ def bench(
     data: shared.DataRoot = None,
     retry_failed: Retry = False,
     as_json: shared.AsJson = False,
-    scheduler: Annotated[
-        str | None, Option(help="A Dask scheduler, tcp://…, whose workers do the runs.")
-    ] = None,
+    scheduler: str | None = Option(
+        None, help="A Dask scheduler, tcp://…, whose workers do the runs."
+    ),
 ) -> None:
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers = shared.parse_seeds(seeds)
@@ -142,20 +138,20 @@ def bench(
 
 @commands.command()
 def tune(
-    datasets: Annotated[str, Argument(help="Names, or paths of .npz files.")],
-    methods: Annotated[str, Option(help="As `algnn methods` lists them; or all.")] = "all",
-    trials: Trials = 6,
+    datasets: str = Argument(help="Names, or paths of .npz files."),
+    methods: str = Option("all", help="As `algnn methods` lists them; or all."),
+    trials: int = Option(6, help="Settings that are tried for each method and graph."),
     steps: Steps = "1",
-    seeds: Annotated[
-        str, Option(help="Of the runs with the chosen settings; trials have the first.")
-    ] = "42,43,44,45,46",
+    seeds: str = Option(
+        "42,43,44,45,46", help="Of the runs with the chosen settings; trials have the first."
+    ),
     edges: shared.Edges = "full",
     splits: Splits = 1,
     orders: Orders = 1,
     draws: Draws = 1,
-    only_trials: Annotated[
-        bool, Option("--only-trials", help="Choose settings, and do not run them.")
-    ] = False,
+    only_trials: bool = Option(
+        False, "--only-trials", help="Choose settings, and do not run them."
+    ),
     jobs: Jobs = None,
     device: shared.Device = "auto",
     records: shared.Records = RECORDS,
@@ -198,12 +194,8 @@ def tune(
 def sweep(
     what: Annotated[str, Argument(help="gamma, or expansion (its width).")],
     dataset: shared.Dataset,
-    values: Annotated[
-        str | None, Option(help="By default 1e-4 … 1e3, or 128 … 8192 (4096 on a CPU).")
-    ] = None,
-    method: Annotated[
-        str, Option(help="As `algnn methods` lists them, or module:Class.")
-    ] = "algnn-paper",
+    values: str | None = Option(None, help="By default 1e-4 … 1e3, or 128 … 8192 (4096 on a CPU)."),
+    method: str = Option("algnn-paper", help="As `algnn methods` lists them, or module:Class."),
     step: shared.Step = 1,
     seeds: shared.Seeds = shared.SEEDS,
     jobs: Jobs = None,
@@ -253,8 +245,8 @@ def _named(text: str) -> list[str]:
     """The methods that are named, without repeats; ``all`` are those of the registry."""
     from algnn.methods import METHODS
 
-    wanted = [list(METHODS) if name == "all" else [name] for name in _parts(text)]
-    return list(dict.fromkeys(name for part in wanted for name in part))
+    wanted = (METHODS if name == "all" else [name] for name in _parts(text))
+    return list(dict.fromkeys(chain.from_iterable(wanted)))
 
 
 def _steps(text: str) -> list[int]:
@@ -319,19 +311,17 @@ def show_tables(tally: Tally, plans: Sequence[Plan]) -> None:
     """Print for each step AP of every method (row) on every dataset (column)."""
     from algnn.bench.plan import recorded_name
 
-    graphs = list(dict.fromkeys(plan.dataset for plan in plans))
-    alike = Counter(map(recorded_name, graphs))
+    graphs = {plan.dataset: recorded_name(plan.dataset) for plan in plans}
     # the name in records, unless several have it
-    names = [n if alike[n] == 1 else graph for graph in graphs for n in [recorded_name(graph)]]
+    alike = Counter(graphs.values())
+    names = [name if alike[name] == 1 else graph for graph, name in graphs.items()]
     for step in dict.fromkeys(plan.step for plan in plans):
         here = [plan for plan in plans if plan.step == step]
         table = shared.plain_table("", *names, right=slice(1, None))
         for method in dict.fromkeys(plan.method for plan in here):
-            row = []
-            for graph in graphs:
-                some = [p for p in here if (p.method, p.dataset) == (method, graph)]
-                row.append(_figure(tally.of(*some), tally.wanted(*some)) if some else "–")
-            table.add_row(method, *row)
+            cells = [[p for p in here if (p.method, p.dataset) == (method, g)] for g in graphs]
+            figures = (_figure(tally.of(*some), tally.wanted(*some)) for some in cells)
+            table.add_row(method, *figures)
         count = sum(len(p.seeds) for p in here if p.method == here[0].method) // len(graphs)
         noun = "runs" if count > len(here[0].seeds) else "seeds"
         over = f"mean of {count} {noun} ± 95%" if count > 1 else f"seed {here[0].seeds[0]}"
@@ -340,19 +330,18 @@ def show_tables(tally: Tally, plans: Sequence[Plan]) -> None:
 
 def _show_sweep(tally: Tally, plans: Sequence[Plan], setting: str) -> None:
     from algnn.bench.plan import recorded_name
-    from algnn.cli.terminal import summaries
+    from algnn.cli.showing import summaries
 
     names = (setting, "AP (%)", "AF (%)", "learning (s)", "retained (MB)")
     table = shared.plain_table(*names, right=slice(None))
     for plan in plans:
-        value, runs = f"{plan.changes[setting]:g}", tally.of(plan)
-        if runs.empty:
-            table.add_row(value, "–")
-            continue
-        figures = summaries(runs)
-        seconds = f"{figures['learn_seconds'].mean:.2f}"
-        retained = f"{runs['retained_bytes'].max() / 1e6:.2f}"
-        table.add_row(value, _figure(runs, len(plan.seeds)), str(figures["af"]), seconds, retained)
+        runs, rest = tally.of(plan), []
+        if not runs.empty:
+            figures, retained = summaries(runs), runs["retained_bytes"].max() / 1e6
+            seconds = figures["learn_seconds"].mean
+            rest = [str(figures["af"]), f"{seconds:.2f}", f"{retained:.2f}"]
+        ap = _figure(runs, len(plan.seeds))
+        table.add_row(f"{plan.changes[setting]:g}", ap, *rest)
     first = plans[0]
     heading = f"{recorded_name(first.dataset)} · {first.method} · step {first.step}"
     shared.print_table(table, f"{heading} · {shared.plural(len(first.seeds), 'seed')}")
@@ -398,7 +387,7 @@ def _show_counts(tally: Tally, folder: Path) -> None:
 
 def _print_json(tally: Tally, folder: Path) -> None:
     from algnn.bench.runs import frame
-    from algnn.cli.terminal import as_object
+    from algnn.cli.showing import as_object
 
     names = ("dataset", "method", "step", "seed", "reason")
     cells = frame(tally.records).groupby("configuration", sort=False)

@@ -33,14 +33,12 @@ def fit(
     graph: shared.Graph,
     labels: shared.Labels,
     changes: shared.Settings = None,
-    seed: Annotated[int, Option(help="Of all that is random.")] = 0,
-    private: Annotated[
-        float | None,
-        Option(
-            metavar="EPSILON",
-            help="Make a model with differentially private sums, of this ε for each session.",
-        ),
-    ] = None,
+    seed: int = Option(0, help="Of all that is random."),
+    private: float | None = Option(
+        None,
+        metavar="EPSILON",
+        help="Make a model with differentially private sums, of this ε for each session.",
+    ),
     device: shared.Device = "auto",
     force: shared.Force = False,
     dry_run: shared.DryRun = False,
@@ -73,9 +71,9 @@ def learn(
     model: shared.Model,
     graph: shared.Graph,
     labels: shared.Labels,
-    again: Annotated[
-        bool, Option("--again", help="Skip nodes that were learned before with the same label.")
-    ] = False,
+    again: bool = Option(
+        False, "--again", help="Skip nodes that were learned before with the same label."
+    ),
     device: shared.ModelDevice = None,
     dry_run: shared.DryRun = False,
     data: shared.DataRoot = None,
@@ -115,16 +113,12 @@ def forget(
     model: shared.Model,
     graph: shared.Graph,
     labels: shared.Labels,
-    node: Annotated[
-        int | None,
-        Option(
-            help="Forget this node altogether, features and edges too; LABELS are then all that"
-            " were learned, of which those within its reach are learned anew."
-        ),
-    ] = None,
-    graph_out: Annotated[
-        Path | None, Option(help="With --node: the .npz for the graph without it.")
-    ] = None,
+    node: int | None = Option(
+        None,
+        help="Forget this node altogether, features and edges too; LABELS are then all that"
+        " were learned, of which those within its reach are learned anew.",
+    ),
+    graph_out: Path | None = Option(None, help="With --node: the .npz for the graph without it."),
     device: shared.ModelDevice = None,
     dry_run: shared.DryRun = False,
     data: shared.DataRoot = None,
@@ -158,9 +152,9 @@ def forget(
 def merge(
     models: Annotated[list[Path], Argument(help=f"Two or more {shared.ENDING} files.")],
     out: shared.NewModel,
-    overlap: Annotated[
-        bool, Option("--overlap", help="Let nodes that models share count more than once.")
-    ] = False,
+    overlap: bool = Option(
+        False, "--overlap", help="Let nodes that models share count more than once."
+    ),
     force: shared.Force = False,
     dry_run: shared.DryRun = False,
 ) -> None:
@@ -186,9 +180,6 @@ def blank(model: shared.Model, out: shared.NewModel, force: shared.Force = False
     with _changing(path, False, force):
         exact(model, shared.load_model(model, None)).blank().save(path)
     print(f"{out} holds the encoder of {model}, and no class")
-
-
-# -- what the commands share ----------------------------------------------------------------------
 
 
 def exact(path: Path, found: AnyModel) -> ALGNN:

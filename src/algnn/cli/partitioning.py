@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option, Typer
 
@@ -22,29 +21,23 @@ TABLES = (".csv", ".gz", ".parquet", ".pq")
 
 @commands.command()
 def partition(
-    graph: Annotated[
-        str,
-        Argument(
-            help="An .npz file or a dataset's name; a CSV or Parquet table, or a folder of such,"
-            " with the columns source and target (and weight); or an OGB folder."
-        ),
-    ],
-    folder: Annotated[str, Argument(help="The new folder, or an fsspec address.")],
-    parts: Annotated[int, Option(help="How many partitions.")] = 1,
-    features: Annotated[
-        Path | None,
-        Option(help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."),
-    ] = None,
-    labels: Annotated[
-        Path | None, Option(help="Of a table: CSV or Parquet, columns node and label.")
-    ] = None,
-    undirected: Annotated[
-        bool, Option("--undirected", help="Of a table: add the reverse of each edge.")
-    ] = False,
-    append: Annotated[
-        bool, Option("--append", help="Add a table's edges, and nodes, to a folder that exists.")
-    ] = False,
-    memory: Annotated[str, Option(help="What sorting edges may take.")] = "4GiB",
+    graph: str = Argument(
+        help="An .npz file or a dataset's name; a CSV or Parquet table, or a folder of such,"
+        " with the columns source and target (and weight); or an OGB folder."
+    ),
+    folder: str = Argument(help="The new folder, or an fsspec address."),
+    parts: int = Option(1, help="How many partitions."),
+    features: Path | None = Option(
+        None, help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."
+    ),
+    labels: Path | None = Option(None, help="Of a table: CSV or Parquet, columns node and label."),
+    undirected: bool = Option(
+        False, "--undirected", help="Of a table: add the reverse of each edge."
+    ),
+    append: bool = Option(
+        False, "--append", help="Add a table's edges, and nodes, to a folder that exists."
+    ),
+    memory: str = Option("4GiB", help="What sorting edges may take."),
     data: DataRoot = None,
 ) -> None:
     """Write a graph as a folder of partitions, which may be larger than memory."""
@@ -66,14 +59,13 @@ def partition(
     load_torch()
     common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
     beside = _beside(folder)
-    with working(f"partitioning {graph}"), tempfile.TemporaryDirectory(dir=beside) as name:
-        work = Path(name)
+    with working(f"partitioning {graph}"), tempfile.TemporaryDirectory(dir=beside) as work:
         if not tables:
             found = _from_memory(graph, folder, parts, data)
         elif (source / "raw").is_dir():
-            found = _from_ogb(source, folder, work, **common)
+            found = _from_ogb(source, folder, Path(work), **common)
         else:
-            found = _from_table(source, folder, features, labels, append, work, **common)
+            found = _from_table(source, folder, features, labels, append, Path(work), **common)
     held = f"{found.num_nodes:,} nodes, {found.num_edges:,} edges, {found.num_features} features"
     print(f"{found.path}: {held} in {len(found.parts)} partitions")
 
@@ -120,27 +112,19 @@ def _from_ogb(source: Path, folder: str, work: Path, **common: Any) -> Any:
     import pandas
     import torch
 
-    from algnn.graph.partition import CHUNK, write_partitions
+    from algnn.graph.partition import read_edges, read_features, write_partitions
 
-    def chunks(name: str, kind: Any) -> Iterator[Any]:
-        frames = pandas.read_csv(source / name, header=None, dtype=kind, chunksize=CHUNK)
-        return (frame.to_numpy() for frame in frames)
-
-    with (work / "features").open("wb") as out:
-        for rows in chunks("raw/node-feat.csv.gz", np.float32):
-            out.write(np.ascontiguousarray(rows).data)
-            width = rows.shape[1]
-    x = np.memmap(work / "features", np.float32, "c").reshape(-1, width)
-    y = np.concatenate([rows[:, 0] for rows in chunks("raw/node-label.csv.gz", float)])
+    x = read_features(source / "raw" / "node-feat.csv.gz", work, header=False)
+    y = pandas.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0].fillna(-1)
     split = torch.zeros(len(x), dtype=torch.uint8)
     for code, part in enumerate(("train", "valid", "test"), 1):
         for file in source.glob(f"split/*/{part}.csv.gz"):
             split[pandas.read_csv(file, header=None)[0].to_numpy(copy=True)] = code
     return write_partitions(
         folder,
-        torch.from_numpy(x),
-        ((e[:, 0].copy(), e[:, 1].copy(), None) for e in chunks("raw/edge.csv.gz", np.int64)),
-        y=torch.from_numpy(np.where(np.isnan(y), -1, y).astype(np.int64)),
+        x,
+        read_edges(source / "raw" / "edge.csv.gz", header=False),
+        y=torch.from_numpy(y.to_numpy(np.int64)),
         split=split if bool(split.any()) else None,
         **common,
     )
@@ -154,12 +138,11 @@ def _labels(path: Path, nodes: int) -> tuple[Tensor, list[str] | None]:
     from algnn.labels import read_labels
 
     ids, labels = read_labels(path, nodes)
-    y, names = torch.full((nodes,), -1), None
-    if labels.dtype.kind == "U":
-        classes, labels = np.unique(labels, return_inverse=True)
-        names = classes.tolist()
-    y[torch.from_numpy(ids)] = torch.from_numpy(labels)
-    return y, names
+    words = labels.dtype.kind == "U"
+    classes, codes = np.unique(labels, return_inverse=True)
+    y = torch.full((nodes,), -1)
+    y[torch.from_numpy(ids)] = torch.from_numpy(codes if words else labels)
+    return y, classes.tolist() if words else None
 
 
 def _beside(folder: str) -> Path | None:

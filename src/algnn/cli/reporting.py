@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -21,7 +21,6 @@ QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
 # the graphs of the whole demo, as far as they are at hand: the first needs no data
 GRAPHS = ("digits", "cora")
 SLOW = ("cat-long", "joint-appnp", "joint-sage", "joint-appnp-balanced", "joint-sage-balanced")
-NAMES = {"bare": "fine-tuning (bare)"}
 
 demo_command, commands = Typer(), Typer()
 records_commands = Typer(help="Folders of records.", no_args_is_help=True)
@@ -30,24 +29,24 @@ commands.add_typer(records_commands, name="records")
 
 @demo_command.command()
 def demo(
-    out: Annotated[Path, Option(help="Folder for the page, the chart and records.")] = Path("demo"),
+    out: Path = Option("demo", help="Folder for the page, the chart and records."),
     seeds: Seeds = "42",
-    methods: Annotated[
-        str | None, Option(help=f"By default {', '.join(QUICK)}; as algnn methods lists.")
-    ] = None,
-    full: Annotated[
-        bool, Option("--full", help="All methods, on Cora too if at hand: many minutes.")
-    ] = False,
+    methods: str | None = Option(
+        None, help=f"By default {', '.join(QUICK)}; as algnn methods lists."
+    ),
+    full: bool = Option(False, "--full", help="All methods, on Cora too if at hand: many minutes."),
 ) -> None:
     """Learn ten handwritten digits class after class, and compare with other methods."""
     numbers = parse_seeds(seeds)
     start_workers_early()
     from algnn.bench.plan import cross
-    from algnn.cli.picture import draw_lines
+    from algnn.bench.runs import write_atomically
     from algnn.graph.datasets import available
     from algnn.methods import METHODS
+    from algnn.report.charts import of_graph, render
     from algnn.report.data import read
     from algnn.report.export import write
+    from algnn.report.style import styles
 
     names = list(QUICK) if methods is None else methods.split(",")
     if full and methods is None:
@@ -64,9 +63,9 @@ def demo(
         shown = [name for name in names if (runs["method"] == name).any()]
         if shown:
             print(_sentence(graph, runs, shown))
-            labels = [NAMES.get(name, name) for name in shown[:5]]
-            title = f"{graph}: new classes arrive, old ones are kept or lost"
-            print("chart:", draw_lines(runs, shown[:5], out / f"{graph}.png", title, labels))
+            chart = of_graph(study, graph, styles(study.runs["method"]))
+            write_atomically(out / f"{graph}.png", render(chart))
+            print("chart:", out / f"{graph}.png")
     with working("making the page"):
         page = write(study, out)
     print(f"page: {page}")
@@ -87,7 +86,7 @@ def _sentence(graph: str, runs: pd.DataFrame, methods: list[str]) -> str:
 
 @records_commands.command("pack")
 def pack_records(
-    folders: Annotated[list[Path], Argument(metavar="FOLDER...", help="With records.")],
+    folders: list[Path] = Argument(metavar="FOLDER...", help="With records."),
 ) -> None:
     """Turn the files below a folder into one packed file, which every command reads as well."""
     from algnn.bench.runs import pack
@@ -103,19 +102,13 @@ def pack_records(
 
 @commands.command()
 def report(
-    records: Annotated[
-        list[Path] | None, Option(help="Folder of records; may be repeated.")
-    ] = None,
-    out: Annotated[Path, Option(help="Folder for the page.")] = Path("report"),
-    markdown: Annotated[
-        Path | None, Option(help="Write this Markdown file instead, and its pictures beside it.")
-    ] = None,
-    latex: Annotated[
-        Path | None, Option(help="Write the tables into this .tex file instead.")
-    ] = None,
-    csv: Annotated[
-        Path | None, Option(help="Write runs and tables as CSV into this folder instead.")
-    ] = None,
+    records: list[Path] | None = Option(None, help="Folder of records; may be repeated."),
+    out: Path = Option("report", help="Folder for the page."),
+    markdown: Path | None = Option(
+        None, help="Write this Markdown file instead, and its pictures beside it."
+    ),
+    latex: Path | None = Option(None, help="Write the tables into this .tex file instead."),
+    csv: Path | None = Option(None, help="Write runs and tables as CSV into this folder instead."),
 ) -> None:
     """Make a leaderboard of all runs, one page; when asked for, Markdown, LaTeX or CSV."""
     for name, path, ending in (("markdown", markdown, ".md"), ("latex", latex, ".tex")):
@@ -176,5 +169,5 @@ def list_methods() -> None:
     console.print(f"{'name':<22}{'kind':<16}paper", style="bold")
     for entry in METHODS.values():
         console.print(f"{entry.name:<22}{entry.kind:<16}{entry.paper}", soft_wrap=True)
-        console.print(f"  {entry.summary}", style="dim", soft_wrap=True)
-        console.print(f"  keeps {entry.retains}", style="dim", soft_wrap=True)
+        words = f"  {entry.summary}\n  keeps {entry.retains}"
+        console.print(words, style="dim", soft_wrap=True)

@@ -61,9 +61,6 @@ Step = Annotated[int, Option(help="Classes of each later session.")]
 Workers = Annotated[int, Option(help="Or a Dask cluster of so many processes here.")]
 
 
-# -- what they say --------------------------------------------------------------------------------
-
-
 def whole_numbers(option: str, text: str, example: str, words: str = "whole numbers") -> list[int]:
     """Numbers as they are typed, with commas between them."""
     try:
@@ -93,9 +90,6 @@ def checked_picture(path: Path | None) -> Path | None:
 
         make_folder(picture_path(path).parent)
     return path
-
-
-# -- what is shown --------------------------------------------------------------------------------
 
 
 def plain_table(*names: str, right: slice = slice(0), pad: bool = False) -> Table:
@@ -134,7 +128,7 @@ class Work:
     total: int | None = None  # None where nobody knows how long it takes
     own: bool = False  # whether the command counts steps itself
     since: tuple[float, int] = (0.0, 0)  # when the phase began, and with how many steps done
-    last: float = 0.0  # when the last step was done
+    ends: float | None = None  # when it will be over, once one of its steps is done
 
     def tell(self, done: int = 0, total: int | None = None, words: str | None = None) -> None:
         """Steps done and all steps, where there are any to count; or other words."""
@@ -145,19 +139,17 @@ class Work:
         """How far a phase of the work below is; not shown where the command counts by itself."""
         if self.own and not own:
             return
-        self.last = monotonic()
+        now = monotonic()
         if phase != self.phase or done < self.done or self.total is None:
-            self.since = self.last, done
+            self.since = now, done
         self.phase, self.done = phase, done
         self.total = None if done == total else total
+        steps, ahead = done - self.since[1], (total or done) - done
+        self.ends = now + (now - self.since[0]) / steps * ahead if steps and ahead else None
 
     def left(self) -> float | None:
-        """Seconds that the phase under way still takes, once one of its steps is done."""
-        start, before = self.since
-        if self.total is None or self.done == before:
-            return None
-        each = (self.last - start) / (self.done - before)
-        return max(self.last + each * (self.total - self.done) - monotonic(), 0.0)
+        """Seconds that the phase under way still takes, as far as that is known."""
+        return None if self.ends is None else max(self.ends - monotonic(), 0.0)
 
     def __rich__(self) -> Table:
         """A line: the work and how long it has gone on; the phase and how long it still takes."""
@@ -199,9 +191,6 @@ def load_torch() -> None:
     if "algnn.models" not in sys.modules:
         with working("loading"):
             import algnn.models  # noqa: F401
-
-
-# -- a model, a graph and a table -----------------------------------------------------------------
 
 
 def check_inputs(

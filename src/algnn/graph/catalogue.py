@@ -1,31 +1,66 @@
-"""The graphs that `load` knows by name, as ``datasets.csv`` and ``sources.csv`` list them.
+"""The graphs that `load` knows by name: what there is, their raw files, and the download of these.
 
-A source has raw files in a folder below a data root; the address of each (``{}`` in it stands for a
-file's name) or of an archive of all, which are those of PyTorch Geometric's own classes; and the
-class or function that makes a dataset of the folder. That is imported when it is called: listing
-graphs needs no torch.
+``datasets.csv`` and ``sources.csv`` list them. A source has raw files in a folder below a data
+root; the address of each (``{}`` in it stands for a file's name) or of a ``.zip`` of all, which are
+those of PyTorch Geometric's own classes; and the class or function that makes a dataset of the
+folder, which is imported when it is called: listing graphs needs no torch.
+
+Files are looked for in the data root (an argument, or the variable ``ALGNN_DATA``), then in the
+user's cache; what is in neither is downloaded into the cache. The data root is never written to.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
+import hashlib
+import io
 import os
+import shutil
+import sys
+import tempfile
+import urllib.request
 import zipfile
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-from algnn.errors import DatasetError
-from algnn.graph.download import Root, Source, locate
+from rich.console import Console
+from rich.progress import wrap_file
+
+from algnn.errors import DatasetError, InputError
+from algnn.files import replacing
 from algnn.progress import WatchedFile
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 RANDOM_SPLIT = "random 40/10/50"
 MANIFEST = "manifest.json"  # of a graph in a folder
 
 Name = str | os.PathLike[str]
+Root = Name | None
+
+TIMEOUT = 20.0  # seconds for connecting, and for each chunk
+CHUNK = 1 << 18
+# what a network, a disk and a damaged archive raise
+FAILURES = (OSError, HTTPException, zipfile.BadZipFile, zlib.error, RuntimeError, DatasetError)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The raw files behind named graphs: paths below a data root, and where to get them."""
+
+    name: str
+    files: tuple[str, ...]
+    url: str
+    build: Callable[[Path], Any]
 
 
 @dataclass(frozen=True)
@@ -80,7 +115,7 @@ def find(name: Name, root: Root = None) -> Entry | Path | str:
             f"{path} is a pickle, which can run code and is never opened here: load it yourself"
             " and write the graph with algnn.save_npz(graph, 'graph.npz')"
         )
-    if path.suffix == ".npz" or path.is_file() or is_graph_folder(path):
+    if path.suffix == ".npz" or path.is_file() or is_graph(path):
         return path
     near = difflib.get_close_matches(str(name).lower(), known, 1)
     guess = f" (did you mean {near[0]}?)" if near else ""
@@ -98,16 +133,32 @@ def check_name(name: Name, root: Root = None) -> None:
             f"{found} is a table: algnn partition, or algnn.from_pandas and algnn.save_npz, make a"
             " graph of its edges"
         )
-    if isinstance(found, Path) and not is_graph_folder(found):
+    if isinstance(found, Path) and not is_graph(found):
         try:
             open_npz(found).close()
         except DatasetError as error:
             raise DatasetError(f"{found}: {error}") from error.__cause__
 
 
-def is_graph_folder(path: Path) -> bool:
-    """Whether a path looks like a graph on disk."""
-    return (path / MANIFEST).is_file()
+def is_graph(path: Name) -> bool:
+    """Whether a graph in partitions is in a folder, or at an address for fsspec."""
+    if "://" not in str(path):
+        return (Path(path) / MANIFEST).is_file()
+    system, place = filesystem(str(path))
+    return bool(system.exists(f"{place}/{MANIFEST}"))
+
+
+def filesystem(address: str) -> tuple[Any, str]:
+    """The fsspec file system of an address, and the path in it."""
+    try:
+        from fsspec.core import url_to_fs
+
+        system, place = url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"{address} cannot be opened ({error}): install algnn[cluster], or check the address"
+        ) from error
+    return system, place
 
 
 def open_npz(path: Name) -> WatchedFile:
@@ -123,6 +174,144 @@ def open_npz(path: Name) -> WatchedFile:
         raise DatasetError("is not an .npz file, or is cut short: write it with save_npz")
     file.seek(0)
     return file
+
+
+def cache_dir() -> Path:
+    """The user's cache, ``$XDG_CACHE_HOME/algnn`` or ``~/.cache/algnn``; it need not exist yet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "algnn"
+
+
+def folders(root: Root = None) -> list[Path]:
+    """The folders in which raw files are looked for: the data root, if any, then the cache."""
+    chosen = root or os.environ.get("ALGNN_DATA")
+    return ([Path(chosen).expanduser()] if chosen else []) + [cache_dir() / "raw"]
+
+
+def locate(file: str, root: Root = None) -> Path | None:
+    """The path of a raw file, named by its path below a data root, if it is on this machine."""
+    return next((path / file for path in folders(root) if (path / file).is_file()), None)
+
+
+def fetch(source: Source, root: Root = None) -> dict[str, Path]:
+    """The paths of all raw files of a source, downloaded where they are missing."""
+    missing = [file for file in source.files if locate(file, root) is None]
+    if missing:
+        try:
+            _download(source, missing, cache_dir() / "raw")
+        except FAILURES as error:
+            *data_root, kept = (str(path / missing[0]) for path in folders(root))
+            given = data_root[0] if data_root else f"$ALGNN_DATA/{missing[0]}"
+            reason = one_line(error).removeprefix("<urlopen error ").removesuffix(">")
+            raise DatasetError(
+                f"{source.name}: {missing[0]} is not on this machine and cannot be downloaded"
+                f" ({reason}): put the file at {given} or {kept}"
+            ) from error
+    return {file: locate(file, root) or cache_dir() / "raw" / file for file in source.files}
+
+
+def process(source: Source, files: dict[str, Path]) -> Data:
+    """The graph that PyTorch Geometric makes of raw files; made once, then read from the cache.
+
+    Its classes write beside the raw files, so they get a folder of links in the cache. The folder's
+    name is a digest of the files, and it gets that name only when it is complete: neither other
+    files, nor an interruption, nor a second process can spoil it.
+    """
+    final = cache_dir() / "processed" / f"{source.name}-{_fingerprint(files)}"
+    if final.is_dir():
+        return _build(source, final, f"delete {final}, which is damaged")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=final.parent, prefix=".unfinished-") as temporary:
+            folder = Path(temporary) / "graph"
+            for file, path in files.items():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).symlink_to(path.resolve())
+            first = next(iter(files.values()))
+            graph = _build(source, folder, f"replace the files beside {first}")
+            with contextlib.suppress(OSError):  # a second process was faster: keep its folder
+                folder.rename(final)
+            return graph
+    except OSError as error:
+        raise DatasetError(
+            f"{source.name}: the cache {final.parent} cannot be written ({one_line(error)}):"
+            " set XDG_CACHE_HOME to a folder that can"
+        ) from error
+
+
+def one_line(error: BaseException) -> str:
+    """An error's message without line breaks, or its type where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _download(source: Source, missing: list[str], target: Path) -> None:
+    if not source.url.endswith(".zip"):
+        for file in missing:
+            with replacing(target / file) as temporary, temporary.open("wb") as out:
+                _stream(source.url.format(Path(file).name), out)
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=target) as archive:
+        _stream(source.url, archive)
+        _extract(archive, missing, target)
+
+
+def _stream(url: str, out: IO[bytes]) -> None:
+    request = urllib.request.Request(url, headers={"User-Agent": "algnn"})
+    console = Console(stderr=True)  # standard output belongs to the caller's results
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        expected = response.length or 0  # 0 where the server does not say
+        name = Path(url).name
+        with wrap_file(
+            response, expected, description=name, console=console, transient=True
+        ) as body:
+            shutil.copyfileobj(body, out, CHUNK)
+    if expected and out.tell() != expected:
+        raise DatasetError(f"{url} ended after {out.tell()} of {expected} bytes")
+
+
+def _extract(archive: IO[bytes], missing: list[str], target: Path) -> None:
+    # only members we name, to paths we name: a path inside the archive is never used as a path
+    with zipfile.ZipFile(archive) as members:
+        by_name = {Path(member).name: member for member in members.namelist()}
+        for name, path in ((Path(file).name, target / file) for file in missing):
+            if name not in by_name:
+                raise DatasetError(f"the archive holds no {name}")
+            with (
+                members.open(by_name[name]) as member,
+                replacing(path) as temporary,
+                temporary.open("wb") as out,
+            ):
+                shutil.copyfileobj(member, out, CHUNK)
+
+
+def _fingerprint(files: dict[str, Path]) -> str:
+    import torch_geometric
+
+    # PyTorch Geometric's version too: another one may process, or store, in another way
+    parts = [torch_geometric.__version__]
+    for file, path in files.items():
+        facts = path.stat()
+        parts.append(f"{file}|{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _build(source: Source, folder: Path, remedy: str) -> Data:
+    said = io.StringIO()  # PyTorch Geometric says 'Processing...' and 'Done!'
+    console = Console(file=sys.stderr)
+    try:
+        with (
+            console.status(f"reading {source.name}, the first time for long …"),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+        ):
+            return source.build(folder)[0]
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever unpickling, unzipping or parsing damaged files may raise
+        raise DatasetError(
+            f"{source.name}: its files cannot be read ({type(error).__name__}: {one_line(error)}):"
+            f" {remedy}"
+        ) from error
 
 
 def _rows(file: str) -> list[dict[str, str]]:

@@ -12,9 +12,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, to_undirected
 
 from algnn.errors import DatasetError, InputError
-from algnn.graph.datasets import finish
+from algnn.graph.datasets import finish, structural_features
 from algnn.graph.npz import Arrays, graph_of_arrays
-from algnn.graph.structural import structural_features
 
 if TYPE_CHECKING:
     import networkx
@@ -66,7 +65,13 @@ def from_pandas(
     >>> graph.node_names, graph.y.tolist(), graph.class_names, graph.edge_index.size(1)
     (['ann', 'bob', 'cid'], [0, -1, 1], ['fair', 'fraud'], 4)
     """
-    _check_edges(edges, [source, target, weight])
+    _check_frame("edges", edges, pd.DataFrame)
+    strange = [c for c in (source, target, weight) if c is not None and c not in edges.columns]
+    if strange:
+        raise InputError(
+            f"edges has no column {strange[0]!r}, it has {', '.join(map(str, edges.columns))}: name"
+            " the columns with source=, target= and weight="
+        )
     _check_nodes("features", features, pd.DataFrame)
     _check_nodes("labels", labels, pd.Series)
     names = _names([edges[source], edges[target]], labels) if features is None else features.index
@@ -124,9 +129,9 @@ def from_networkx(
     names = pd.Index(list(graph.nodes), tupleize_cols=False)
     if not len(names):
         raise InputError("graph has no nodes: give one with some")
-    rows = [(u, v, 1.0 if weight is None else d.get(weight, 1.0)) for u, v, d in graph.edges.data()]
+    rows = list(graph.edges.data(weight, default=1.0))
     ends = [names.get_indexer([row[end] for row in rows]) for end in (0, 1)]
-    arrays: Arrays = {"edge_index": np.stack(ends).astype(np.int64).reshape(2, -1)}
+    arrays: Arrays = {"edge_index": np.stack(ends).astype(np.int64)}
     if weight is not None:
         arrays["edge_weight"] = np.array([row[2] for row in rows], dtype=np.float64)
     if x is not None:
@@ -138,9 +143,6 @@ def from_networkx(
         index = pd.Index(list(found), tupleize_cols=False)
         arrays["y"] = _labels(pd.Series(list(found.values()), index=index), names)
     return _graph(arrays, names, graph.is_directed(), "networkx", seed)
-
-
-# -- what both share ------------------------------------------------------------------------------
 
 
 def _graph(arrays: Arrays, names: pd.Index, directed: bool, origin: str, seed: int) -> Data:
@@ -170,16 +172,6 @@ def _check_frame(name: str, value: Any, kind: Any) -> None:
         raise InputError(f"{name} is a {type(value).__name__}: give a pandas {kind.__name__}")
     if not value.shape[0]:
         raise InputError(f"{name} is empty: give at least one row")
-
-
-def _check_edges(edges: pd.DataFrame, columns: list[str | None]) -> None:
-    _check_frame("edges", edges, pd.DataFrame)
-    for column in columns:
-        if column is not None and column not in edges.columns:
-            raise InputError(
-                f"edges has no column {column!r}, it has {', '.join(map(str, edges.columns))}:"
-                " name the columns with source=, target= and weight="
-            )
 
 
 def _check_nodes(name: str, table: Any, kind: Any) -> None:

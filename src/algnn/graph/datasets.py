@@ -1,9 +1,8 @@
 """Load a named graph, or a user's file, as a PyTorch Geometric `Data` with its provenance."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +10,25 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask, is_undirected, remove_self_loops, to_undirected
 
 from algnn.checks import check_number
 from algnn.errors import DatasetError
 from algnn.files import replacing
-from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, find
+from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, Root, fetch, find, locate, process
 from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
-from algnn.graph.download import Root, fetch, locate, process
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
-from algnn.graph.npz import save_npz as save_npz  # for callers: the other half of `load`
-from algnn.graph.propagate import blocks
+from algnn.graph.propagate import blocks, normalised_adjacency, spmm
 from algnn.graph.store import GraphStore
-from algnn.graph.structural import description, structural_features
 from algnn.graph.synthetic import communities
 
 DIGITS_NEIGHBOURS = 10
 TRAIN_SHARE, VAL_SHARE = 0.4, 0.1  # the paper's, where a dataset has no split of its own
+# of structural features: one set for every graph and method, so that results can be compared
+WIDTH, HOPS, SEED = 128, (3, 6, 9), 0
+STRUCTURAL = f"structural: random projection of width {WIDTH}, hops 3 6 9, seed {SEED}"
 
 
 def load(name: Name, root: Root = None, seed: int = 42) -> Data:
@@ -41,11 +41,9 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     Parameters
     ----------
     name : str or path
-        ``digits``, ``cora``, ``citeseer``, ``pubmed``, ``computers``, ``photo``, ``flickr``,
-        ``facebook``, ``uai``, ``actor``, ``chameleon``, ``corafull``, ``reddit``, ``arxiv``,
-        ``arxiv-graph`` and ``corafull-graph`` (without their features), ``reddit-synthetic`` (made
-        from a seed, to measure time and memory); a folder that `write_graph` has made, with labels,
-        which is read into memory; or the path of an ``.npz`` with the arrays
+        A name that ``algnn datasets`` lists, such as ``digits``, ``cora`` or ``arxiv-graph``; a
+        folder that `write_graph` has made, with labels, which is read into memory; or the path of
+        an ``.npz`` with the arrays
 
         - ``edge_index`` [2, E], integers: edges as (source, target), kept as they are, so an
           undirected graph has each edge in both directions; in a directed one the target gathers
@@ -153,9 +151,6 @@ def _found(name: Name, root: Root = None) -> Entry | Path | GraphStore:
     return GraphStore(found)
 
 
-# -- what every graph goes through ----------------------------------------------------------------
-
-
 def finish(
     graph: Data, name: str, source: str, split: str, seed: int, directed: bool | None = None
 ) -> Data:
@@ -163,7 +158,7 @@ def finish(
     nodes, y, edge_index = graph.y.numel(), graph.y, graph.edge_index
     x, features = graph.x, "given"
     if x is None:
-        x, features = structural_features(edge_index, nodes), description()
+        x, features = structural_features(edge_index, nodes), STRUCTURAL
     masks = {key: graph[key] for key in MASKS if graph.get(key) is not None}
     if not masks:
         masks, split = _random_split(y, seed), f"{RANDOM_SPLIT}, seed {seed}"
@@ -184,6 +179,34 @@ def finish(
     }
     result.class_names = graph.get("class_names")
     return result
+
+
+def structural_features(
+    edge_index: Tensor,
+    num_nodes: int,
+    width: int = WIDTH,
+    hops: Sequence[int] = HOPS,
+    seed: int = SEED,
+) -> Tensor:
+    """Â^k R for a few k, each block with rows of length one, R a seeded Gaussian matrix [N, width].
+
+    Nodes whose k-hop neighbourhoods overlap get similar rows (Johnson–Lindenstrauss: inner products
+    of rows of Â^k R estimate those of Â^k), so a linear classifier can tell communities apart.
+
+    `hops` are the powers k, ascending; R comes from numpy's Philox, the same on every machine.
+    """
+    adjacency = normalised_adjacency(edge_index, num_nodes)
+    draws = np.random.Generator(np.random.Philox(seed))
+    # drawn on the CPU whatever the device, so that the device does not change the features
+    current = torch.from_numpy(draws.standard_normal((num_nodes, width), dtype=np.float32))
+    current = current.to(edge_index.device)
+    features, kept = current.new_empty(num_nodes, len(hops), width), 0
+    for hop in range(max(hops) + 1):
+        current = spmm(adjacency, current) if hop else current
+        if hop in hops:
+            features[:, kept] = normalize(current)
+            kept += 1
+    return features.flatten(1)
 
 
 def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
@@ -211,9 +234,6 @@ def _digest(graph: Data, features: str) -> str:
             for block in blocks(part.size(0), part[:1].nbytes):
                 digest.update(part[block].contiguous().numpy())
     return digest.hexdigest()[:16]
-
-
-# -- where the named graphs come from -------------------------------------------------------------
 
 
 def _digits(entry: Entry, file: Path | None) -> tuple[Data, str]:

@@ -1,7 +1,5 @@
 """A cache of what was computed from a graph, for as long as the graph stays the same."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar

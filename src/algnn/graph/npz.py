@@ -1,7 +1,5 @@
 """A graph as a plain ``.npz``, the file format for users' own graphs; all content is checked."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import os
@@ -18,8 +16,7 @@ from torch_geometric.utils import index_to_mask
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
-from algnn.graph.catalogue import open_npz
-from algnn.graph.download import one_line
+from algnn.graph.catalogue import one_line, open_npz
 from algnn.graph.propagate import csr, to_csr
 
 PathLike = str | os.PathLike[str]
@@ -101,30 +98,22 @@ def save_npz(graph: Data, path: PathLike) -> None:
     """
     if not isinstance(graph, Data) or graph.get("edge_index") is None:
         raise InputError("graph must be a Data with edge_index to be written as .npz")
+    keys = [k for k in ("edge_index", "edge_weight", "y", *MASKS) if graph.get(k) is not None]
+    arrays = {key: graph[key].detach().cpu().numpy() for key in keys}
     structural = graph.get("provenance", {}).get("features", "").startswith("structural")
-    arrays = _input_arrays(graph, features=not structural)
-    arrays |= {k: graph[k].cpu().numpy() for k in ("y", *MASKS) if graph.get(k) is not None}
+    x = None if structural else graph.get("x")
+    if x is not None and x.layout == torch.strided:
+        arrays["x"] = x.detach().cpu().numpy()
+    elif x is not None:
+        x = to_csr(x.detach().cpu())
+        parts = (x.values(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
+        arrays |= {key: part.numpy() for key, part in zip(SPARSE, parts, strict=True)}
     if not {"x", "x_shape", "y"} & set(arrays):
         arrays["num_nodes"] = np.array(graph.num_nodes)
     if graph.get("class_names"):
         arrays["class_names"] = np.array(graph.class_names, dtype=np.str_)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
-
-
-def _input_arrays(graph: Data, *, features: bool = True) -> Arrays:
-    """The features and edges of a graph as the arrays of a file."""
-    keys = [key for key in ("edge_index", "edge_weight") if graph.get(key) is not None]
-    arrays = {key: graph[key].detach().cpu().numpy() for key in keys}
-    x = graph.get("x")
-    if x is None or not features:
-        return arrays
-    x = x.detach().cpu()
-    if x.layout == torch.strided:
-        return {**arrays, "x": x.numpy()}
-    x = to_csr(x)
-    parts = (x.values(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
-    return {**arrays, **{key: part.numpy() for key, part in zip(SPARSE, parts, strict=True)}}
 
 
 def read_arrays(path: PathLike, keys: tuple[str, ...], *, strict: bool = False) -> Arrays:
@@ -220,9 +209,8 @@ def _num_nodes(arrays: Arrays) -> int:
 def _inputs(arrays: Arrays, nodes: int) -> dict[str, Tensor]:
     """Edges and, where they are there, features and weights."""
     edges = arrays["edge_index"]
-    _check(
-        "edge_index", edges, "iu", edges.shape[:1] == (2,) and edges.ndim == 2, "integers [2, E]"
-    )
+    fits = edges.ndim == 2 and len(edges) == 2
+    _check("edge_index", edges, "iu", fits, "integers [2, E]")
     _check_ids("edge_index", edges, nodes)
     found = {"edge_index": torch.from_numpy(edges.astype(np.int64))}
     sparse = [key for key in SPARSE if key in arrays]
@@ -283,8 +271,8 @@ def _sparse_features(arrays: Arrays, nodes: int) -> Tensor:
         matrix = csr_array(parts, shape=(rows, columns))
         matrix.check_format(full_check=True)
     except ValueError as error:
-        words = one_line(error)
-        raise DatasetError(f"x_indices or x_indptr do not fit x_shape ({words})") from error
+        words = f"x_indices or x_indptr do not fit x_shape ({one_line(error)})"
+        raise DatasetError(words) from error
     matrix.sort_indices()
     if not matrix.has_canonical_format:
         raise DatasetError("x_indices names a column twice in one row: name each once")

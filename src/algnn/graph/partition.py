@@ -1,7 +1,5 @@
 """Write a graph in partitions: from memory, or from edge lists that need not fit there."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,26 +16,16 @@ from torch_geometric.data import Data
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import DatasetError, InputError
-from algnn.graph.catalogue import MANIFEST
+from algnn.graph import store
+from algnn.graph.catalogue import MANIFEST, filesystem, is_graph
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import take_rows, to_csr
-from algnn.graph.store import (
-    DEFAULT_MEMORY,
-    VERSION,
-    GraphStore,
-    Source,
-    filesystem,
-    is_graph,
-    parse_bytes,
-    read_manifest,
-    save_array,
-    write_manifest,
-)
+from algnn.graph.store import GraphStore, Source
+from algnn.labels import PARQUET
 from algnn.progress import WatchedFile, tell
 
 CHUNK = 2**21  # edges read at once
 SORT_COPIES = 6  # arrays of the size of a partition's edges that sorting them takes
-PARQUET = (".parquet", ".pq")
 
 Ints = npt.NDArray[np.int64]
 # sources, targets and, if edges have them, weights
@@ -98,7 +86,7 @@ def write_partitions(
     y: Tensor | None = None,
     split: Tensor | None = None,
     class_names: list[str] | None = None,
-    memory: str | int = DEFAULT_MEMORY,
+    memory: str | int = store.DEFAULT_MEMORY,
 ) -> GraphStore:
     """Write a graph whose edges come in chunks (see `append_nodes`) and need not fit into memory.
 
@@ -110,7 +98,7 @@ def write_partitions(
     nodes = x.size(0)
     bounds = np.linspace(0, nodes, parts + 1).astype(np.int64)
     rows = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
-    limit = parse_bytes(memory)
+    limit = store.parse_bytes(memory)
     if is_graph(path):
         raise InputError(f"{path} holds a graph already: give another folder, or append to it")
     with _local_folder(path) as folder:
@@ -120,17 +108,16 @@ def write_partitions(
             found = []
             for number, part in enumerate(rows):
                 tell("partitions", number, len(rows))
-                mine = _bucket(Path(work), number, weighted, limit)
-                arrays = _csr_arrays(*_sorted(*mine, merge=undirected), part, nodes)
-                arrays |= _feature_arrays(x, part)
+                mine = _sorted(Path(work), number, weighted, limit, merge=undirected)
+                arrays = _csr_arrays(*mine, part, nodes) | _feature_arrays(x, part)
                 arrays |= {} if y is None else {"y": y[part].numpy()}
                 arrays |= {} if split is None else {"split": split[part].numpy()}
                 found.append(_write_partition(folder, number, part, arrays))
-        manifest = {"format": "algnn graph", "version": VERSION, "nodes": nodes}
+        manifest = {"format": "algnn graph", "version": store.VERSION, "nodes": nodes}
         manifest |= {"edges": sum(one["edges"] for one in found), "features": x.size(1)}
         manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
         manifest |= {"labelled": y is not None, "split": split is not None}
-        write_manifest(folder, {**manifest, "class_names": class_names, "partitions": found})
+        store.write_manifest(folder, {**manifest, "class_names": class_names, "partitions": found})
     return GraphStore(path)
 
 
@@ -173,7 +160,7 @@ def append_nodes(
     ...     append_nodes(folder + "/digits", torch.zeros(1, 64), [edge], undirected=True)
     GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
     """
-    manifest = read_manifest(path)
+    manifest = store.read_manifest(path)
     first, weighted = manifest["nodes"], manifest["weighted"]
     if x.ndim != 2 or x.size(1) != manifest["features"]:
         raise InputError(f"x has shape {list(x.shape)}: give [m, {manifest['features']}]")
@@ -184,48 +171,41 @@ def append_nodes(
         if mine not in (None, weighted):
             words = "" if weighted else "not "
             raise InputError(f"edges must {words}have weights, as the graph has")
-        limit = parse_bytes(DEFAULT_MEMORY)
-        old, new = (
-            _sorted(*_bucket(Path(work), number, weighted, limit), merge=undirected)
-            for number in (0, 1)
-        )
-    arrays = _csr_arrays(*new, part, part.stop)
+        limit = (weighted, store.parse_bytes(store.DEFAULT_MEMORY))
+        old, new = (_sorted(Path(work), n, *limit, merge=undirected) for n in (0, 1))
+    x = to_csr(x) if manifest["sparse"] else x.to_dense()
+    arrays = _csr_arrays(*new, part, part.stop) | _feature_arrays(x, slice(0, x.size(0)))
     names = ("more_sources", "more_targets", "more_weights")
     arrays |= {name: ends for name, ends in zip(names, old, strict=True) if ends is not None}
-    x = to_csr(x) if manifest["sparse"] else x.to_dense()
-    arrays |= _feature_arrays(x.to(torch.float32), slice(0, x.size(0)))
     if manifest["labelled"]:
-        given = torch.full((x.size(0),), -1) if y is None else y
-        arrays["y"] = given.numpy().astype(np.int64)
+        arrays["y"] = np.full(x.size(0), -1) if y is None else y.numpy().astype(np.int64)
     if manifest["split"]:
         arrays["split"] = np.zeros(x.size(0), np.uint8)
     with _local_folder(path) as folder:
         found = _write_partition(folder, len(manifest["partitions"]), part, arrays)
         manifest["partitions"].append(found)
         manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-        write_manifest(folder, manifest)
+        store.write_manifest(folder, manifest)
     return GraphStore(path)
 
 
 # -- tables of edges and features -----------------------------------------------------------------
 
 
-def read_edges(path: Source) -> Iterator[Edges]:
+def read_edges(path: Source, header: bool = True) -> Iterator[Edges]:
     """The edges of a CSV or Parquet table, or of a folder of such, in chunks.
 
-    Columns `source`, `target` and, if edges have weights, `weight`.
+    Columns `source`, `target` and, if edges have weights, `weight`; the first two without a header.
     """
+    columns = ("source", "target", "weight") if header else ("source", "target")
     for file in _tables(Path(path)):
-        for frame in _frames(file, ("source", "target", "weight")):
+        for frame in _frames(file, columns, header):
+            source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
             weight = frame["weight"].to_numpy(np.float32) if "weight" in frame else None
-            yield (
-                _whole_numbers(file, frame, "source"),
-                _whole_numbers(file, frame, "target"),
-                weight,
-            )
+            yield source, target, weight
 
 
-def read_features(path: Source, work: Path) -> Tensor:
+def read_features(path: Source, work: Path, header: bool = True) -> Tensor:
     """Features [N, d], mapped: of an ``.npy`` file, or of a table with a row for each node in turn.
 
     Of a table, all columns count but `node`, which must then say 0, 1, 2, …. It is copied to an
@@ -243,7 +223,7 @@ def read_features(path: Source, work: Path) -> Tensor:
     raw, width, count = work / "features.raw", 0, 0
     with raw.open("wb") as out:
         for table in _tables(file):
-            for frame in _frames(table):
+            for frame in _frames(table, None, header):
                 if "node" in frame:
                     ids = _whole_numbers(table, frame, "node")
                     if not np.array_equal(ids, np.arange(count, count + len(ids))):
@@ -268,7 +248,7 @@ def _tables(path: Path) -> list[Path]:
     return [path]
 
 
-def _frames(file: Path, columns: tuple[str, ...] | None = None) -> Iterator[pd.DataFrame]:
+def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
     """The rows of a table in chunks: all columns, or those of some that it has."""
     try:
         if file.suffix.lower() in PARQUET:
@@ -279,17 +259,17 @@ def _frames(file: Path, columns: tuple[str, ...] | None = None) -> Iterator[pd.D
             for batch in table.iter_batches(CHUNK, columns=names):
                 yield batch.to_pandas()
         else:
-            wanted = None if columns is None else columns.__contains__
+            options: dict[str, Any] = {"header": None, "names": columns}
+            if header:
+                options = {"usecols": None if columns is None else columns.__contains__}
             packed = "gzip" if file.suffix.lower() == ".gz" else None
             with WatchedFile(file) as lines:
-                options = {"usecols": wanted, "chunksize": CHUNK, "compression": packed}
-                yield from pd.read_csv(lines, **options)
+                yield from pd.read_csv(lines, chunksize=CHUNK, compression=packed, **options)
     except ImportError as error:
         raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
-        raise DatasetError(
-            f"{file} is no whole table, CSV with a header or Parquet: {error}"
-        ) from error
+        words = f"{file} is no whole table, CSV with a header or Parquet: {error}"
+        raise DatasetError(words) from error
 
 
 def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
@@ -342,8 +322,11 @@ def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool |
     return weighted
 
 
-def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
-    """The edges that were put aside for a partition, in the order in which they came."""
+def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -> Edges:
+    """The edges that were put aside for a partition, by target, then by source.
+
+    Where one is there more than once they are merged, if that is asked for.
+    """
     files = [work / f"{part}{name}" for name in "stw"]
     for file in files:
         file.touch()  # a partition may have no edges
@@ -357,12 +340,7 @@ def _bucket(work: Path, part: int, weighted: bool, limit: int) -> Edges:
     source, target = (np.fromfile(file, np.int64) for file in files[:2])
     weight = np.fromfile(files[2], np.float32) if weighted else None
     for file in files:
-        file.unlink(missing_ok=True)
-    return source, target, weight
-
-
-def _sorted(source: Ints, target: Ints, weight: Any, *, merge: bool) -> Edges:
-    """Edges by target, then by source; merged where one is there more than once, if asked for."""
+        file.unlink()
     order = np.lexsort((source, target))
     source, target = source[order], target[order]
     weight = None if weight is None else weight[order]
@@ -386,15 +364,12 @@ def _feature_arrays(x: Tensor, part: slice) -> dict[str, npt.NDArray[Any]]:
     rows = take_rows(x, torch.arange(part.start, part.stop)).to(torch.float32)
     values = rows if rows.layout == torch.strided else rows.values()
     if not bool(torch.isfinite(values).all()):
-        raise InputError(
-            f"x holds NaN or infinite values among nodes {part.start} to {part.stop - 1}: replace"
-            " them"
-        )
+        place = f"among nodes {part.start} to {part.stop - 1}"
+        raise InputError(f"x holds NaN or infinite values {place}: replace them")
     if rows.layout == torch.strided:
         return {"x": rows.numpy()}
-    found = (rows.crow_indices(), rows.col_indices(), rows.values())
-    names = ("x_indptr", "x_indices", "x_data")
-    return {name: one.numpy() for name, one in zip(names, found, strict=True)}
+    found = {"x_indptr": rows.crow_indices(), "x_indices": rows.col_indices(), "x_data": values}
+    return {name: one.numpy() for name, one in found.items()}
 
 
 def _write_partition(
@@ -402,7 +377,7 @@ def _write_partition(
 ) -> dict[str, Any]:
     """Write a partition's files; returns its entry in the manifest."""
     name = f"part-{number:05d}"
-    files = {f"{k}.npy": save_array(folder / name / f"{k}.npy", a) for k, a in arrays.items()}
+    files = {f"{k}.npy": store.save_array(folder / name / f"{k}.npy", a) for k, a in arrays.items()}
     edges = arrays["indices"].size + arrays.get("more_sources", np.empty(0)).size
     return {"name": name, "nodes": [part.start, part.stop], "edges": int(edges), "files": files}
 

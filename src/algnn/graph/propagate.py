@@ -56,7 +56,7 @@ def looped_rows(
 
 def inverse_roots(rows: Tensor) -> Tensor:
     """D^(-1/2) of some rows of A + I, float32; the sums are in float64, so their order is free."""
-    row = torch.repeat_interleave(rows.crow_indices().diff())
+    row = _row_of(rows)
     degrees = torch.zeros(rows.size(0), dtype=torch.float64, device=row.device)
     degrees.index_add_(0, row, rows.values().to(torch.float64))
     roots = degrees.to(torch.float32).pow_(-0.5)
@@ -65,10 +65,8 @@ def inverse_roots(rows: Tensor) -> Tensor:
 
 def scaled_rows(rows: Tensor, first: int, roots: Tensor) -> Tensor:
     """Rows of Â from those of A + I, of which the first is row `first`, and D^(-1/2) [N]."""
-    row = torch.repeat_interleave(rows.crow_indices().diff()) + first
-    values = roots[rows.col_indices()] * rows.values() * roots[row]
-    shape = (rows.size(0), rows.size(1))
-    return csr(rows.crow_indices(), rows.col_indices(), values, shape)
+    values = roots[rows.col_indices()] * rows.values() * roots[_row_of(rows) + first]
+    return csr(rows.crow_indices(), rows.col_indices(), values, rows.shape)
 
 
 def spmm(sparse: Tensor, dense: Tensor, beside: Tensor | None = None, share: float = 0.0) -> Tensor:
@@ -148,15 +146,11 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
 
 
 def to_csr(matrix: Tensor) -> Tensor:
-    """A dense or sparse COO matrix in sparse CSR, with indices of 64 bits."""
-    if matrix.layout == torch.sparse_coo:
-        return _quietly(lambda: matrix.coalesce().to_sparse_csr())
-    if matrix.layout == torch.sparse_csr:
-        starts, columns = (t.long() for t in (matrix.crow_indices(), matrix.col_indices()))
-        return csr(starts, columns, matrix.values(), (matrix.size(0), matrix.size(1)))
-    row, column = matrix.nonzero(as_tuple=True)
-    counts = torch.bincount(row, minlength=matrix.size(0))
-    return csr(_row_starts(counts), column, matrix[row, column], (matrix.size(0), matrix.size(1)))
+    """A dense or sparse matrix in sparse CSR, with indices of 64 bits."""
+    if matrix.layout != torch.sparse_csr:
+        return _quietly(matrix.to_sparse_csr)
+    starts, columns = matrix.crow_indices().long(), matrix.col_indices().long()
+    return csr(starts, columns, matrix.values(), matrix.shape)
 
 
 def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:
@@ -164,10 +158,9 @@ def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:
 
     Of Â, each node's neighbours alone. The places of the zeros stay, and indices are shared.
     """
-    row = torch.repeat_interleave(matrix.crow_indices().diff()) + first
-    values = matrix.values().masked_fill(matrix.col_indices() == row, 0)
-    shape = (matrix.size(0), matrix.size(1))
-    return csr(matrix.crow_indices(), matrix.col_indices(), values, shape)
+    diagonal = matrix.col_indices() == _row_of(matrix) + first
+    values = matrix.values().masked_fill(diagonal, 0)
+    return csr(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
 
 
 def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Iterator[slice]:
@@ -179,19 +172,21 @@ def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Ite
 
 
 def _transpose(matrix: Tensor) -> Tensor:
-    rows, columns = matrix.shape
-    counts = matrix.crow_indices().diff()
-    row_of = torch.repeat_interleave(torch.arange(rows, device=counts.device), counts)
     order = torch.argsort(matrix.col_indices(), stable=True)
-    starts = _row_starts(torch.bincount(matrix.col_indices(), minlength=columns))
-    return csr(starts, row_of[order], matrix.values()[order], (columns, rows))
+    starts = _row_starts(torch.bincount(matrix.col_indices(), minlength=matrix.size(1)))
+    return csr(starts, _row_of(matrix)[order], matrix.values()[order], matrix.shape[::-1])
+
+
+def _row_of(matrix: Tensor) -> Tensor:
+    """The row of each entry of a sparse CSR matrix."""
+    return torch.repeat_interleave(matrix.crow_indices().diff())
 
 
 def _row_starts(counts: Tensor) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def csr(starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+def csr(starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A sparse CSR matrix from its parts, which are not checked."""
     return _quietly(
         lambda: torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)

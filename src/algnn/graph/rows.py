@@ -1,7 +1,5 @@
 """A graph by blocks of rows, as the blocked encoder takes it: in memory or on disk."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Protocol
 

@@ -11,8 +11,6 @@ folder of ``.npy`` files:
   and end in nodes of earlier ones. So a graph grows and no file is ever written again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -29,8 +27,7 @@ from torch_geometric.data import Data
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
-from algnn.graph.catalogue import MANIFEST
-from algnn.graph.download import cache_dir
+from algnn.graph.catalogue import MANIFEST, cache_dir, filesystem
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
 
@@ -150,20 +147,19 @@ class GraphStore:
     def edges(self, part: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Sources, targets and weights of all edges that end in a partition, by target."""
         rows = self.parts[part]
-        indptr = self._map(part, "indptr")
-        target = torch.repeat_interleave(indptr.diff()) + rows.start
-        found = [[self._map(part, "indices").long(), target, self._map(part, "weights", None)]]
+        target = torch.repeat_interleave(self._map(part, "indptr").diff()) + rows.start
+        found = [(self._map(part, "indices").long(), target, self._map(part, "weights"))]
+        ends = torch.tensor([rows.start, rows.stop])
         for later in range(part + 1, len(self.parts)):
-            targets = self._map(later, "more_targets", None)
-            if targets is not None:
-                ends = torch.tensor([rows.start, rows.stop])
-                first, last = torch.searchsorted(targets.contiguous(), ends).tolist()
-                names = ("more_sources", "more_targets", "more_weights")
-                parts = [self._map(later, name, None) for name in names]
-                found.append([None if one is None else one[first:last] for one in parts])
-        if not any(len(one[0]) for one in found[1:]):
-            source, target, weight = found[0]
-            return source, target, weight
+            names = ("more_sources", "more_targets", "more_weights")
+            source, target, weight = (self._map(later, name) for name in names)
+            if target is None:
+                continue
+            mine = slice(*torch.searchsorted(target.contiguous(), ends).tolist())
+            if mine.start < mine.stop:
+                found.append((source[mine], target[mine], None if weight is None else weight[mine]))
+        if len(found) == 1:
+            return found[0]
         source, target = (torch.cat([one[place] for one in found]) for place in (0, 1))
         weight = torch.cat([one[2] for one in found]) if self.manifest["weighted"] else None
         order = torch.argsort(target, stable=True)
@@ -185,9 +181,7 @@ class GraphStore:
 
     def labels(self) -> Tensor | None:
         """`y` [N] in int64, -1 for no label; None where labels are not stored."""
-        if not self.manifest["labelled"]:
-            return None
-        return torch.cat([self._map(part, "y") for part in range(len(self.parts))])
+        return self._joined("y") if self.manifest["labelled"] else None
 
     @cached_property
     def in_memory(self) -> Data:
@@ -201,7 +195,7 @@ class GraphStore:
             class_names=self.manifest["class_names"],
         )
         if self.manifest["split"]:
-            split = torch.cat([self._map(part, "split") for part in range(len(self.parts))])
+            split = self._joined("split")
             graph.update({key: split == code for code, key in enumerate(MASKS, 1)})
         return graph
 
@@ -228,16 +222,17 @@ class GraphStore:
         if not path.is_file():
             raise DatasetError(f"{name} is missing from the graph: partition it again")
         if path.stat().st_size != facts["bytes"] or (verify and _digest(path) != facts["sha256"]):
-            raise DatasetError(
-                f"{name} is not as it was written (it is damaged): partition it again"
-            )
+            words = "is not as it was written (it is damaged): partition it again"
+            raise DatasetError(f"{name} {words}")
 
-    def _map(self, part: int, name: str, *default: None) -> Any:
-        """An array of a partition, mapped; or the default where it has none of that name."""
-        facts = self.partitions[part]
-        if default and f"{name}.npy" not in facts["files"]:
-            return None
-        return mapped(self.local(f"{facts['name']}/{name}.npy"))
+    def _map(self, part: int, name: str) -> Any:
+        """An array of a partition, mapped; None where it has none of that name."""
+        facts, file = self.partitions[part], f"{name}.npy"
+        return mapped(self.local(f"{facts['name']}/{file}")) if file in facts["files"] else None
+
+    def _joined(self, name: str) -> Tensor:
+        """An array of all partitions, one after another."""
+        return torch.cat([self._map(part, name) for part in range(len(self.parts))])
 
     def _sparse_x(self, part: int) -> Tensor:
         names = ("x_indptr", "x_indices", "x_data")
@@ -270,36 +265,27 @@ def whole(graph: Data | GraphStore) -> Data:
     return graph.in_memory if isinstance(graph, GraphStore) else graph
 
 
-def is_graph(path: Source) -> bool:
-    """Whether there is a graph at a path, or at an address for fsspec."""
-    name = os.fspath(path)
-    if "://" not in name:
-        return (Path(name) / MANIFEST).is_file()
-    system, place = filesystem(name)
-    return bool(system.exists(f"{place}/{MANIFEST}"))
-
-
 def read_manifest(path: Source) -> dict[str, Any]:
     """The checked manifest of a graph on disk."""
     name = os.fspath(path)
+    place = f"{name}/{MANIFEST}"
     try:
         if "://" in name:
-            system, place = filesystem(name)
-            found = json.loads(system.cat_file(f"{place}/{MANIFEST}"))
+            system, there = filesystem(place)
+            found = json.loads(system.cat_file(there))
         else:
-            found = json.loads((Path(name) / MANIFEST).read_bytes())
+            found = json.loads(Path(place).read_bytes())
     except FileNotFoundError:
         raise DatasetError(
             f"{name} is no graph on disk (it has no {MANIFEST}): make one with algnn partition"
         ) from None
     except (ValueError, OSError) as error:
-        raise DatasetError(f"{name}/{MANIFEST} cannot be read: {error}") from error
+        raise DatasetError(f"{place} cannot be read: {error}") from error
     if not isinstance(found, dict) or found.get("format") != "algnn graph":
-        raise DatasetError(f"{name}/{MANIFEST} is not the manifest of a graph")
-    if found["version"] != VERSION:
-        raise DatasetError(
-            f"{name} has version {found['version']} of the format and this algnn reads {VERSION}"
-        )
+        raise DatasetError(f"{place} is not the manifest of a graph")
+    if (version := found["version"]) != VERSION:
+        words = f"has version {version} of the format and this algnn reads {VERSION}"
+        raise DatasetError(f"{name} {words}")
     return found
 
 
@@ -336,19 +322,6 @@ def save_array(path: Path, array: Tensor | npt.NDArray[Any]) -> dict[str, Any]:
             np.save(file, values, allow_pickle=False)
         facts = {"bytes": temporary.stat().st_size, "sha256": _digest(temporary)}
     return {"shape": list(values.shape), "dtype": str(values.dtype), **facts}
-
-
-def filesystem(address: str) -> tuple[Any, str]:
-    """The fsspec file system of an address, and the path in it."""
-    try:
-        from fsspec.core import url_to_fs
-
-        system, place = url_to_fs(address)
-    except (ImportError, ValueError) as error:
-        raise InputError(
-            f"{address} cannot be opened ({error}): install algnn[cluster], or check the address"
-        ) from error
-    return system, place
 
 
 def _digest(path: Path) -> str:

@@ -1,7 +1,5 @@
 """A graph's classes as an ordered stream of sessions, with the graph that each session sees."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

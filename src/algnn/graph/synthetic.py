@@ -4,8 +4,6 @@ Everything follows from the raw bits of NumPy's Philox, which never change, thro
 and single float32 roundings, so a seed gives the same graph on every machine, bit for bit.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -42,17 +40,13 @@ def communities(
 ) -> Data:
     """A graph of planted communities that a learner can learn in part.
 
-    Communities are of uneven size (a geometric series, the largest about 40 times the smallest) and
-    node ids say nothing about them. An edge lies inside a community or between two; within a
-    community the node of rank r is an end of an edge with probability ∝ r^(-1/2), so that degrees
-    have a heavy tail: the share of nodes with a degree above k falls as k^(-2). Features are the
-    mean of the node's community plus uniform noise. Some nodes, the strangers, have swapped labels
-    among themselves: neither features nor edges reveal their labels, so accuracy stays below 1.
-
-    There are at least 10 nodes for each of at least 2 classes. The `edges` are undirected and all
-    different; `inside` is the share of them inside a community, and what does not fit into a small
-    one goes between two. `strangers` is the share of nodes that swap labels. Everything follows
-    from the seed, the same on every machine. The split is 66/10/24 per cent of each class.
+    Communities are of uneven size (a geometric series) and node ids say nothing about them. The
+    `edges` are undirected and all different; a share `inside` lies inside a community, and what
+    does not fit into a small one goes between two. Within a community the node of rank r is an end
+    of an edge with probability ∝ r^(-1/2), so that degrees have a heavy tail: the share of nodes
+    with a degree above k falls as k^(-2). Features are the mean of the node's community plus
+    uniform noise. A share of nodes, the `strangers`, have swapped labels among themselves: neither
+    features nor edges reveal these, so accuracy stays below 1.
     """
     _check_sizes(nodes, edges, classes)
     check_number("features", features, 1, whole=True)
