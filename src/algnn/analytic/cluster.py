@@ -8,8 +8,6 @@ one that dies and is replaced changes a bit. Workers must see the graph's folder
 the same paths.
 """
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections.abc import Callable, Iterator

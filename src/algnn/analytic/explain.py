@@ -11,8 +11,6 @@ neighbours j and input features f. Summed over either it accounts for the whole 
 counterfactual: without a feature or a neighbour, norms and units would be others.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

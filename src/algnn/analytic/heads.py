@@ -5,8 +5,6 @@ float64. All of them need nothing but G, Q and n, so another head, or another γ
 later without any data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Ridge regression on all labels at once, the reference that AL-GNN must equal."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Any, Self
 

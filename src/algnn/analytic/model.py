@@ -1,7 +1,5 @@
 """ALGNN, the estimator."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self

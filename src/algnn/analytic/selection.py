@@ -10,8 +10,6 @@ error is not like that: it punishes weights for being small, and in trials on Co
 PubMed, with few nodes a session, it chose too small a γ.)
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import torch

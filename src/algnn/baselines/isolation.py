@@ -1,7 +1,5 @@
 """Methods that freeze what earlier sessions trained: PI-GNN and TPP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The joint reference: a GCN, APPNP or GraphSAGE, trained anew on all labels so far."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self

@@ -1,7 +1,5 @@
 """Methods that keep nodes of earlier sessions: GEM, ER-GNN and ContinualGNN."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -3,8 +3,6 @@
 Each keeps what AL-GNN keeps, the sums G, Q and n of its own features, and nothing of any node.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

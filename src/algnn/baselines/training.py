@@ -5,8 +5,6 @@ Adam for a fixed number of epochs; weights are carried over, the optimiser's sta
 stopping on the current session would reward forgetting, so there is none.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, partial
 from time import perf_counter

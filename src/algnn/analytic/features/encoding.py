@@ -1,7 +1,5 @@
 """How nodes become features: decided in the base session, then frozen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cached_property
 

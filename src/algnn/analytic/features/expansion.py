@@ -1,7 +1,5 @@
 """The fixed random feature map that follows the encoder."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

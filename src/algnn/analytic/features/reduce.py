@@ -1,7 +1,5 @@
 """Truncated singular value decomposition of wide features."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

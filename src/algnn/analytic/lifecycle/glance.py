@@ -1,7 +1,5 @@
 """What a model knows, read from its file in a moment: without torch, and without its sums."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The state of an `ALGNN` as a checkpoint's tensors and JSON values, and back, all checked."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from typing import Any

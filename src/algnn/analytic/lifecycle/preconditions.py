@@ -1,7 +1,5 @@
 """What forgetting a node changes, and the conditions for forgetting and merging to be exact."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data

@@ -18,8 +18,6 @@ spends ε on it and nothing on the others (parallel composition). For a node in 
 mechanisms compose exactly: noise of σ₁ … σₖ is as private as noise of one σ with 1/σ² = Σ 1/σᵢ².
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable
