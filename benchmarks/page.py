@@ -1,7 +1,7 @@
 """The report's page as a browser shows it, for the docs: `python benchmarks/page.py`.
 
 Needs Chromium. From the records in docs/records it writes docs/page.png (a desktop, light),
-docs/page-dark.png (a desktop, dark, two methods of one graph alone) and docs/page-phone.png.
+docs/page-dark.png (a desktop, dark, four methods of one graph alone) and docs/page-phone.png.
 """
 
 from __future__ import annotations

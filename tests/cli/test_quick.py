@@ -119,6 +119,18 @@ def test_what_takes_a_while_is_said_on_a_terminal_only(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(("command", "said"), [("run", "loading"), ("methods", ""), ("-h", "")])
+def test_loading_is_said_before_anything_is_imported(command: str, said: str) -> None:
+    """On a terminal, by commands that take seconds to load."""
+    program = (
+        "import runpy, sys; sys.stderr.isatty = lambda: True; sys.modules['algnn.cli'] = None;"
+        f"sys.argv[1:] = [{command!r}]; runpy.run_module('algnn', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "import of algnn.cli halted" in done.stderr
+    assert done.stderr.partition("Traceback")[0].strip() == said
+
+
 def test_phases_of_learning_are_told() -> None:
     told: list[tuple[str, int, int]] = []
     graph = load("digits")

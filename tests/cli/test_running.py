@@ -146,6 +146,8 @@ def test_a_reader_who_has_seen_enough() -> None:
         (["run", "digits", "--step", "one"], "--step"),
         (["run", "digits", "--step"], "--step"),
         (["run", "digits", "--step", "0"], "step=0 must be"),
+        (["run", "bare.npz"], "bare.npz: y is missing"),
+        (["bench", "--datasets", "digits,bare.npz"], "bare.npz: y is missing"),
         (["run", "digits", "--base", "99"], "base=99 must be"),
         (["run", "digits", "--base", "-1"], "base=-1 must be"),
         (["run", "digits", "--edges", "most"], "edges='most' is unknown"),
@@ -184,6 +186,7 @@ def test_nonsense(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("not a graph\n")
+    np.savez("bare.npz", edge_index=np.array([[0], [1]]), num_nodes=2)
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""

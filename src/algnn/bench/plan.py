@@ -16,7 +16,7 @@ from algnn.bench import protocol, runs
 from algnn.bench.environment import code_version, machine, now, versions
 from algnn.bench.record import RUN_FACTS, Record, Run
 from algnn.checks import check_number, resolve_device
-from algnn.errors import InputError
+from algnn.errors import DatasetError, InputError
 from algnn.files import make_folder
 from algnn.graph.datasets import available, datasets, load
 from algnn.graph.stream import ClassStream
@@ -189,6 +189,8 @@ def _learner(plan: Plan, seed: int) -> Learner:
 
 
 def _stream(plan: Plan, graph: Data, seed: int) -> ClassStream:
+    if graph.get("y") is None:
+        raise DatasetError(f"{plan.dataset}: y is missing: a benchmark needs the labels of nodes")
     # tensors of its own for each run: what one learner may do to them is no other's concern
     placed = graph.clone("x", "edge_index")
     if registry.find(plan.method).kind != "own":

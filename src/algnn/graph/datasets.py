@@ -42,14 +42,14 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     ----------
     name : str or path
         A name that ``algnn datasets`` lists, such as ``digits``, ``cora`` or ``arxiv-graph``; a
-        folder that `write_graph` has made, with labels, which is read into memory; or the path of
+        folder that `write_graph` has made, which is read into memory; or the path of
         an ``.npz`` with the arrays
 
         - ``edge_index`` [2, E], integers: edges as (source, target), kept as they are, so an
           undirected graph has each edge in both directions; in a directed one the target gathers
           from the source; and ``edge_weight`` [E], numbers of at least 0, optional;
         - ``y`` [N], integers (-1 = no label) or strings (``""`` = no label), which become 0, 1, …
-          in sorted order; and ``class_names`` [C], strings, optional: entry c names class c;
+          in sorted order, optional; and ``class_names`` [C], strings: entry c names class c;
         - ``x`` [N, d], numbers, optional; or, where most of them are zero, the arrays of a SciPy
           CSR matrix as ``x_data``, ``x_indices``, ``x_indptr`` and ``x_shape``;
         - a split, optional: for each of train, val and test a mask (``train_mask`` … [N], bool) or
@@ -64,7 +64,8 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     Data
         `x` [N, d] float32, `edge_index` [2, E] int64, `y` [N] int64 (-1 = no label), `train_mask`,
         `val_mask`, `test_mask` [N] bool; `provenance`, a dict of where all this comes from; and
-        where the file has them `edge_weight` [E] float32 and `class_names`, a list of str.
+        where the file has them `edge_weight` [E] float32 and `class_names`, a list of str. Of a
+        user's graph without labels there are `x`, `edge_index` and `edge_weight` alone.
 
     Raises
     ------
@@ -82,11 +83,12 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
     if isinstance(found, Path):
-        return finish(read_npz(found), found.stem, found.name, "as in the file", seed)
-    graph, place = found.in_memory, Path(found.path).name
-    if graph.get("y") is None:
-        raise DatasetError(f"{found.path} holds no labels, which a benchmark needs")
-    return finish(graph, place, place, "as in the folder", seed)
+        graph = read_npz(found, labelled=False)
+        facts = (found.stem, found.name, "as in the file")
+    else:
+        graph, place = found.in_memory, Path(found.path).name
+        facts = (place, place, "as in the folder")
+    return _inputs(graph) if graph.get("y") is None else finish(graph, *facts, seed)
 
 
 def load_inputs(name: Name, root: Root = None) -> Data | GraphStore:
@@ -97,7 +99,10 @@ def load_inputs(name: Name, root: Root = None) -> Data | GraphStore:
     found = _found(name)
     if isinstance(found, GraphStore):
         return found
-    graph = load(name, root) if isinstance(found, Entry) else read_inputs(found)
+    return _inputs(load(name, root) if isinstance(found, Entry) else read_inputs(found))
+
+
+def _inputs(graph: Data) -> Data:
     x, edge_index = graph.x, graph.edge_index
     if x is None:
         x = structural_features(edge_index, graph.num_nodes)

@@ -36,10 +36,16 @@ UNUSED = ("node_year",)  # in the file of arxiv-graph
 NUMBERS = "iufb"  # kinds of NumPy's types that count as such
 
 
-def read_npz(path: PathLike) -> Data:
-    """The checked content of a file with the arrays that `algnn.load` documents."""
+def read_npz(path: PathLike, *, labelled: bool = True) -> Data:
+    """The checked content of a file with the arrays that `algnn.load` documents.
+
+    Unless it must be `labelled`, ``y`` may be absent: its inputs are then all there is.
+    """
     with _naming(path):
-        return graph_of_arrays(read_arrays(path, KEYS, strict=True))
+        arrays = read_arrays(path, (*KEYS, "num_nodes"), strict=True)
+        if labelled or "y" in arrays:
+            return graph_of_arrays(arrays)
+        return _graph_of_inputs(arrays)
 
 
 def graph_of_arrays(arrays: Arrays) -> Data:
@@ -57,11 +63,14 @@ def read_inputs(path: PathLike) -> Data:
     Without `x`, the number of nodes comes from ``y`` [N] or ``num_nodes``. Labels are not read.
     """
     with _naming(path):
-        arrays = read_arrays(path, (*INPUTS, "num_nodes"), strict=True)
-        if "edge_index" not in arrays:
-            raise DatasetError("edge_index is missing: it is needed")
-        nodes = _num_nodes(arrays)
-        return Data(num_nodes=nodes, **_inputs(arrays, nodes))
+        return _graph_of_inputs(read_arrays(path, (*INPUTS, "num_nodes"), strict=True))
+
+
+def _graph_of_inputs(arrays: Arrays) -> Data:
+    if "edge_index" not in arrays:
+        raise DatasetError("edge_index is missing: it is needed")
+    nodes = _num_nodes(arrays)
+    return Data(num_nodes=nodes, **_inputs(arrays, nodes))
 
 
 @contextlib.contextmanager
@@ -82,8 +91,7 @@ def save_npz(graph: Data, path: PathLike) -> None:
     ----------
     graph : Data
         With `edge_index`; `x`, `y`, `edge_weight`, the masks and `class_names` are written where it
-        has them. Without `y` the commands that take a table of labels read the file, and `load`,
-        which is for benchmarks, does not.
+        has them. Without `y` the graph is one to fit, and not one for benchmarks.
     path : str or path
         The file; one that exists is replaced.
 
