@@ -327,9 +327,11 @@ class ALGNN(Lifecycle):
             nodes = int(state.statistics.n.sum())
             some = spread_out(node_count(graph), min(nodes, state.span.width))
             sample = torch.cat(list(self._features(graph, some, state)))
-            span = state.span.extended(sample)
-            sums = state.statistics.padded(span.rank)
-            return span, NoveltyModel.of(sums, span.coordinates(sample))
+            span, sums = state.span, state.statistics
+            if not span.has_room(nodes + some.numel()):
+                span, sums = Span(span.width, None), span.whole(sums)
+            span = span.extended(sample)
+            return span, NoveltyModel.of(sums.padded(span.rank), span.coordinates(sample))
 
         return state.novelty_models.get(inputs_of(graph), build)
 
