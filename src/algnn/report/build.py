@@ -70,6 +70,7 @@ def build(study: Study, pictures: bool = False) -> Report:
         "steps": lambda: _parts(
             *((g, tables.by_step(study, h, g)) for h in study.hardware for g in study.datasets(h))
         ),
+        "seen": lambda: _parts(("", tables.seen_edges(study))),
         "retained": lambda: _parts(("", tables.retained(study) if graphs else None)),
         "speed": lambda: _by_hardware(study, lambda *where: [tables.speeds(*where)]),
         "sensitivity": lambda: _sensitivity(study, figures),

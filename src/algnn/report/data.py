@@ -80,6 +80,11 @@ class Study:
         return self.runs[(self.runs.swept == name) & (self.runs.step == 1)]
 
     @cached_property
+    def growing(self) -> pd.DataFrame:
+        """Runs at step 1 in which nodes come with their classes, and nothing else differs."""
+        return self.runs[[one == {"edges": "seen"} for one in self.runs.changes]].query("step == 1")
+
+    @cached_property
     def sweeps(self) -> dict[str, dict[tuple[str, str, str], dict[Any, pd.DataFrame]]]:
         """By setting, then dataset, method and hardware: runs by value, the own one included."""
         found: dict[str, dict[Any, dict[Any, pd.DataFrame]]] = {name: {} for name in SWEEPS}

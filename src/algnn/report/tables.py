@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import pandas as pd
@@ -18,7 +18,7 @@ from algnn.report.commands import commands, tuning
 from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, baselines, in_order, in_words
 from algnn.report.table import COLUMNS, WORDS, Both, Column, Table, Value, count, listed, ranked
 
-MEANS = ("base_accuracy", "macro", "micro")
+MEANS = ("mean_ap", "base_accuracy", "macro", "micro")
 TEXT = WORDS["tables"]
 
 
@@ -56,7 +56,7 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
     papers = {name: paper_figures(dataset, name) for name in names}
     beside = any(papers.values())
     columns = ["method", "seeds", "AP", *["AP, paper"] * beside, "AF", *["AF, paper"] * beside,
-               "learn (s)", "base", "macro", "micro"]  # fmt: skip
+               "learn (s)", "mean AP", "base", "macro", "micro"]  # fmt: skip
     rows = []
     for name in names:
         runs, paper = study.cell(hardware, dataset, 1, name), papers[name]
@@ -204,11 +204,28 @@ def sensitivity(study: Study, name: str) -> Table | None:
     return made and replace(made, key=f"sensitivity-{name}")
 
 
+def seen_edges(study: Study) -> Table | None:
+    """Every method on every graph of which only nodes of seen classes exist."""
+    runs, graphs = study.growing, study.datasets(step=1)
+    cells = runs.groupby(["method", "dataset"])[["ap", "micro"]].mean()
+    rows: list[list[Value]] = []
+    for name in study.methods(step=1):
+        here = {g: Both(*cells.loc[(name, g)]) for g in graphs if (name, g) in cells.index}
+        if here:
+            whole = study.means["ap"].loc[name, list(here)].mean()
+            seen = mean(both.mean for both in here.values())
+            rows.append([name, len(here), whole, seen, *map(here.get, graphs)])
+    columns = [*TEXT["seen-edges"]["first"], *(Column(g, "both", "AP / micro") for g in graphs)]
+    return _table(study, "seen-edges", columns, rows, runs, apart=None)
+
+
 def others(study: Study) -> Table | None:
     """Runs with other settings or streams than those of the main tables."""
     runs = study.runs
     runs = runs[~runs.main & ~((runs.swept != "") & (runs.step == 1))]
-    runs = runs[~runs.index.isin(study.compared.index.union(study.tuned.index))]
+    runs = runs[
+        ~runs.index.isin(study.compared.index.union(study.tuned.index).union(study.growing.index))
+    ]
     groups = dict(iter(runs.groupby(["dataset", "differs", "method", "step", "hardware"])))
     order = {name: i for i, name in enumerate(METHODS)}
     rows = []
