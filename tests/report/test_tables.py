@@ -49,10 +49,24 @@ def test_a_main_table_worked_out_by_hand(study_of):
         "AF": "10.00 ± 24.84",
         "AF, paper": "65.61 ± 2.43",
         "learn (s)": "2.00 ± 2.48",
+        "mean AP": "77.5",
         "base": "90.0",
         "macro": "70.0",
         "micro": "70.0",
     }
+
+
+def test_a_growing_graph_stands_beside_the_usual_one(study_of):
+    study = study_of(
+        *seeds((7, 8, 9), (1.0,) * 3, method="gem"),
+        *seeds((9, 9, 9), (1.0,) * 3, method="gem", edges="seen"),
+        *seeds((9, 9, 9), (1.0,) * 3, method="ewc", edges="seen"),
+    )
+    (row,) = cells(tables.seen_edges(study))
+    assert (row["AP, all edges"], row["AP, seen edges"]) == ("65.0", "70.0")
+    assert row["digits"] == "70.0 / 76.7"
+    # a method that did not run on the whole graph stands in no such table
+    assert [row["method"] for row in cells(tables.others(study))] == ["ewc"]
 
 
 def test_the_best_is_among_those_that_do_not_see_old_labels(study_of):

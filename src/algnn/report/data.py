@@ -81,8 +81,11 @@ class Study:
 
     @cached_property
     def growing(self) -> pd.DataFrame:
-        """Runs at step 1 in which nodes come with their classes, and nothing else differs."""
-        return self.runs[[one == {"edges": "seen"} for one in self.runs.changes]].query("step == 1")
+        """Runs at step 1 with nodes that come with their classes, of methods in the main tables."""
+        runs = self.runs[[one == {"edges": "seen"} for one in self.runs.changes]]
+        runs = runs[(runs.step == 1) & runs.dataset.isin(self.datasets(step=1))]
+        here = runs.hardware == [self.main_hardware(graph) for graph in runs.dataset]
+        return runs[here & runs.method.isin(self.methods(step=1))]
 
     @cached_property
     def sweeps(self) -> dict[str, dict[tuple[str, str, str], dict[Any, pd.DataFrame]]]:
