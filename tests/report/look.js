@@ -131,7 +131,7 @@ seen.ground = light(ground(document.body));
 const table = all(".table table").find((t) => t.querySelector(".apart"));
 const numbers = [...table.tHead.rows[0].cells].filter((c) => c.classList.contains("number"));
 const head = numbers[numbers.length - 1];
-const keys = (of) => [...table.tBodies].map((b) => [...b.rows].map((r) => r.cells[of.cellIndex].dataset.key));
+const keys = (of) => [...table.tBodies].map((b) => [...b.rows].map((r) => r.cells[of.cellIndex].dataset.key ?? r.cells[of.cellIndex].textContent));
 seen.orders = [keys(head)];
 seen.sorts = [head.getAttribute("aria-sort")];
 for (let i = 0; i < 2; i++) {

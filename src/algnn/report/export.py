@@ -124,7 +124,7 @@ def cells(table: Table, row: Row) -> list[dict[str, Any]]:
         kind = "number" if numeric else column.kind
         cell = {"text": shown, "half": half, "kind": kind, "best": i in row.best}
         # empty cells go last
-        key = value or "" if isinstance(value, str | None) else f"{number(value):.10g}"
+        key = value or "" if isinstance(value, str | None) else f"{number(value):.7g}"
         found.append({**cell, "empty": text == NOTHING, "key": key})
     return found
 

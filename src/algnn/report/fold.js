@@ -17,7 +17,7 @@ for (const table of document.querySelectorAll(".table table")) {
 }
 
 function sort(body, column, direction, number) {
-  const key = (row) => row.cells[column].dataset.key;
+  const key = (row) => row.cells[column].dataset.key ?? row.cells[column].textContent;
   body.append(...[...body.rows].sort((a, b) => {
     const [one, other] = [key(a), key(b)];
     // an empty cell goes last, whichever way
