@@ -12,7 +12,7 @@ import algnn
 from algnn.cli import main
 from algnn.errors import DatasetError, InputError
 from algnn.graph import partition
-from algnn.graph.partition import append_nodes, read_edges, write_partitions
+from algnn.graph.partition import append_nodes, read_edges, read_features, write_partitions
 from algnn.graph.propagate import normalised_adjacency, to_csr
 from algnn.graph.store import GraphStore, parse_bytes
 
@@ -191,6 +191,15 @@ def test_bad_tables_are_named(tmp_path):
     (tmp_path / "e.csv").write_text("from,to\n1,2\n")
     with pytest.raises(DatasetError, match="no column source"):
         list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "e.csv").write_text("source,target\nann,bob\n")
+    with pytest.raises(DatasetError, match=r"source holds .*: give whole numbers from 0"):
+        list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "e.csv").write_text("source,target,weight\n1,2,much\n")
+    with pytest.raises(DatasetError, match=r"column weight holds .*: give numbers"):
+        list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "x.csv").write_text("name,age\nann,31\n")
+    with pytest.raises(DatasetError, match=r"x.csv: column name holds .*: give numbers"):
+        read_features(tmp_path / "x.csv", tmp_path)
     for wrong in ("4 elephants", "-1GiB", 0, True):
         with pytest.raises(InputError, match="memory="):
             parse_bytes(wrong)
