@@ -278,8 +278,8 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
     values: Ints = frame[name].to_numpy()
     if values.dtype.kind not in "iu":
         raise DatasetError(
-            f"{file}: {name} holds {values.dtype}: give whole numbers from 0, ids of nodes, in the"
-            " place of their names"
+            f"{file}: {name} holds {values[0]!r}: give ids, whole numbers from 0, in the place of"
+            " names"
         )
     return values.astype(np.int64)
 
@@ -288,7 +288,7 @@ def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
     for name, column in frame.items():
         if not pd.api.types.is_numeric_dtype(column):
             raise DatasetError(
-                f"{file}: column {name} holds {column.dtype}: give numbers; leave out names of"
+                f"{file}: column {name} holds {column.iloc[0]!r}: give numbers; leave out names of"
                 " nodes, whose ids are the rows from 0, and turn categories into columns of 0 and 1"
             )
     values: npt.NDArray[np.float32] = frame.to_numpy(np.float32)
