@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 import algnn
 from algnn.analytic.joint import JointRidge
-from algnn.analytic.privacy import PrivateALGNN
+from algnn.analytic.privacy.model import PrivateALGNN
 from algnn.checks import check_labels, check_nodes
 from algnn.errors import AlgnnError, DeviceError, InputError, NotFittedError
 from algnn.graph.propagate import csr, to_csr

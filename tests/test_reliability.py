@@ -7,6 +7,7 @@ says what to do.
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 import stat
@@ -673,13 +674,17 @@ def test_private_models_live_in_the_shell(small_graph, tmp_path, monkeypatch, ca
     assert main(fit) == 0
     assert "gives away: of a labelled node ε ≤ 50 at δ = 1e-06" in capsys.readouterr().out
     assert main(["learn", "p.safetensors", "graph.npz", "more.csv"]) == 0
+    private = algnn.PrivateALGNN.load("p.safetensors")
+    assert (private.epsilon, private.width) == (50, 4)
+    spent = f"of a labelled node ε ≤ {private.spent_.max():.3g} at"
+    assert private.spent_.max() > 51  # two sessions of the same classes
+    assert f"gives away: {spent}" in capsys.readouterr().out
     assert main(["predict", "p.safetensors", "graph.npz", "-o", "out.csv"]) == 0
     assert len(Path("out.csv").read_text().splitlines()) == 61
     assert main(["inspect", "p.safetensors"]) == 0
+    assert spent in capsys.readouterr().out
     assert main(["inspect", "p.safetensors", "--json"]) == 0
-    assert capsys.readouterr().out.count("gives away") == 2
-    private = algnn.PrivateALGNN.load("p.safetensors")
-    assert (private.epsilon, private.width) == (50, 4)
+    assert spent in json.loads(capsys.readouterr().out)["gives away"]
     for command in (
         "forget p.safetensors graph.npz more.csv",
         "relabel p.safetensors graph.npz more.csv",

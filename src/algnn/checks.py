@@ -225,7 +225,8 @@ def _as_ids(nodes: Any) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(native))
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
-            "nodes must be a tensor, array or list of whole numbers below 2^63"
+            "nodes must be a tensor, array or list of whole numbers below 2^63: ids, which are rows"
+            " of graph.x, and not names"
         ) from None
 
 

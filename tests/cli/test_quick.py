@@ -79,6 +79,16 @@ def test_no_torch(golden: Path, tmp_path: Path) -> None:
     assert (set(codes), complaints) == ({"0"}, [])
 
 
+def test_the_budget_of_a_private_model_is_told_without_torch() -> None:
+    program = (
+        "import sys; from algnn.analytic.privacy.accountant import attained_epsilon, noise_scale;"
+        "print(attained_epsilon(1e-6, noise_scale(4, 1e-6)), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    epsilon, torch = done.stdout.split()
+    assert (float(epsilon), torch) == (pytest.approx(4), "False")
+
+
 def test_wrong_files_are_told_before_torch_is_loaded(golden: Path, tmp_path: Path) -> None:
     codes, complaints = ask(WRONG, golden, tmp_path)
     assert set(codes) == {"2"}

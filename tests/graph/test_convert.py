@@ -77,6 +77,8 @@ def test_a_graph_of_tables_is_learned_saved_and_loaded(tmp_path):
     for session in algnn.ClassStream(graph, base=2):
         model.partial_fit(session.graph, session.nodes, session.labels)
     assert model.classes_.tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match="ids, which are rows"):
+        model.predict(graph, ["rex"])
     algnn.save_npz(graph, tmp_path / "mine.npz")
     again = algnn.load(tmp_path / "mine.npz")
     assert again.provenance["sha256"] == graph.provenance["sha256"]

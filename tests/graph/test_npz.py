@@ -127,6 +127,8 @@ def test_written_and_read_again(tmp_path):
     assert same(again, digits)
     assert again.class_names == digits.class_names
     assert again.provenance["sha256"] == digits.provenance["sha256"]
+    with pytest.raises(InputError, match=r"end it in \.npz"):
+        save_npz(digits, path.with_suffix(".parquet"))
     assert [file.name for file in path.parent.iterdir()] == ["digits.npz"]
 
 

@@ -12,7 +12,7 @@ import algnn
 from algnn.cli import main
 from algnn.errors import DatasetError, InputError
 from algnn.graph import partition
-from algnn.graph.partition import append_nodes, read_edges, write_partitions
+from algnn.graph.partition import append_nodes, read_edges, read_features, write_partitions
 from algnn.graph.propagate import normalised_adjacency, to_csr
 from algnn.graph.store import GraphStore, parse_bytes
 
@@ -135,6 +135,13 @@ def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
         out = str(tmp_path / f"{where}.out.csv")
         assert main(["predict", model, str(tmp_path / where), "-o", out, "--no-novelty"]) == 0
     assert (tmp_path / "g.out.csv").read_bytes() == (tmp_path / "d.npz.out.csv").read_bytes()
+    for where, options, words in (
+        ("d.npz", ["--workers", "2"], "with algnn partition"),
+        ("g", ["--workers", "2", "--scheduler", "tcp://head:1"], "leave one of them out"),
+        ("g", ["--workers", "-3"], "'--workers'"),
+    ):
+        assert main(["fit", model, str(tmp_path / where), str(labels), "--force", *options]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_ogb_raw_files_are_read_in_chunks(tmp_path):
@@ -191,6 +198,15 @@ def test_bad_tables_are_named(tmp_path):
     (tmp_path / "e.csv").write_text("from,to\n1,2\n")
     with pytest.raises(DatasetError, match="no column source"):
         list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "e.csv").write_text("source,target\nann,bob\n")
+    with pytest.raises(DatasetError, match="source holds 'ann': give ids, whole numbers from 0"):
+        list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "e.csv").write_text("source,target,weight\n1,2,much\n")
+    with pytest.raises(DatasetError, match="column weight holds 'much': give numbers"):
+        list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "x.csv").write_text("name,age\nann,31\n")
+    with pytest.raises(DatasetError, match="column name holds 'ann': give numbers"):
+        read_features(tmp_path / "x.csv", tmp_path)
     for wrong in ("4 elephants", "-1GiB", 0, True):
         with pytest.raises(InputError, match="memory="):
             parse_bytes(wrong)

@@ -91,6 +91,8 @@ def learn(
             raise InputError(f"--again: {model} is private and keeps no record to compare with")
         else:
             learner.partial_fit(*some)
+    if isinstance(learner, PrivateALGNN):  # each session of a class spends more
+        print(f"gives away: {learner.exposure()}")
 
 
 @commands.command()
@@ -125,7 +127,10 @@ def forget(
 ) -> None:
     """Take labelled nodes out of a model, exactly as if it had never seen their labels."""
     if (node is None) != (graph_out is None):
-        raise InputError("--node and --graph-out go together: without a node the graph changes too")
+        raise InputError(
+            "--node and --graph-out go together: name the node, and a new .npz for the graph"
+            " without it"
+        )
     if graph_out is not None and (graph_out.suffix != ".npz" or graph_out.exists()):
         raise InputError(f"--graph-out {graph_out} must be a new file that ends in .npz")
     given = (model, graph, labels, device, dry_run, data)

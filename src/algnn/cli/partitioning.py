@@ -71,15 +71,10 @@ def partition(
 
 
 def _from_memory(graph: str, folder: str, parts: int, data: Path | None) -> Any:
-    from algnn.errors import DatasetError
-    from algnn.graph.datasets import load, load_inputs
+    from algnn.graph.datasets import load
     from algnn.graph.partition import write_graph
 
-    try:
-        found = load(graph, data)
-    except DatasetError:
-        found = load_inputs(graph, data)  # without labels, perhaps
-    return write_graph(found, folder, parts)
+    return write_graph(load(graph, data), folder, parts)
 
 
 def _from_table(

@@ -58,7 +58,7 @@ Settings = Annotated[
     ),
 ]
 Step = Annotated[int, Option(help="Classes of each later session.")]
-Workers = Annotated[int, Option(help="Or a Dask cluster of so many processes here.")]
+Workers = Annotated[int, Option(min=0, help="Or a Dask cluster of so many processes here.")]
 
 
 def whole_numbers(option: str, text: str, example: str, words: str = "whole numbers") -> list[int]:
@@ -268,7 +268,14 @@ def spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
     if scheduler is None and not workers:
         yield graph
         return
-    from algnn import on_cluster
+    from algnn import GraphStore, on_cluster
 
+    if scheduler and workers:
+        raise InputError("--scheduler and --workers are two clusters: leave one of them out")
+    if not isinstance(graph, GraphStore):
+        raise InputError(
+            "--scheduler and --workers are for a graph on disk: make a folder of this one with"
+            " algnn partition, and name the folder in its place"
+        )
     with cluster(scheduler, workers) as client:
         yield on_cluster(graph, client)

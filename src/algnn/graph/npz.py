@@ -93,7 +93,7 @@ def save_npz(graph: Data, path: PathLike) -> None:
         With `edge_index`; `x`, `y`, `edge_weight`, the masks and `class_names` are written where it
         has them. Without `y` the graph is one to fit, and not one for benchmarks.
     path : str or path
-        The file; one that exists is replaced.
+        The file, which ends in ``.npz``; one that exists is replaced.
 
     Examples
     --------
@@ -106,6 +106,8 @@ def save_npz(graph: Data, path: PathLike) -> None:
     """
     if not isinstance(graph, Data) or graph.get("edge_index") is None:
         raise InputError("graph must be a Data with edge_index to be written as .npz")
+    if not os.fspath(path).endswith(".npz"):
+        raise InputError(f"path {os.fspath(path)!r} is no name for a graph: end it in .npz")
     keys = [k for k in ("edge_index", "edge_weight", "y", *MASKS) if graph.get(k) is not None]
     arrays = {key: graph[key].detach().cpu().numpy() for key in keys}
     structural = graph.get("provenance", {}).get("features", "").startswith("structural")

@@ -201,7 +201,7 @@ def read_edges(path: Source, header: bool = True) -> Iterator[Edges]:
     for file in _tables(Path(path)):
         for frame in _frames(file, columns, header):
             source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
-            weight = frame["weight"].to_numpy(np.float32) if "weight" in frame else None
+            weight = _numbers(file, frame[["weight"]])[:, 0] if "weight" in frame else None
             yield source, target, weight
 
 
@@ -228,7 +228,7 @@ def read_features(path: Source, work: Path, header: bool = True) -> Tensor:
                     ids = _whole_numbers(table, frame, "node")
                     if not np.array_equal(ids, np.arange(count, count + len(ids))):
                         raise DatasetError(f"{table}: node must be 0, 1, 2, … from row to row")
-                values = frame.drop(columns="node", errors="ignore").to_numpy(np.float32)
+                values = _numbers(table, frame.drop(columns="node", errors="ignore"))
                 if width and values.shape[1] != width:
                     raise DatasetError(f"{table} has {values.shape[1]} features, others {width}")
                 width, count = values.shape[1], count + len(values)
@@ -277,8 +277,22 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
         raise DatasetError(f"{file} has no column {name}: name the columns source and target")
     values: Ints = frame[name].to_numpy()
     if values.dtype.kind not in "iu":
-        raise DatasetError(f"{file}: {name} holds {values.dtype}: give whole numbers, from 0 on")
+        raise DatasetError(
+            f"{file}: {name} holds {values[0]!r}: give ids, whole numbers from 0, in the place of"
+            " names"
+        )
     return values.astype(np.int64)
+
+
+def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
+    for name, column in frame.items():
+        if not pd.api.types.is_numeric_dtype(column):
+            raise DatasetError(
+                f"{file}: column {name} holds {column.iloc[0]!r}: give numbers; leave out names of"
+                " nodes, whose ids are the rows from 0, and turn categories into columns of 0 and 1"
+            )
+    values: npt.NDArray[np.float32] = frame.to_numpy(np.float32)
+    return values
 
 
 # -- sorting and writing --------------------------------------------------------------------------

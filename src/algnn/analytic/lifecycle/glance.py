@@ -151,8 +151,12 @@ def summary_of(
 
 
 def _private(found: Peek) -> dict[str, str]:
+    from algnn.analytic.privacy.accountant import attained_epsilon
+
     nodes = zip(found.facts["classes"], found.arrays["shown.n"].tolist(), strict=True)
-    spent, delta = float(found.arrays["spent"].max()), float(found.facts["params"]["delta"])
+    delta = float(found.facts["params"]["delta"])
+    # kept is Σ 1/σ² of each class
+    spent = attained_epsilon(delta, float(found.arrays["spent"].max()) ** -0.5)
     return {
         "private": f"ε ≤ {spent:.3g} at δ = {delta:g} for each labelled node",
         "nodes per class, noisy": ", ".join(f"{name}: {count:.0f}" for name, count in nodes),

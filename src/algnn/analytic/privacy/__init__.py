@@ -1,5 +1,1 @@
-"""Differentially private sums."""
-
-from algnn.analytic.privacy.model import PrivateALGNN
-
-__all__ = ["PrivateALGNN"]
+"""Differentially private sums: the learner in `model`, its budget in `accountant`."""

@@ -18,16 +18,21 @@ spends ε on it and nothing on the others (parallel composition). For a node in 
 mechanisms compose exactly: noise of σ₁ … σₖ is as private as noise of one σ with 1/σ² = Σ 1/σᵢ².
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from scipy.special import erfcx, ndtr, ndtri
-from torch import Tensor
 
-from algnn.analytic.statistics import Statistics
+if TYPE_CHECKING:  # `glance` tells the budget without loading torch
+    from torch import Size, Tensor
+
+    from algnn.analytic.statistics import Statistics
 
 Entropy = Callable[[int], bytes]
 
@@ -92,23 +97,25 @@ def with_noise(statistics: Statistics, sigma: float, entropy: Entropy = os.urand
     def noisy(value: Tensor, share: float, standard: Tensor) -> Tensor:
         scale = sigma / math.sqrt(share)
         grid = 2.0 ** math.floor(math.log2(scale * GRID))
-        shown = value.to(torch.float64) + scale * standard.to(value.device)
+        shown = value.double() + scale * standard.to(value.device)
         return (shown / grid).round() * grid
 
     square = _standard_normal(statistics.G.shape, entropy)
     # Half of the sum with its transpose: 1 on the diagonal and 1/√2 beside it, where each number
     # stands twice. That is noise of 1 on every direction in the space of symmetric matrices.
     symmetric = (square + square.mT) / 2
-    return Statistics(
-        noisy(statistics.G, SHARES["G"], symmetric),
-        noisy(statistics.Q, SHARES["Q"], _standard_normal(statistics.Q.shape, entropy)),
-        noisy(statistics.n, SHARES["n"], _standard_normal(statistics.n.shape, entropy)),
-        statistics.classes,
+    return replace(
+        statistics,
+        G=noisy(statistics.G, SHARES["G"], symmetric),
+        Q=noisy(statistics.Q, SHARES["Q"], _standard_normal(statistics.Q.shape, entropy)),
+        n=noisy(statistics.n, SHARES["n"], _standard_normal(statistics.n.shape, entropy)),
     )
 
 
-def _standard_normal(shape: torch.Size, entropy: Entropy) -> Tensor:
+def _standard_normal(shape: Size, entropy: Entropy) -> Tensor:
     """Normal numbers from random bits, by the inverse of their distribution function."""
+    import torch
+
     bits = np.frombuffer(entropy(8 * shape.numel()), dtype=np.uint64) >> np.uint64(11)
     uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53
     # uniform is rounded to 1 with a probability of 2⁻⁵⁴
