@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch_geometric.data import Data
-from torch_geometric.utils import coalesce, to_undirected
+from torch_geometric.utils import coalesce
 
 from algnn.errors import DatasetError, InputError
 from algnn.graph.datasets import finish, structural_features
@@ -46,8 +46,8 @@ def from_pandas(
     source, target, weight : str
         The columns of `edges` with both ends and, optionally, with weights of at least 0.
     directed : bool
-        Whether `target` gathers from `source` only. By default edges count in both directions; one
-        that is given both ways counts once, with the larger weight.
+        Whether `target` gathers from `source` only. By default edges count in both directions; of
+        one that is given both ways the weights are added up.
     seed : int
         Seed of the random 40/10/50 split of labelled nodes.
 
@@ -154,9 +154,12 @@ def _graph(arrays: Arrays, names: pd.Index, directed: bool, origin: str, seed: i
         raise InputError(str(error)) from error
     weights = graph.get("edge_weight")
     given = torch.ones(graph.edge_index.size(1)) if weights is None else weights
-    edges, given = coalesce(graph.edge_index, given, len(names), "sum")
+    edges = graph.edge_index
     if not directed:
-        edges, given = to_undirected(edges, given, len(names), "max")
+        apart = edges[0] != edges[1]
+        edges = torch.cat([edges, edges[:, apart].flip(0)], dim=1)
+        given = torch.cat([given, given[apart]])
+    edges, given = coalesce(edges, given, len(names), "sum")
     graph.edge_index, graph.edge_weight = edges, None if weights is None else given
     if labelled:
         result = finish(graph, origin, origin, "", seed)
