@@ -119,7 +119,7 @@ def _from_ogb(source: Path, folder: str, work: Path, **common: Any) -> Any:
         folder,
         x,
         read_edges(source / "raw" / "edge.csv.gz", header=False),
-        y=torch.from_numpy(y.to_numpy(np.int64)),
+        y=torch.from_numpy(y.to_numpy(np.int64, copy=True)),
         split=split if bool(split.any()) else None,
         **common,
     )
