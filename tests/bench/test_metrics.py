@@ -120,7 +120,7 @@ def test_the_order_of_classes_within_a_session_does_not_matter(
         ([[1]], [1], [(0,), ()], "row per session"),
         ([[2]], [1], [(0,)], "between 0 and total"),
         ([[-1]], [1], [(0,)], "between 0 and total"),
-        ([[1, 0], [1, 0]], [1, 0], [(0,), (1,)], "no test node in session 1"),
+        ([[0, 0], [0, 1]], [0, 1], [(0,), (1,)], "no test node in the base session"),
         (np.zeros((0, 0)), [], [], "row per session"),
     ],
 )

@@ -65,6 +65,23 @@ def test_the_best_trial_is_run_and_no_test_node_is_looked_at(path, tmp_path):
     assert outcome.total.sum() == int(spoiled.val_mask.sum())
 
 
+def test_a_class_without_validation_nodes_counts_in_no_trial(tmp_path, make_graph):
+    graph = make_graph()
+    last = int(graph.y.max())
+    graph.val_mask &= graph.y != last
+    algnn.save_npz(graph, tmp_path / "rare.npz")
+    (trial, *_) = tuning.trials(Plan(str(tmp_path / "rare.npz"), "linear-bank", [42], device="cpu"))
+    folder = tmp_path / "records"
+    carry_out(trial, folder)
+    (found,) = runs.read_records(folder)
+    assert np.isnan(found.outcome.matrix[-1, -1])
+    assert found.outcome.ap == pytest.approx(found.outcome.matrix[-1, :-1].mean())
+    graph.val_mask &= graph.y == last
+    algnn.save_npz(graph, tmp_path / "rare.npz")
+    with pytest.raises(InputError, match="no val node in session 0"):
+        carry_out(trial, folder)
+
+
 def test_of_equal_trials_the_own_setting_is_chosen_and_seeds_are_averaged(make_record):
     def trial(ap: int, started: str = "2026", seed: int = 42, **changes):
         outcome = dataclasses.replace(

@@ -47,7 +47,11 @@ class Outcome:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """M: accuracy on session i's nodes after session t, [T+1, T+1], NaN above the diagonal."""
+        """M: accuracy on session i's nodes after session t, [T+1, T+1], NaN above the diagonal.
+
+        So is the column of a session without nodes, as there may be in trials on validation nodes;
+        no mean counts it.
+        """
         counted, total = self.correct, self.total
         sizes = [len(members) for members in self.sessions]
         shapes = (len(sizes), sum(sizes)), (sum(sizes),)
@@ -60,22 +64,22 @@ class Outcome:
             raise InputError("correct must lie between 0 and total for every class")
         starts = np.cumsum([0, *sizes[:-1]])
         of = np.add.reduceat(total, starts)
-        if not of.all():
-            raise InputError(f"total counts no test node in session {of.argmin()}")
-        found = 100.0 * np.add.reduceat(counted, starts, axis=1) / of
+        if not of[0]:
+            raise InputError("total counts no test node in the base session")
+        found = 100.0 * np.add.reduceat(counted, starts, axis=1) / np.where(of, of, np.nan)
         found[np.triu_indices(len(sizes), k=1)] = np.nan
         return found
 
     @property
     def ap(self) -> float:
         """AP, average performance: mean accuracy over sessions after the last one."""
-        return float(self.matrix[-1].mean())
+        return float(np.nanmean(self.matrix[-1]))
 
     @property
     def af(self) -> float:
         """AF, average forgetting: Σ_{i<T} (M[i, i] − M[T, i]) / T, positive is forgetting."""
         lost = self.matrix.diagonal()[:-1] - self.matrix[-1, :-1]
-        return float(lost.mean()) if lost.size else 0.0
+        return float(np.nanmean(lost)) if lost.size else 0.0
 
     @property
     def macro(self) -> float:
@@ -91,7 +95,7 @@ class Outcome:
     @property
     def stagewise(self) -> npt.NDArray[np.float64]:
         """AP after each session, [T+1]."""
-        return np.array([row[: t + 1].mean() for t, row in enumerate(self.matrix)])
+        return np.array([np.nanmean(row[: t + 1]) for t, row in enumerate(self.matrix)])
 
     @property
     def mean_ap(self) -> float:

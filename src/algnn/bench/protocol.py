@@ -174,11 +174,15 @@ def _check_kept(copies: dict[str, tuple[Tensor, Tensor]], learner: Learner, inde
 
 
 def test_nodes(stream: ClassStream, split: str) -> list[tuple[Tensor, Tensor]]:
-    """The test nodes and their labels, [n] each, of every session; none may be without."""
+    """The test nodes and their labels, [n] each, of every session.
+
+    None may be without; in trials on validation nodes the base session alone may not.
+    """
     if split not in ("test", "val"):
         raise InputError(f"split={split!r} is not asked about: use 'test' or 'val'")
     tests = [stream.nodes(split, index) for index in range(len(stream))]
-    empty = [i for i, (nodes, _) in enumerate(tests) if len(nodes) == 0]
+    needed = tests if split == "test" else tests[:1]
+    empty = [i for i, (nodes, _) in enumerate(needed) if len(nodes) == 0]
     if empty:
         raise InputError(
             f"stream has no {split} node in session {empty[0]} (classes"
