@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -21,9 +20,12 @@ from algnn.checks import Array, Labels, Nodes
 from algnn.errors import AlgnnError, CheckpointError, DeviceError, InputError, NotFittedError
 from algnn.files import locked
 from algnn.graph.store import node_count
+from algnn.graphs import GraphCache
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     # scikit-learn has no types, and a base class of type Any would switch off all checks here
     class BaseEstimator:
         """What is used of scikit-learn's class of that name."""
@@ -34,10 +36,9 @@ else:
     from sklearn.base import BaseEstimator
 
 SHOWN = 20  # classes in the HTML representation
-NO_NODES = "nodes is empty: accuracy needs at least one labelled node"
 
 
-class Learner(Shared, BaseEstimator, ABC):
+class Learner(Shared, GraphCache, BaseEstimator, ABC):
     """Base class of all learners: a graph's classes are learned session by session.
 
     A learner is a scikit-learn estimator: `get_params`, `set_params`, ``sklearn.base.clone``,
@@ -242,7 +243,7 @@ class Learner(Shared, BaseEstimator, ABC):
         view = self._view()
         predicted = view.predict(graph, nodes)
         if not predicted.size:
-            raise InputError(NO_NODES)
+            raise InputError("nodes is empty: accuracy needs at least one labelled node")
         known = checks.check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
 
@@ -271,24 +272,11 @@ class Learner(Shared, BaseEstimator, ABC):
         >>> list(table.columns), table.attrs["n"], len(table)
         (['n', 'accuracy', 'confidence', 'mistaken_for', 'session'], 898, 10)
         """
+        from algnn.evaluation import by_class
+
         view = self._view()
         sure = view.predict_proba(graph, nodes)
-        if not len(sure):
-            raise InputError(NO_NODES)
-        true = checks.check_labels(labels, len(sure), view.classes_)
-        answers = view.classes_[sure.argmax(axis=1)]
-        found = pd.DataFrame({"label": true, "right": answers == true, "answer": answers})
-        found["sure"] = sure.max(axis=1)
-        groups = found.groupby("label")
-        wrong = found[~found.right].groupby("label").answer.agg(lambda some: some.mode().iloc[0])
-        table = pd.DataFrame({"n": groups.size(), "accuracy": groups.right.mean()})
-        table["confidence"] = groups.sure.mean()
-        table["mistaken_for"] = wrong.astype(object)
-        table["session"] = pd.array(list(map(view._sessions().get, table.index)), dtype="Int64")
-        table = table.rename_axis("class").sort_values("session", kind="stable")
-        totals = {"accuracy": found.right, "macro": table.accuracy, "confidence": found.sure}
-        table.attrs = {"n": len(found)} | {k: float(v.mean()) for k, v in totals.items()}
-        return table
+        return by_class(view, sure, checks.check_labels(labels, len(sure), view.classes_))
 
     def retained_bytes(self) -> int:
         """Bytes to keep between sessions: what `save` writes, without header and frozen encoder."""

@@ -1,25 +1,16 @@
-"""What threads share of a learner: its state and what it has made of the last graph.
+"""What lets threads share a learner: readers see one state and never wait, writers take turns."""
 
-Readers see one state and never wait, writers take turns.
-"""
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from copy import copy
 from functools import cached_property, wraps
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import torch
-from torch import Tensor
-from torch_geometric.data import Data
 
-from algnn.checks import check_graph, check_kind, check_width, edges_of, resolve_device
 from algnn.errors import InputError
-from algnn.graph.memo import Memo, inputs_of
-from algnn.graph.propagate import normalised_adjacency, to_csr
-from algnn.graph.rows import GraphRows, MemoryRows
-from algnn.graph.store import GraphStore, whole
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -53,14 +44,8 @@ def undisturbed() -> Iterator[None]:
 
 
 class Shared:
-    """A learner's state, replaced in one step so that a view of it is always consistent.
+    """An object whose state is replaced in one step, so that a view of it is always consistent."""
 
-    Graphs are checked, and Â and X of the last one cached.
-    """
-
-    device: str
-    # whether a graph on disk may stay there
-    _takes_stores: ClassVar[bool] = False
     # parameters that decide what the base session makes, and may not change until the next `fit`
     _fixed: ClassVar[tuple[str, ...]] = ()
     _learned: Any = None
@@ -101,62 +86,3 @@ class Shared:
                     f"{name}={getattr(self, name)!r} was set after fit, which had {name}={value!r},"
                     " and what was learned depends on it: set it back, or start anew with fit"
                 )
-
-    @property
-    def _device(self) -> torch.device:
-        return resolve_device(self.device)
-
-    def _check_graph(self, graph: Data | GraphStore, width: int | None) -> Data:
-        """The graph, with an `edge_index`; checked once for as long as it stays the same.
-
-        One on disk was checked when it was written.
-        """
-        if isinstance(graph, GraphStore):
-            check_width(graph.num_features, width)
-            return graph if self._takes_stores else whole(graph)
-        check_kind(graph)
-        adj_t = graph.get("adj_t")
-        if isinstance(adj_t, Tensor) and graph.get("edge_index") is None:
-            graph, packed = copy(graph), graph
-            graph.update(self._memos["edges"].get((adj_t,), lambda: edges_of(packed.adj_t)))
-            del graph.adj_t
-        tensors = inputs_of(graph)
-        if all(isinstance(t, Tensor) for t in tensors):
-            self._memos["sound"].get(tensors, lambda: check_graph(graph))
-        else:
-            check_graph(graph)
-        check_width(graph.x.size(1), width)
-        return graph
-
-    def _adjacency(self, graph: Data) -> Tensor:
-        """Â on the learner's device, built once for as long as the edges stay the same."""
-
-        def build() -> Tensor:
-            edges = graph.edge_index.to(self._device)
-            return normalised_adjacency(edges, graph.x.size(0), graph.get("edge_weight"))
-
-        adjacency: Tensor = self._memos["adjacency"].get(inputs_of(graph), build)
-        return adjacency
-
-    def _rows(self, graph: Data | GraphStore) -> GraphRows:
-        """The graph by blocks of rows: one block, or partitions on disk."""
-        if isinstance(graph, GraphStore):
-            return graph
-        return MemoryRows(self._adjacency(graph), self._inputs(graph, sparse=True))
-
-    def _inputs(self, graph: Data, *, sparse: bool = False) -> Tensor:
-        """X in float32 on the learner's device, moved once for as long as it stays the same.
-
-        Dense; where a sparse X may stay so, in CSR.
-        """
-        sparse = sparse and graph.x.layout != torch.strided
-        made: dict[bool, Tensor] = self._memos["inputs"].get((graph.x,), dict)
-        if sparse not in made:
-            # detached: a tensor of its own, so that the memo does not keep its own key alive
-            x: Tensor = graph.x.detach().to(self._device, torch.float32)
-            made[sparse] = to_csr(x) if sparse else x.to_dense()
-        return made[sparse]
-
-    @cached_property
-    def _memos(self) -> dict[str, Memo[Any]]:
-        return {name: Memo() for name in ("edges", "sound", "adjacency", "inputs")}

@@ -80,7 +80,7 @@ class Study:
         return self.runs[(self.runs.swept == name) & (self.runs.step == 1)]
 
     @cached_property
-    def growing(self) -> pd.DataFrame:
+    def seen_edges(self) -> pd.DataFrame:
         """Runs at step 1 with nodes that come with their classes, of methods in the main tables."""
         runs = self.runs[[one == {"edges": "seen"} for one in self.runs.changes]]
         runs = runs[(runs.step == 1) & runs.dataset.isin(self.datasets(step=1))]

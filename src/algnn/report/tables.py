@@ -206,7 +206,7 @@ def sensitivity(study: Study, name: str) -> Table | None:
 
 def seen_edges(study: Study) -> Table | None:
     """Every method on every graph of which only nodes of seen classes exist."""
-    runs, graphs = study.growing, study.datasets(step=1)
+    runs, graphs = study.seen_edges, study.datasets(step=1)
     cells = runs.groupby(["method", "dataset"])[["ap", "micro"]].mean()
     rows: list[list[Value]] = []
     for name in study.methods(step=1):
@@ -224,7 +224,9 @@ def others(study: Study) -> Table | None:
     runs = study.runs
     runs = runs[~runs.main & ~((runs.swept != "") & (runs.step == 1))]
     runs = runs[
-        ~runs.index.isin(study.compared.index.union(study.tuned.index).union(study.growing.index))
+        ~runs.index.isin(
+            study.compared.index.union(study.tuned.index).union(study.seen_edges.index)
+        )
     ]
     groups = dict(iter(runs.groupby(["dataset", "differs", "method", "step", "hardware"])))
     order = {name: i for i, name in enumerate(METHODS)}
