@@ -3,11 +3,13 @@
 Each keeps what AL-GNN keeps, the sums G, Q and n of its own features, and nothing of any node.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -65,7 +67,7 @@ class Sums:
 class SumLearner(Learner):
     """Base class of the closed-form rivals; a subclass is a dataclass too.
 
-    They differ in how a node becomes features (`_over`), in the penalty (`_penalty`) and in the
+    They differ in how a node becomes features (`_encoder`), in the penalty (`_penalty`) and in the
     head. Scores are the mean over channels of Z W + b.
     """
 
@@ -75,11 +77,14 @@ class SumLearner(Learner):
     _limits: ClassVar = {"width": 1}
 
     head: ClassVar[Any] = staticmethod(ridge)  # what is solved, of `algnn.analytic.heads`
-    of_views: ClassVar[bool] = True  # features of the views of `HopEncoder`; otherwise of x itself
 
     @abstractmethod
-    def _over(self, seen: Any) -> Features:
-        """The features of some views, or of so many inputs; no label is looked at."""
+    def _encoder(self, graph: Data) -> Features:
+        """The features that the base session decides on; no label is looked at."""
+
+    @abstractmethod
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
+        """The features whose `state` this is."""
 
     @abstractmethod
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
@@ -88,10 +93,7 @@ class SumLearner(Learner):
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Sums | None) -> Sums:
         if learned is None:
             check_base(labels)
-            seen: Any = graph.x.size(1)
-            if self.of_views:
-                seen = HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed)
-            features = self._over(seen)
+            features = self._encoder(graph)
             nothing = Statistics.empty(features.width, self._device)
             count = features.channels
             learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
@@ -143,7 +145,8 @@ class SumLearner(Learner):
     @property
     def _known(self) -> Sums:
         self._check_fitted()
-        return cast(Sums, self._learned)
+        known: Sums = self._learned
+        return known
 
     def retained_bytes(self) -> int:
         """Bytes of the sums."""
@@ -161,11 +164,7 @@ class SumLearner(Learner):
         self._check_params()
         io.check_values(tensors)
         classes, device = io.restored_classes(facts["classes"]), self._device
-        if self.of_views:
-            features = self._over(io.restored_features(tensors, facts, device))
-        else:
-            check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
-            features = self._over(facts["inputs"])
+        features = self._restored_encoder(tensors, facts)
         penalties = tuple(float(gamma) for gamma in facts["penalties"])
         sums = tuple(
             io.restored_sums(tensors, f"sums{channel}", features.width, classes, device)
@@ -213,8 +212,23 @@ def _normal(device: torch.device, rows: int, columns: int, seed: int) -> tuple[T
     return weights.to(device), shift.to(device)
 
 
+class OverViews(SumLearner):
+    """A rival whose frozen features are random units of label-free views."""
+
+    bandwidth: float
+
+    def _encoder(self, graph: Data) -> RandomUnits:
+        return self._units(HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed))
+
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
+        return self._units(io.restored_features(tensors, facts, self._device))
+
+    def _units(self, views: Any) -> RandomUnits:
+        return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class RanPAC(SumLearner):
+class RanPAC(OverViews):
     """RanPAC: a ridge regression over random ReLU units of frozen features.
 
         Z = ReLU(H ω), ω ~ N(0, 1) [h, d],   G += ZᵀZ,   Q += ZᵀY,   W = (G + λI)⁻¹ Q
@@ -232,9 +246,7 @@ class RanPAC(SumLearner):
 
     width: int = 10_000
     LAMBDAS: ClassVar[tuple[float, ...]] = tuple(10.0**k for k in range(-8, 9))
-
-    def _over(self, seen: HopEncoder) -> RandomUnits:
-        return RandomUnits(seen.inputs, self.width, seen, self.seed)
+    bandwidth: ClassVar[float] = 0.0  # type: ignore[misc]
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         if Z.size(0) < 5:
@@ -276,7 +288,7 @@ class Shrunk(SumLearner):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KLDA(Shrunk):
+class KLDA(Shrunk, OverViews):
     """KLDA: linear discriminant analysis over random Fourier features of a Gaussian kernel.
 
         Z = √(2/d) cos(H ω + b), ω ~ N(0, 2β), b ~ U[0, 2π), so that zᵀz′ ≈ exp(−β ‖h − h′‖²)
@@ -296,8 +308,20 @@ class KLDA(Shrunk):
     shrinkage: float = 1e-2
     _limits: ClassVar = {"bandwidth": 1e-12}
 
-    def _over(self, seen: HopEncoder) -> RandomUnits:
-        return RandomUnits(seen.inputs, self.width, seen, self.seed, self.bandwidth)
+
+class OverFilters(SumLearner):
+    """A rival whose features are graph filters that nobody trained."""
+
+    @abstractmethod
+    def _filters(self, inputs: int) -> Features:
+        """The filters of X [N, inputs]."""
+
+    def _encoder(self, graph: Data) -> Features:
+        return self._filters(graph.x.size(1))
+
+    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
+        check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
+        return self._filters(facts["inputs"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +343,7 @@ class UntrainedGCN(Features):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class UGCN(Shrunk):
+class UGCN(Shrunk, OverFilters):
     """An untrained, wide GCN with streaming linear discriminant analysis.
 
         H_i = tanh(Â H_{i−1} Θ_i), H_0 = X, Θ_i Glorot-uniform and never trained;  Z = [H_1 … H_L]
@@ -337,14 +361,13 @@ class UGCN(Shrunk):
     width: int = 4_096
     layers: int = 2
     shrinkage: float = 1e-4
-    of_views: ClassVar[bool] = False
 
     def _check_params(self) -> None:
         super()._check_params()
         check_number("layers", self.layers, 1, self.width + 1, whole=True)
 
-    def _over(self, seen: int) -> UntrainedGCN:
-        return UntrainedGCN(seen, self.width, self.layers, self.seed)
+    def _filters(self, inputs: int) -> UntrainedGCN:
+        return UntrainedGCN(inputs, self.width, self.layers, self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +385,7 @@ class FilterBank(Features):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearBank(SumLearner):
+class LinearBank(OverFilters):
     """GraphAny's bank of linear GNNs, each solved by least squares; their mean decides.
 
         F_1 … F_5 = X, ÂX, Â²X, (I − Â)X, (I − Â)²X
@@ -379,11 +402,10 @@ class LinearBank(SumLearner):
 
     gamma: float = 0.1
     width: ClassVar[int] = 1  # type: ignore[misc]
-    of_views: ClassVar[bool] = False
     _limits: ClassVar = {"gamma": 0}
 
-    def _over(self, seen: int) -> FilterBank:
-        return FilterBank(seen, seen)
+    def _filters(self, inputs: int) -> FilterBank:
+        return FilterBank(inputs, inputs)
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         # features that are all zero have weights all the same: zeros
