@@ -453,6 +453,17 @@ def test_figures_that_do_not_fit(tmp_path: Path, name: str, value: Any, words: s
         runs.read(path)
 
 
+def test_only_a_trial_may_lack_the_nodes_of_a_session(tmp_path: Path) -> None:
+    path = runs.write(a_record(), tmp_path)
+    found = json.loads(path.read_text())
+    found |= {"correct": [[9, 9, 0], [8, 8, 0]], "total": [10, 10, 0], "answers": None}
+    path.write_text(json.dumps(found))
+    with pytest.raises(AlgnnError, match="no test node in a session"):
+        runs.read(path)
+    path.write_text(json.dumps({**found, "split": "val"}))
+    assert runs.read(path).outcome.ap == 80
+
+
 # -- the table ------------------------------------------------------------------------------------
 
 

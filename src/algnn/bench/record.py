@@ -183,6 +183,8 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
     ]
     outcome = Outcome(*parts)
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
+    if found.get("split", "test") == "test" and np.isnan(outcome.matrix[-1]).any():
+        raise TypeError("total counts no test node in a session")
     lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
     optional = {"calibration_errors": (0, count), "novelty_aurocs": (0, count - 1)}
     for name, wanted in (lengths | optional).items():
