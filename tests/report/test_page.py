@@ -149,14 +149,14 @@ def test_notes(study_of):
     for words in (
         "made on 2 machines (A CPU, 4 cores and A GPU)",
         "1 run of 2 shared the machine",
-        "2 versions of the code, so figures",
+        "2 versions of the code, 1 of 2 by the same one",
         "1 older record",
         "1 run failed",
     ):
         assert words in notes
     # in words: hashes stand with the facts
     assert not re.search("beef|c0de", notes)
-    assert dict(report.facts)["code"] == "beef, c0de"
+    assert dict(report.facts)["code"] == "beef (1 run); c0de (1 run)"
     assert dict(report.facts)["torch"] == "2.11.0, 3"
     assert build(study_of({})).notes == ()
 

@@ -163,9 +163,9 @@ def _notes(study: Study) -> Iterator[str]:
     if not runs.alone.all():
         shared = count(sum(~runs.alone), "run")
         yield words["shared"].format(shared=shared, runs=f"{len(runs):,}")
-    codes = runs.code.str.partition("+")[0].nunique()
-    if codes > 1:
-        yield words["codes"].format(count=codes)
+    codes = runs.code.str.partition("+")[0].value_counts()
+    if len(codes) > 1:
+        yield words["codes"].format(count=len(codes), most=f"{codes.max():,} of {len(runs):,}")
     if study.passed_over:
         yield words["older"].format(older=count(study.passed_over, "older record"))
     if len(study.failures):
@@ -179,9 +179,9 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
     if study.trials:
         yield "trials on validation nodes", f"{study.trials:,}"
     yield "seeds", ", ".join(map(str, sorted(set(runs.seed))))
-    machines = runs.hardware.value_counts().sort_index()
-    yield "machines", "; ".join(f"{name} ({count(n, 'run')})" for name, n in machines.items())
-    yield "code", ", ".join(sorted(set(runs.code)))
+    for name, column in (("machines", runs.hardware), ("code", runs.code)):
+        found = column.value_counts()
+        yield name, "; ".join(f"{value} ({count(n, 'run')})" for value, n in found.items())
     names = {name for versions in runs.versions for name in versions} - {"code"}
     for name in in_order(names, ["algnn", "python", "torch"]):
         found = {str(versions.get(name, UNKNOWN)) for versions in runs.versions}
