@@ -38,10 +38,10 @@ read_once = cache(read_runs)
 def comparison(runs: pd.DataFrame, dataset: str, again: pd.DataFrame | None = None) -> str:
     """All methods on one dataset at step 1, in the order of the registry, as a Markdown table.
 
-    Only runs with the whole graph visible count, in the order of labels or in one of several that
-    were drawn, and only those of the method's own settings where there are any. Beside these, a
-    method has a second row of the runs `again`, which have the settings that trials chose. Times
-    are those of `bare` with the same seed, the median over seeds.
+    Only runs with the whole graph visible and in the order of labels count: not every method has
+    others. Of these, those of the method's own settings count where there are any. A method has a
+    second row of the runs `again`, which have the settings that trials chose. Times are those of
+    `bare` with the same seed, the median over seeds.
     """
     here, best = _compared(runs, dataset), _compared(runs[:0] if again is None else again, dataset)
     of = {name: _own(here[here["method"] == name], name, dataset) for name in METHODS}
@@ -97,8 +97,7 @@ def refresh(document: Path, records: Path) -> str:
 
 
 def _compared(runs: pd.DataFrame, dataset: str) -> pd.DataFrame:
-    here = runs.query("dataset == @dataset and edges == 'full' and step == 1")
-    return here[(here["order"] == "label") | here["order"].str.startswith("random-")]
+    return runs.query("dataset == @dataset and edges == 'full' and step == 1 and order == 'label'")
 
 
 def _own(runs: pd.DataFrame, method: str, dataset: str) -> pd.DataFrame:
