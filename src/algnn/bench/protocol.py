@@ -146,7 +146,8 @@ class _Confidence:
             some = self.tests[self.tests["node"] < later.x.size(0)]
             scores, sessions = np.asarray(self.twin.novelty(later, _nodes(some))), some["session"]
             new, old = scores[sessions == coming], scores[sessions < coming]
-            self.aurocs.append(metrics.auroc(new, old))
+            if len(new):  # a trial's session may be without
+                self.aurocs.append(metrics.auroc(new, old))
 
     def figures(self) -> dict[str, Any]:
         """What an outcome has of both."""

@@ -16,10 +16,9 @@ from torch_geometric.utils import index_to_mask, is_undirected, remove_self_loop
 
 from algnn.checks import check_number
 from algnn.errors import DatasetError
-from algnn.files import replacing
 from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, Root, fetch, find, locate, process
 from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
-from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz
+from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz, save_npz
 from algnn.graph.propagate import blocks, normalised_adjacency, spmm
 from algnn.graph.store import GraphStore
 from algnn.graph.synthetic import communities
@@ -273,11 +272,10 @@ def _nearest(points: npt.NDArray[np.float64]) -> Tensor:
 
 def arxiv(folder: str) -> list[Data]:
     """ogbn-arxiv from OGB's raw files, so that neither `ogb` nor its cache is needed."""
-    made = Path(folder) / "graph.pt"  # tables take long to parse
+    made = Path(folder) / "graph.npz"  # tables take long to parse
     if not made.exists():
-        with replacing(made) as temporary:
-            torch.save(_arxiv_tables(Path(folder)).to_dict(), temporary)
-    return [Data.from_dict(torch.load(made, weights_only=True))]
+        save_npz(_arxiv_tables(Path(folder)), made)
+    return [read_npz(made)]
 
 
 def heterophilous(folder: str, file: str) -> list[Data]:
