@@ -10,7 +10,7 @@ import pytest
 import algnn
 from algnn import methods, settings
 from algnn.bench import protocol, record, runs, scheduler, tuning
-from algnn.bench.plan import Plan, carry_out, perform, varied
+from algnn.bench.plan import Plan, carry_out, varied
 from algnn.errors import AlgnnError, InputError
 from algnn.methods import METHODS, make
 
@@ -76,9 +76,8 @@ def test_a_class_without_validation_nodes_counts_in_no_trial(tmp_path, make_grap
     (found,) = runs.read_records(folder)
     assert np.isnan(found.outcome.matrix[-1, -1])
     assert found.outcome.ap == pytest.approx(found.outcome.matrix[-1, :-1].mean())
-    measured = perform(
-        dataclasses.replace(trial, confidence=True), 42, algnn.load(tmp_path / "rare.npz")
-    )
+    carry_out(dataclasses.replace(trial, confidence=True), tmp_path / "measured")
+    (measured,) = runs.read_records(tmp_path / "measured")
     assert len(measured.outcome.novelty_aurocs) == len(measured.outcome.sessions) - 2
     graph.val_mask &= graph.y == last
     algnn.save_npz(graph, tmp_path / "rare.npz")
