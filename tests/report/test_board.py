@@ -40,11 +40,12 @@ def test_ranks_worked_out_by_hand(study_of):
     found, graphs = standings(study)
     # one method alone has no rivals on odd.npz
     assert graphs == ["cora", "citeseer", "pubmed"]
-    # cora: gem and mas share 1.5, ewc 3, lwf 4; citeseer: lwf 1, gem and ewc share 2.5
+    # without mas, which ran on one of them: gem 1, ewc 2, lwf 3 on cora; on citeseer lwf 1, the
+    # others share 2.5
     assert found["rank"].dropna().to_dict() == pytest.approx(
-        {"gem": (1.5 + 2.5 + 2) / 3, "ewc": (3 + 2.5 + 1) / 3, "lwf": (4 + 1 + 3) / 3}
+        {"gem": (1 + 2.5 + 2) / 3, "ewc": (2 + 2.5 + 1) / 3, "lwf": (3 + 1 + 3) / 3}
     )
-    assert list(found.index[:3]) == ["gem", "ewc", "lwf"]
+    assert sorted(found.index[:2]) == ["ewc", "gem"]
     assert found.ap["gem"] == pytest.approx((70 + 60 + 65) / 3)
     # a third of the graphs is too few for a mean; who sees every label again is not ranked
     assert found.loc["mas", ["rank", "ap", "micro"]].isna().all()

@@ -85,9 +85,9 @@ def test_neither_trials_nor_tuned_runs_change_another_table(study, records):
 def test_the_document_says_what_was_tuned_and_that_algnn_was_not(study, records):
     text = markdown(build(study))
     assert "## Tuned settings" in text
-    assert "tried 2 settings for each of 2 methods on 1 graph" in text
+    assert "tried 2 settings in 2 cases of 2 methods on 1 graph" in text
     assert "`algnn` itself has none to try" in text
-    assert "in 2 cases of a method on a graph" in text
+    assert "which ran on test nodes in 2 cases" in text
     assert "- trials on validation nodes: 4" in text
     main, trials, _ = records
     others = [replace(one, base=1) for one in trials]  # another stream: no choice for this one

@@ -88,15 +88,17 @@ def test_the_first_paragraphs(study_of):
     for words in (
         "5 methods learned the classes of 3 graphs: half",
         "has 1 to 5 runs on a graph, each with its own seed, on the same split of the nodes",
-        "where both methods ran on them: 1 pair of a split and an order.",
+        "where both methods ran on them (1 pair of a split and an order), so",
         "2 methods see every label so far again",
-        "`algnn` leads every rival on 1 graph (`cora`), and trails at least one on no graph.",
+        "`algnn` leads every rival, of those that ran there, on 1 graph (`cora`), and trails at"
+        " least one on no graph.",
         "On 2 graphs (`citeseer` and `digits`) neither holds",
         "`cora` (10.0, `joint`, the test agrees) and `citeseer` (5.0, `joint`, not tested).",
-        "It is above on `digits` (20.0, `joint`, the test agrees).",
+        "It is above on `digits` (20.0, `joint`, the test agrees). All of these verdicts rest on"
+        " one split and one order of classes, 1 of 2 on fewer than five runs.",
         "not corrected for there being 7 comparisons.",
         "3 of them rest on 1 to 3 pairs of runs (hollow marks).",
-        "`citeseer` and `digits`) there is one split with one order of classes",
+        "7 of them rest on one split with one order of classes",
         "1 more, of 8 in all, could not be made for want of answers on record: they are with"
         " `joint`.",
         "How settings were chosen: `algnn` has none per graph.",

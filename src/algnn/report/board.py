@@ -21,22 +21,20 @@ def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
     """Mean rank, AP and micro of each method, and the graphs that these are means over.
 
     On these at least half of the class-incremental methods ran. ``on`` is the number of them that
-    a method ran on; with fewer than half it has no means. Who sees all labels again has no rank.
+    a method ran on; unless on all, it has no means. Who sees all labels again has no rank.
     """
     ap, micro = study.means["ap"], study.means["micro"]
     names = list(ap.index)
     rivals = [name for name in names if name not in ALL_LABELS]
     compared = [g for g in ap.columns if 2 * ap.loc[rivals, g].notna().sum() >= max(len(rivals), 2)]
     on = ap[compared].notna().sum(axis=1)
-    enough = (on > 0) & (2 * on >= len(compared))
-    rank = ap.loc[rivals, compared].rank(ascending=False).mean(axis=1)
-    found = pd.DataFrame(
-        {"rank": rank, "ap": ap[compared].mean(axis=1), "micro": micro[compared].mean(axis=1)},
-        index=names,
-    ).where(enough)
-    found["on"] = on
-    order = found.reset_index(drop=True).sort_values(["rank", "ap"], ascending=[True, False]).index
-    return found.iloc[order], compared
+    full = ap.loc[(on > 0) & (on == len(compared)), compared]
+    rank = full.loc[full.index.isin(rivals)].rank(ascending=False).mean(axis=1)
+    means = {"ap": full.mean(axis=1), "micro": micro.loc[full.index, compared].mean(axis=1)}
+    found = pd.DataFrame({"rank": rank, **means, "on": on}, index=names)
+    found["apart"] = found.index.isin(ALL_LABELS)
+    order = found.sort_values(["apart", "rank", "ap"], ascending=[True, True, False])
+    return order.drop(columns="apart"), compared
 
 
 def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:

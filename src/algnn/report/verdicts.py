@@ -62,7 +62,8 @@ def opening(study: Study) -> Iterator[str]:
     yield _compared(study)
     against = {g: found for g in graphs if (found := rivals(study, g))}
     if against:
-        yield TEXT["rivals"].format(**_split(study, against))
+        micro = [graph for graph, ahead in leads(study, "micro").items() if ahead]
+        yield TEXT["rivals"].format(**_split(study, against), micro=_graphs_of(micro))
     yield from _networks(study, graphs)
     yield " ".join(_limits(study, graphs))
     yield TEXT["settings"]
@@ -99,7 +100,8 @@ def _tuned(study: Study) -> str:
     cells, split = sum(map(len, against.values())), _split(study, against, tuned=True)
     return str(TEXT["tuned" if against else "tried"].format(
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
-        graphs=count(best.dataset.nunique(), "graph"), cells=count(cells, "case"), **split,
+        graphs=count(best.dataset.nunique(), "graph"), cells=count(cells, "case"),
+        tried=count(len(best), "case"), **split,
     ))  # fmt: skip
 
 
@@ -126,15 +128,21 @@ def _compared(study: Study) -> str:
 
 def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     sides: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
+    tested = []
     for graph in graphs:
         if best := best_of(study, graph, NETWORKS):
             ahead = study.means["ap"][graph][DEFAULT] - study.means["ap"][graph][best]
-            verdict = _verdict(study.against(graph, best, "ap")) or "unpaired"
+            found = study.against(graph, best, "ap")
+            tested += [found] if found else []
+            verdict = _verdict(found) or "unpaired"
             words = f"{_code(graph)} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
             sides[bool(ahead < 0)].append((-abs(ahead), words))
     below, above = ([words for _, words in sorted(some)] or ["no graph"] for some in sides.values())
     if any(sides.values()):
-        yield TEXT["networks"].format(below=listed(below), above=listed(above))
+        few = sum(one.pairs < FEW for one in tested)
+        alone = bool(tested) and all(one.units == 1 for one in tested)
+        once = TEXT["once"].format(few=few, all=len(tested)) if alone else ""
+        yield TEXT["networks"].format(below=listed(below), above=listed(above), once=once)
 
 
 def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
@@ -142,12 +150,12 @@ def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     every = [(g, n) for g in graphs for n in names if len(study.anywhere(g, n))]
     found = {pair: one for pair in every if (one := study.against(*pair, "ap"))}
     few = {pair: one.pairs for pair, one in found.items() if one.pairs < FEW}
-    lone = [g for g in graphs if {one.units for (h, _), one in found.items() if h == g} == {1}]
+    lone = sum(one.units == 1 for one in found.values())
     yield TEXT["limits"].format(comparisons=count(len(found), "comparison"))
     if few:
         yield TEXT["few"].format(few=len(few), least=_span(few.values(), "pair"))
     if lone:
-        yield TEXT["lone"].format(graphs=_graphs_of(lone))
+        yield TEXT["lone"].format(lone=lone)
     if missing := [name for graph, name in every if (graph, name) not in found]:
         yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=_codes(missing))
 
