@@ -135,8 +135,8 @@ def _curve(bins: Any) -> list[list[float | None]]:
     return [accuracy, [], sure]
 
 
-def _short(value: Any, digits: int = 4) -> float | None:
-    """A number as few characters hold it; None for what is not there."""
+def _short(value: Any, digits: int = 5) -> float | None:
+    """A number in so many digits, one more than is shown: rounded twice, 16.154 is 16.1."""
     if value is None or np.isnan(value):
         return None
     return float(f"{value:.{digits}g}")
