@@ -86,7 +86,7 @@ def test_what_the_chart_is_drawn_from(make, study_of):
     assert cell["kept"] == [[800.0, 4000.0]]
     assert cell["novelty"] == [[0.7], [None]]
     # a bin with one of 200 nodes says nothing
-    assert cell["curve"] == [[0.7538], [], [0.9548]]
+    assert cell["curve"] == [[0.75377], [], [0.95477]]
     assert cell["steps"] == [[65.0, 70.0], [None, None], [1, 2]]
 
 
