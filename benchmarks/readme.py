@@ -84,14 +84,16 @@ def verdicts(study: Study) -> str:
         for verdict in ("leads", "trails", "undecided")
     }
     won = [graph for graph, found in ahead.items() if found]
-    tuned = {g: standing(study, g, names, tuned=True) for g, names in tuned_rivals(study).items()}
+    tried = tuned_rivals(study)
+    cells = sum(map(len, tried.values()))
+    tuned = {g: standing(study, g, names, tuned=True) for g, names in tried.items()}
     still, behind = ([g for g in tuned if tuned[g] == one] for one in ("leads", "trails"))
     return (
         f"By a paired test at 95%, `algnn` leads every rival that learns class by class on"
-        f" {len(won)} of {len(ahead)} graphs{f': {listed(won)}' if won else ''}. With each rival's"
-        f" setting tuned on validation nodes, which was done on {len(tuned)} graphs, it leads all"
-        f" of them on {_graphs(still)}, and trails one on {_graphs(behind)}. Against the best"
-        f" network that is trained anew on all labels it leads on {of['leads']}, trails on"
+        f" {len(won)} of {len(ahead)} graphs{f': {listed(won)}' if won else ''}. With"
+        f" settings tuned on validation nodes, which {cells} cases of a rival on a graph have, it"
+        f" leads all of these on {_graphs(still)}, and trails one on {_graphs(behind)}. Against the"
+        f" best network that is trained anew on all labels it leads on {of['leads']}, trails on"
         f" {of['trails']}, and is undecided or not tested on {of['undecided']}."
     )
 

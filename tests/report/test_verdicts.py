@@ -95,7 +95,7 @@ def test_the_first_paragraphs(study_of):
         "On 2 graphs (`citeseer` and `digits`) neither holds",
         "`cora` (10.0, `joint`, the test agrees) and `citeseer` (5.0, `joint`, not tested).",
         "It is above on `digits` (20.0, `joint`, the test agrees). All of these verdicts rest on"
-        " one split and one order of classes, 1 of 2 on fewer than five runs.",
+        " one split and one order of classes, 1 of 2 on fewer than 5 runs.",
         "not corrected for there being 7 comparisons.",
         "3 of them rest on 1 to 3 pairs of runs (hollow marks).",
         "7 of them rest on one split with one order of classes",

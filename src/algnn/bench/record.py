@@ -183,12 +183,13 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
     ]
     outcome = Outcome(*parts)
     count = len(outcome.matrix)  # raises where the counts do not fit the sessions
-    if found.get("split", "test") == "test" and np.isnan(outcome.matrix[-1]).any():
+    trial = found.get("split", "test") != "test"  # which may have sessions without nodes
+    if not trial and np.isnan(outcome.matrix[-1]).any():
         raise TypeError("total counts no test node in a session")
     lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
-    # of a trial, sessions without validation nodes have no AUROC
-    most: Any = {"calibration_errors": (0, count), "novelty_aurocs": range(count)}
-    for name, wanted in (lengths | most).items():
+    aurocs = tuple(range(count)) if trial else (0, count - 1)
+    optional = {"calibration_errors": (0, count), "novelty_aurocs": aurocs}
+    for name, wanted in (lengths | optional).items():
         if len(getattr(outcome, name)) not in wanted:
             raise TypeError(f"{name} does not fit {count} sessions")
     table = outcome.reliability

@@ -32,9 +32,9 @@ def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
     rank = full.loc[full.index.isin(rivals)].rank(ascending=False).mean(axis=1)
     means = {"ap": full.mean(axis=1), "micro": micro.loc[full.index, compared].mean(axis=1)}
     found = pd.DataFrame({"rank": rank, **means, "on": on}, index=names)
-    found["apart"] = found.index.isin(ALL_LABELS)
-    order = found.sort_values(["apart", "rank", "ap"], ascending=[True, True, False])
-    return order.drop(columns="apart"), compared
+    found = found.sort_values(["rank", "ap"], ascending=[True, False])
+    # who sees all labels again comes last
+    return found.loc[sorted(found.index, key=ALL_LABELS.__contains__)], compared
 
 
 def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _curve(bins: Any) -> list[list[float | None]]:
 
 
 def _short(value: Any, digits: int = 5) -> float | None:
-    """A number in so many digits, one more than is shown: rounded twice, 16.154 is 16.1."""
+    """A number in more digits than the page shows; None for what is not there."""
     if value is None or np.isnan(value):
         return None
     return float(f"{value:.{digits}g}")

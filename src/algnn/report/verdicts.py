@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import pandas as pd
+
 from algnn.bench.significance import Comparison
 from algnn.report.data import ALL_LABELS, DEFAULT, OURS, Study
 from algnn.report.table import PLAIN, WORDS, count, listed
@@ -97,12 +99,17 @@ def tuned_rivals(study: Study) -> dict[str, list[str]]:
 def _tuned(study: Study) -> str:
     """How rivals fare with the settings that trials chose for them."""
     best, against = study.chosen, tuned_rivals(study)
-    cells, split = sum(map(len, against.values())), _split(study, against, tuned=True)
+    units = [_units(study.drawn(g, n, tuned=True)) for g, names in against.items() for n in names]
     return str(TEXT["tuned" if against else "tried"].format(
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
-        graphs=count(best.dataset.nunique(), "graph"), cells=count(cells, "case"),
-        tried=count(len(best), "case"), **split,
+        graphs=count(best.dataset.nunique(), "graph"), tried=count(len(best), "case"),
+        cells=count(len(units), "case"), lone=units.count(1), **_split(study, against, tuned=True),
     ))  # fmt: skip
+
+
+def _units(runs: pd.DataFrame) -> int:
+    """How many different splits with an order of classes there are among some runs."""
+    return len(runs.groupby(["sha256", "order"]))
 
 
 def _graphs(study: Study) -> list[str]:
@@ -118,7 +125,7 @@ def _compared(study: Study) -> str:
     cells = [runs for g in graphs for n in names if len(runs := study.anywhere(g, n))]
     apart = [name for name in names if name in ALL_LABELS]
     every = (study.drawn(g, n) for g in graphs for n in names)
-    units = [len(runs.groupby(["sha256", "order"])) for runs in every if len(runs)]
+    units = [_units(runs) for runs in every if len(runs)]
     return str(TEXT["compared"].format(
         methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
         runs=_span(map(len, cells), "run"), units=_span(units, "pair"),
@@ -141,7 +148,7 @@ def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     if any(sides.values()):
         few = sum(one.pairs < FEW for one in tested)
         alone = bool(tested) and all(one.units == 1 for one in tested)
-        once = TEXT["once"].format(few=few, all=len(tested)) if alone else ""
+        once = TEXT["once"].format(few=few, all=len(tested), least=FEW) if alone else ""
         yield TEXT["networks"].format(below=listed(below), above=listed(above), once=once)
 
 
