@@ -54,7 +54,7 @@ class Encoded(ALGNN):
 
     def _filled(self, encoder: HopEncoder) -> HopEncoder:
         """With so many units that it is as wide as the default."""
-        return replace(encoder, expanded=max(self.width - encoder.breadth, 0))
+        return replace(encoder, expanded=max(self.width - encoder.prepared_width, 0))
 
 
 class OtherViews(Encoded):
@@ -95,6 +95,13 @@ class NoUnits(Encoded):
 
     def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
         return replace(default, expanded=0)
+
+
+class NoSizes(Encoded):
+    """No columns for the size of a row of X, and more units."""
+
+    def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
+        return self._filled(replace(default, sizes=False))
 
 
 # -- what is done to the features -----------------------------------------------------------------
@@ -230,7 +237,7 @@ class NcmHead(OtherHead):
 
 
 VARIANTS: tuple[type[ALGNN], ...] = (
-    *(OnlyPagerank, OnlyRaw, NoOpenViews, OneKindOfUnits, NoUnits),
+    *(OnlyPagerank, OnlyRaw, NoOpenViews, OneKindOfUnits, NoUnits, NoSizes),
     *(NoRoots, Rank256, Rank384, Rank1024, Sketch, Width2560, Width4096),
     *(TrainedEncoder, OneHalving, LargeGamma, SmallGamma),
     *(RidgeHead, SldaHead, NcmHead),

@@ -39,6 +39,7 @@ LACKS = {
         for variant in ablation.OtherViews.__subclasses__()
     },
     "NoRoots": lambda known: not known.features.root,
+    "NoSizes": lambda known: not known.features.sizes and known.features.width == 320,
     "NoUnits": lambda known: known.features.expanded == 0,
     # the digits have 64 columns: nothing is reduced
     **dict.fromkeys(
@@ -83,8 +84,9 @@ def test_every_variant_learns_and_is_saved(variant, digits, tmp_path):
 
 def test_the_default_has_what_variants_lack(digits):
     known = taught(algnn.ALGNN, digits)._learned
-    assert (known.features.name, known.features.expanded) == ("all", 320 - 4 * 64)
+    assert (known.features.name, known.features.expanded) == ("all", 320 - 4 * 64 - 16)
     assert known.features.root
+    assert known.features.sizes
     assert (known.ways, known.head) == (8, "balanced")
 
 
@@ -100,7 +102,7 @@ def test_wide_features_are_reduced_otherwise():
     ):
         found = variant(device="cpu")._hop_encoder(graph)
         assert found.view_width == columns
-        assert found.expanded == default.expanded == 1024
+        assert found.expanded == default.expanded == 1024 - 16
         assert (found.basis is None) == (variant is not ablation.Rank256)
 
 

@@ -54,13 +54,15 @@ def check_sums(why: Explanation) -> None:
     projected=st.sampled_from([0, 4]),
     root=st.booleans(),
     expanded=st.sampled_from([0, 16]),
+    sizes=st.booleans(),
 )
 @settings(max_examples=20, deadline=None)
 def test_contributions_sum_to_every_score(
-    name: str, seed: int, projected: int, root: bool, expanded: int
+    name: str, seed: int, projected: int, root: bool, expanded: int, sizes: bool
 ) -> None:
     graph = directed_graph(seed)
-    model = fitted_with(HopEncoder(name, 7, projected, root, expanded, seed=5), graph)
+    bank = HopEncoder(name, 7, projected, root, expanded, seed=5, sizes=sizes)
+    model = fitted_with(bank, graph)
     for node in (0, 1, 29):
         scores = model.decision_function(graph, [node])[0]
         for label, score in zip(model.classes_.tolist(), scores, strict=True):
@@ -95,10 +97,17 @@ def by_hand(bank: HopEncoder, graph: Data, node: int, weights: Tensor) -> Tensor
     if bank.expanded:
         drawn = random_weights(bank.breadth, bank.expanded, bank.seed).double()
         on = (z @ drawn > 0).squeeze(0)
-        slopes = drawn[:, on] @ weights[bank.breadth :][on]
+        slopes = drawn[:, on] @ weights[bank.prepared_width :][on]
         worth = worth + slopes / (z @ drawn).relu().norm().clamp_min(1e-12)
     per_view = worth.view(2, -1) @ P / lengths[:, None]
-    return (rows[:, :, None] * x * per_view[:, None]).sum(0)
+    terms = (rows[:, :, None] * x * per_view[:, None]).sum(0)
+    if bank.sizes:
+        squares = graph.x[node].double().square()
+        size = torch.log2(1 + squares.sum())
+        near = (1 - (size - torch.arange(1, 17)).abs()).clamp_min(0)
+        worth = 0.5 * near @ weights[bank.breadth : bank.prepared_width]
+        terms[node] += worth * squares / squares.sum().clamp_min(1e-12)
+    return terms
 
 
 @given(
@@ -107,13 +116,14 @@ def by_hand(bank: HopEncoder, graph: Data, node: int, weights: Tensor) -> Tensor
     projected=st.sampled_from([0, 4]),
     root=st.booleans(),
     expanded=st.sampled_from([0, 16]),
+    sizes=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
 def test_each_contribution_is_the_sum_of_its_terms(
-    seed: int, node: int, projected: int, root: bool, expanded: int
+    seed: int, node: int, projected: int, root: bool, expanded: int, sizes: bool
 ) -> None:
     graph = directed_graph(seed)
-    bank = HopEncoder("own and two hops", 7, projected, root, expanded, seed=5)
+    bank = HopEncoder("own and two hops", 7, projected, root, expanded, seed=5, sizes=sizes)
     weights = torch.randn(bank.width, generator=torch.Generator().manual_seed(seed)).double()
     transposed = transposed_adjacency(graph)
     by_feature, neighbours, by_neighbour = contributions(bank, transposed, graph.x, node, weights)

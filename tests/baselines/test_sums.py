@@ -59,7 +59,7 @@ def test_ranpac_chooses_lambda_by_the_error_on_every_fifth_node_and_solves_over_
 
 
 def test_klda_features_approximate_the_kernel_and_the_nearest_mean_decides(small_graph):
-    views = HopEncoder.of(small_graph.x, 0, 0)
+    views = HopEncoder.of(small_graph.x, 0, 0, sizes=False)
     units = RandomUnits(views.inputs, 60_000, views, seed=0, bandwidth=0.3)
     adjacency = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes)
     H = units.prepare(adjacency, small_graph.x)[:20]

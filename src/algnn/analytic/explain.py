@@ -4,11 +4,12 @@ That encoder is linear in X (or its roots) but for the norm of each view's row a
 ReLU units beside the views. For one node that norm is a number, and a unit is on, and then linear,
 or off. With p_v = row i of view v's polynomial of Â, the score of class c is therefore
 
-    score_c(i) = b_c + Σ_v Σ_j Σ_f  p_v[j] x[j, f] w_v[f],
+    score_c(i) = b_c + s_c(‖x_i‖²) + Σ_v Σ_j Σ_f  p_v[j] x[j, f] w_v[f],
 
-where w_v are the rows of W for view v, through the units that are on, over the norms: a sum over
+where w_v are the rows of W for view v, through the units that are on, over the norms, and s_c is
+what the size of its own row adds, which counts for each feature by its share of ‖x_i‖²: a sum over
 neighbours j and input features f. Summed over either it accounts for the whole score. It is no
-counterfactual: without a feature or a neighbour, norms and units would be others.
+counterfactual: without a feature or a neighbour, norms, units and sizes would be others.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from algnn.analytic.features.hops import HopEncoder
 from algnn.errors import InputError
-from algnn.graph.propagate import blocks
+from algnn.graph.propagate import blocks, take_rows
 
 SHOWN = 5  # features and neighbours that are printed
 TINY = 1e-12  # the least norm by which torch's `normalize` divides
@@ -113,7 +114,15 @@ def contributions(
     parts = torch.empty_like(seen[:, 0])
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
         parts[block] = (seen[block] * (encoder.entries(x, neighbours[block]) @ back.mT)).sum(1)
-    return (sums * back).sum(0), neighbours, parts
+    by_feature = (sums * back).sum(0)
+    if encoder.sizes:
+        own = take_rows(x, at)
+        worth = weights[encoder.breadth : encoder.prepared_width].to(x.device)
+        size = encoder.size_columns(own).squeeze(0) @ worth
+        shares = own.to_dense().squeeze(0).to(by_feature).square()
+        by_feature += size * shares / shares.sum().clamp_min(TINY)
+        parts[neighbours == node] += size
+    return by_feature, neighbours, parts
 
 
 def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
@@ -124,7 +133,7 @@ def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
     reduction = encoder.reduction(sums.device) if encoder.is_reduced else None
     views = sums if reduction is None else sums @ reduction
     lengths = views.norm(dim=1, keepdim=True).clamp_min(TINY)
-    worth, beyond = weights.tensor_split([encoder.breadth])
+    worth, _, beyond = weights.tensor_split([encoder.breadth, encoder.prepared_width])
     if encoder.expanded:
         worth = worth + _through_units(encoder, (views / lengths).reshape(1, -1), beyond)
     worth = worth.view(views.shape) / lengths

@@ -218,7 +218,8 @@ class OverViews(SumLearner):
     bandwidth: float
 
     def _encoder(self, graph: Data) -> RandomUnits:
-        return self._units(HopEncoder.of(self._inputs(graph, sparse=True), 0, self.seed))
+        x = self._inputs(graph, sparse=True)
+        return self._units(HopEncoder.of(x, 0, self.seed, sizes=False))
 
     def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
         return self._units(io.restored_features(tensors, facts, self._device))

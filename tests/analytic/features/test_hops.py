@@ -1,3 +1,4 @@
+import math
 import warnings
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from torch_geometric.data import Data
 import algnn
 from algnn.analytic.features.blocked import polynomial, steps
 from algnn.analytic.features.expansion import random_weights
-from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
+from algnn.analytic.features.hops import SIZES, VIEW_SETS, HopEncoder
 from algnn.analytic.features.reduce import RANK
 from algnn.analytic.lifecycle.preconditions import without_node
 from algnn.errors import InputError
@@ -137,6 +138,36 @@ def test_half_of_the_units_of_all_views_see_pagerank_alone():
     assert torch.equal(weights[:, :25], drawn[:, :25])
     assert not bool(weights[:21, 25:].any())
     torch.testing.assert_close(weights[21:, 25:], 2 * drawn[21:, 25:])
+
+
+@pytest.mark.parametrize("given", [torch.Tensor.clone, to_csr], ids=["dense", "csr"])
+def test_columns_tell_how_large_a_row_was(given):
+    lengths = torch.tensor([0.0, 1.0, 3.0, 2.5e4, 2.5e9])
+    x = given(lengths.sqrt()[:, None] * torch.tensor([0.6, -0.8]))
+    adjacency = normalised_adjacency(torch.empty(2, 0).long(), 5)
+    encoder = HopEncoder.of(x, 100, seed=3)
+    assert (encoder.sizes, encoder.prepared_width, encoder.width) == (True, 8 + SIZES, 100)
+    found = encoder.prepare(adjacency, x)[:, 8:]
+    expected = torch.zeros(5, SIZES)
+    expected[1, 0] = expected[2, 1] = 0.5  # 2^1 and 2^2
+    above = math.log2(1 + 2.5e4) - 14
+    expected[3, 13:15] = torch.tensor([1 - above, above]) / 2
+    expected[4, 15] = 0.5  # all that is larger
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    assert torch.equal(encoder(encoder.prepare(adjacency, x))[:, 8 : 8 + SIZES].float(), found)
+
+
+def test_rows_of_one_size_have_no_columns_for_it():
+    x, adjacency = directed(0)
+    assert not HopEncoder.of(unit(x), 100, seed=1).sizes
+    assert HopEncoder.of(x, 100, seed=1).sizes
+    plain = HopEncoder.of(x, 100, seed=1, sizes=False)
+    assert plain.fingerprint == HopEncoder.of(unit(x), 100, seed=1).fingerprint
+    sized = replace(plain, sizes=True)
+    assert plain.fingerprint != sized.fingerprint
+    # views and units are the same with them and without
+    one, other = (encoder(encoder.prepare(adjacency, x)) for encoder in (plain, sized))
+    assert torch.equal(one, torch.cat([other[:, :28], other[:, 28 + SIZES :]], dim=1))
 
 
 def test_what_is_decided_without_labels():

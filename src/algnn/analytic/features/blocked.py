@@ -44,10 +44,10 @@ Array = Tensor | Path
 
 
 class Views:
-    """The views of every node of a graph on disk; indexed by nodes, it gives rows [n, breadth].
+    """Views and sizes of every node of a graph on disk; indexed by nodes, it gives rows of them.
 
-    They are an ``.npy`` file [N, k] for each view and block of columns, written whole or not at
-    all. Rows are made of length one, view by view, when they are read.
+    They are an ``.npy`` file [N, k] for each view and block of columns, and one for the sizes, each
+    written whole or not at all. Rows are made of length one, view by view, when they are read.
     """
 
     def __init__(self, encoder: HopEncoder, count: int, step: int, device: Any, folder: Path):
@@ -59,33 +59,44 @@ class Views:
         """The blocks of columns that are not there in all views."""
         return [columns for columns in self.columns if not self._complete_at(columns.start)]
 
+    @property
+    def sizes(self) -> Path:
+        """The file of the sizes."""
+        return self.folder / "sizes.npy"
+
     @contextmanager
-    def writing(self, view: int, columns: slice) -> Iterator[Path]:
-        """The file that a block of columns of a view is to be written to."""
-        with replacing(self._file(view, columns.start)) as temporary:
-            new_file(temporary, (self.count, columns.stop - columns.start), np.float32)
+    def writing(self, file: Path, columns: int) -> Iterator[Path]:
+        """The file that so many columns are to be written to."""
+        with replacing(file) as temporary:
+            new_file(temporary, (self.count, columns), np.float32)
             yield temporary
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        """Views [n, breadth] of some nodes, float32."""
-        found = torch.empty(rows.numel(), self.encoder.breadth, dtype=torch.float32)
-        here = rows.cpu()
-        for view in range(len(self.encoder.views)):
+        """Views and sizes [n, prepared_width] of some nodes, float32."""
+        encoder, here = self.encoder, rows.cpu()
+        found = torch.empty(rows.numel(), encoder.prepared_width, dtype=torch.float32)
+        for view in range(len(encoder.views)):
             for columns in self.columns:
-                file = self._file(view, columns.start)
-                if file not in self._maps:
-                    self._maps[file] = mapped(file)
-                found[:, _place(self.encoder, view, columns)] = self._maps[file][here]
-        return self.encoder.unit(found).to(self.device)
+                file = self.file(view, columns.start)
+                found[:, _place(encoder, view, columns)] = self._mapped(file)[here]
+        if encoder.sizes:
+            found[:, encoder.breadth :] = self._mapped(self.sizes)[here]
+        return encoder.unit(found).to(self.device)
+
+    def _mapped(self, file: Path) -> Tensor:
+        if file not in self._maps:
+            self._maps[file] = mapped(file)
+        return self._maps[file]
 
     def _complete(self, step: int) -> bool:
         return all(self._complete_at(a) for a in range(0, self.encoder.view_width, step))
 
     def _complete_at(self, start: int) -> bool:
         views = range(len(self.encoder.views))
-        return all(self._file(view, start).exists() for view in views)
+        return all(self.file(view, start).exists() for view in views)
 
-    def _file(self, view: int, start: int) -> Path:
+    def file(self, view: int, start: int) -> Path:
+        """The file of a block of columns of a view."""
         return self.folder / f"{view}-{start}.npy"
 
 
@@ -117,12 +128,15 @@ class Here:
 
 
 def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepared:
-    """The views of every node: computed, or found where an earlier call has put them."""
+    """Views and sizes of every node: computed, or found where an earlier call has put them."""
     count = graph.shape[0]
     if not isinstance(graph, GraphStore):
         most = GPU_BLOCK_BYTES if graph.device.type == "cuda" else MEMORY_BYTES
         columns = _columns(encoder, _step(encoder.view_width, count, most))
-        found = torch.empty(count, encoder.breadth, dtype=torch.float32, device=graph.device)
+        width = encoder.prepared_width
+        found = torch.empty(count, width, dtype=torch.float32, device=graph.device)
+        if encoder.sizes:
+            Here(graph)(measure, encoder, found[:, encoder.breadth :])
         for view, some, array in computed(encoder, Here(graph), columns):
             found[:, _place(encoder, view, some)] = opened(array)
         return encoder.unit(found)
@@ -131,8 +145,11 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
     views = Views(encoder, count, step, device, graph.folder / f"views-{encoder.fingerprint[:16]}")
     run = graph.runner or Here(graph)
     try:
+        if encoder.sizes and not views.sizes.exists():
+            with views.writing(views.sizes, encoder.prepared_width - encoder.breadth) as target:
+                run(measure, encoder, target)
         for view, some, array in computed(encoder, run, views.lacking()):
-            with views.writing(view, some) as target:
+            with views.writing(views.file(view, some.start), some.stop - some.start) as target:
                 run(keep, array, target)
     finally:
         run.close()
@@ -194,10 +211,16 @@ def steps(view: str) -> int:
 
 def fill(graph: GraphRows, part: int, encoder: HopEncoder, columns: slice, out: Array) -> None:
     """Some columns of X as the views take them."""
-    rows, into = graph.parts[part], opened(out, write=True)
-    for block in blocks(rows.stop - rows.start, 2 * 8 * encoder.inputs, graph.device):
-        ids = torch.arange(rows.start + block.start, rows.start + block.stop, device=graph.device)
-        into[ids[0] : ids[-1] + 1] = encoder.source(graph.take(ids), columns)
+    into = opened(out, write=True)
+    for place, some in _inputs(graph, part, encoder):
+        into[place] = encoder.source(some, columns)
+
+
+def measure(graph: GraphRows, part: int, encoder: HopEncoder, out: Array) -> None:
+    """The columns that tell how large a row of X is."""
+    into = opened(out, write=True)
+    for place, some in _inputs(graph, part, encoder):
+        into[place] = encoder.size_columns(some).to(torch.float32)
 
 
 def hop(
@@ -238,6 +261,14 @@ def opened(array: Array, *, write: bool = False) -> Tensor:
 def new_file(path: Path, shape: tuple[int, int], kind: Any) -> None:
     """An ``.npy`` file of zeros, which takes no room on disk until it is written to."""
     np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
+
+
+def _inputs(graph: GraphRows, part: int, encoder: HopEncoder) -> Iterator[tuple[slice, Tensor]]:
+    """A block of rows of X after another, and where they are."""
+    rows = graph.parts[part]
+    for block in blocks(rows.stop - rows.start, 2 * 8 * encoder.inputs, graph.device):
+        place = slice(rows.start + block.start, rows.start + block.stop)
+        yield place, graph.take(torch.arange(place.start, place.stop, device=graph.device))
 
 
 def _columns(encoder: HopEncoder, step: int) -> list[slice]:

@@ -3,7 +3,8 @@
 Which views help differs between graphs: where neighbours share their class, a wide average is best;
 where they do not, the node's own features and its open neighbourhood are. All of them stand side by
 side, on every graph, and the head weighs them. Wide features are first reduced to their leading
-singular directions, and random ReLU units of the views make a linear head non-linear.
+singular directions, and random ReLU units of the views make a linear head non-linear. Rows of views
+have length one; how large a row of X was, a few columns beside them tell.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch.nn.functional import normalize
 
 from algnn.analytic.features.blocked import encoded, polynomial
 from algnn.analytic.features.expansion import random_weights
-from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, unit_rows
+from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, squares, unit_rows
 from algnn.errors import InputError
 from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr
 from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
@@ -37,6 +38,9 @@ VIEW_SETS: dict[str, tuple[str, ...]] = {
 SAMPLED_ROWS = 512  # that show what kind of values X holds
 DENSE_SHARE = 0.1  # of entries that are not zero, above which products are faster without CSR
 PROJECTION_PARTS = 4  # entries of the random projection for each input
+SIZES = 16  # columns for the size of a row of X: it is at most 2^16 to them
+SIZE_WEIGHT = 0.5  # beside views of length one
+SAME_SIZE = 1e-3  # rows whose sizes, as powers of two, differ by less than this tell nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,8 @@ class HopEncoder:
         other quantities that are never negative, whose largest values would drown the others.
     basis : Tensor [inputs, r], float32, optional
         Where X is wide: its rows, scaled to length one, are reduced to their coordinates in it.
+    sizes : bool
+        Whether columns beside the views tell how large ‖x‖² is: rows of length one do not.
     expanded : int
         How many random units, ReLU of the views, stand beside them; again of length one together.
     seed : int
@@ -83,6 +89,7 @@ class HopEncoder:
     expanded: int = 0
     seed: int = 0
     basis: Tensor | None = None
+    sizes: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in VIEW_SETS:
@@ -97,26 +104,31 @@ class HopEncoder:
         *,
         rank: int = RANK,
         root: bool | None = None,
+        sizes: bool = True,
     ) -> HopEncoder:
         """The encoder of a graph with features X, dense or sparse CSR: no label decides on it.
 
         X is whole, or a graph that gives some of its rows.
 
-        Its units fill up what the views leave of `width`. X with more than `rank` columns is
-        reduced; unless `root` is given, roots are taken of values like counts.
+        Its units fill up what views and sizes leave of `width`. X with more than `rank` columns is
+        reduced; unless `root` is given, roots are taken of values like counts. There are `sizes`
+        where they differ.
         """
         count, inputs = x.shape
+        some = _take(x, _spread(count, SAMPLED_ROWS, x.device))
+        if sizes and count:
+            least, most = _sizes(some).aminmax()
+            sizes = bool(most - least > SAME_SIZE)
         if root is None:
-            some = _take(x, _spread(count, SAMPLED_ROWS, x.device))
             some = some if some.layout == torch.strided else some.values()
             root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
-        bare, basis = cls("all", inputs, root=root, seed=seed), None
+        bare, basis = cls("all", inputs, root=root, seed=seed, sizes=sizes), None
         if inputs > rank:
             rows = _spread(count, MOST_ROWS, x.device)
             some = bare._unit_entries(_take(x, rows), torch.float32)
             basis = principal_basis(some, seed, rank)
         views = replace(bare, basis=basis)
-        return replace(views, expanded=max(width - views.breadth, 0))
+        return replace(views, expanded=max(width - views.prepared_width, 0))
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -134,12 +146,17 @@ class HopEncoder:
         return self.view_width * len(self.views)
 
     @property
+    def prepared_width(self) -> int:
+        """Width of what is computed of a graph once: the views, and the sizes beside them."""
+        return self.breadth + SIZES * self.sizes
+
+    @property
     def width(self) -> int:
-        """d: of the views, and of the units beside them."""
-        return self.breadth + self.expanded
+        """d: of the views, of the sizes, and of the units beside them."""
+        return self.prepared_width + self.expanded
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """The views [N, breadth] of every node in float32, from Â and X [N, inputs]."""
+        """Views and sizes [N, prepared_width] of all nodes in float32, from Â and X [N, inputs]."""
         views = encoded(self, MemoryRows(adjacency, x))
         return views[torch.arange(x.size(0), device=x.device)]
 
@@ -181,12 +198,21 @@ class HopEncoder:
         sparse = entries.layout == torch.sparse_csr
         return (spmm(entries, matrix) if sparse else entries @ matrix).to(torch.float32).to(FLOAT)
 
+    def size_columns(self, some: Tensor) -> Tensor:
+        """How large some rows of X [b, inputs] are: [b, SIZES], in float64.
+
+        Column k = 1, 2, … is the larger, the nearer ‖x‖² + 1 is to 2^k, and 0 beyond 2^(k±1).
+        """
+        powers = torch.arange(1, SIZES + 1, dtype=FLOAT, device=some.device)
+        near = 1 - (_sizes(some).clamp_max(SIZES)[:, None] - powers).abs()
+        return near.clamp_min_(0).mul_(SIZE_WEIGHT)
+
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides on the views; the units beside them do not."""
+        """SHA-256 of all that decides on views and sizes; the units beside them do not."""
         seed = self.seed if self.projected else None
         facts = f"{self.name} {self.inputs} {self.projected} {self.root} {seed}"
-        digest = hashlib.sha256(facts.encode())
+        digest = hashlib.sha256((facts + " sizes" * self.sizes).encode())
         if self.basis is not None:
             digest.update(self.basis.cpu().contiguous().numpy().data)
         return digest.hexdigest()
@@ -196,7 +222,8 @@ class HopEncoder:
         exact = prepared.to(FLOAT)
         if not self.expanded:
             return exact
-        return torch.cat([exact, normalize(self.units(exact))], dim=1)
+        units = normalize(self.units(exact[:, : self.breadth]))
+        return torch.cat([exact, units], dim=1)
 
     def units(self, exact: Tensor) -> Tensor:
         """The random units [n, expanded] of some views [n, breadth], before normalisation."""
@@ -234,13 +261,18 @@ class HopEncoder:
         return values.abs().sqrt_().copysign(values) if self.root else values
 
     def unit(self, parts: Tensor) -> Tensor:
-        """Some rows of the views [n, breadth], each view's rows made of length one, in place."""
+        """Some rows [n, prepared_width], each view's rows made of length one, in place."""
         width = self.view_width
         for block in blocks(parts.size(0), 8 * width, parts.device):
-            for start in range(0, parts.size(1), width):
+            for start in range(0, self.breadth, width):
                 view = parts[block, start : start + width]
                 view.copy_(normalize(view.to(FLOAT)))
         return parts
+
+
+def _sizes(some: Tensor) -> Tensor:
+    """log2(1 + ‖x‖²) of some rows of X, dense or CSR, in float64."""
+    return torch.log2(1 + squares(some))
 
 
 def _take(x: Tensor | GraphRows, rows: Tensor) -> Tensor:

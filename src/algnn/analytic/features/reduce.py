@@ -59,7 +59,22 @@ def _orthonormal(Y: Tensor) -> Tensor:
 def unit_rows(X: Tensor) -> Tensor:
     """A sparse CSR matrix with each row scaled to length one; empty rows stay."""
     starts, values = X.crow_indices(), X.values()
-    row = torch.repeat_interleave(torch.arange(X.size(0), device=X.device), starts.diff())
+    row = _rows(X)
     lengths = values.new_zeros(X.size(0)).index_add_(0, row, values.square()).sqrt_()
     scaled = values / lengths.clamp_min(torch.finfo(values.dtype).tiny)[row]
     return csr(starts, X.col_indices(), scaled, (X.size(0), X.size(1)))
+
+
+def squares(X: Tensor) -> Tensor:
+    """‖x‖² of each row of X [n, d], dense or CSR, in float64."""
+    if X.layout == torch.strided:
+        return X.to(torch.float64).square().sum(dim=1)
+    values = X.values().to(torch.float64).square()
+    return values.new_zeros(X.size(0)).index_add_(0, _rows(X), values)
+
+
+def _rows(X: Tensor) -> Tensor:
+    """The row of each entry of a CSR matrix."""
+    return torch.repeat_interleave(
+        torch.arange(X.size(0), device=X.device), X.crow_indices().diff()
+    )

@@ -29,7 +29,7 @@ SMALLEST_DEVIATION = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class SelfSupervisedEncoder(HopEncoder):
-    """The views and units of `HopEncoder`, and H = Â ReLU(Â X W_1) W_2, its rows of length one.
+    """All columns of `HopEncoder`, and H = Â ReLU(Â X W_1) W_2, its rows of length one.
 
     X is the first view: the node's own features, of length one.
 
@@ -65,17 +65,17 @@ class SelfSupervisedEncoder(HopEncoder):
 
     @property
     def width(self) -> int:
-        """d: of views, units and embedding."""
+        """d: of views, sizes, units and embedding."""
         return super().width + self.weights["weight2"].size(1)
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """Views and embedding [N, breadth + h] of every node in float32."""
+        """Views, sizes and embedding [N, prepared_width + h] of every node in float32."""
         views = super().prepare(adjacency, x)
         return torch.cat([views, self._embedding(adjacency, views[:, : self.view_width])], dim=1)
 
     def __call__(self, prepared: Tensor) -> Tensor:
         """Z [n, width] of some rows of what `prepare` gave, in float64."""
-        views, embedding = prepared[:, : self.breadth], prepared[:, self.breadth :]
+        views, embedding = prepared.tensor_split([self.prepared_width], dim=1)
         return torch.cat([super().__call__(views), embedding.to(FLOAT)], dim=1)
 
     def _embedding(self, adjacency: Tensor, own: Tensor) -> Tensor:

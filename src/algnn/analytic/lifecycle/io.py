@@ -62,11 +62,13 @@ def encoder_state(features: Features) -> tuple[Tensors, Facts]:
     """Tensors and facts of the encoder alone."""
     if isinstance(features, HopEncoder):
         # under the name that this encoder had when the format was made
-        names = [field.name for field in fields(HopEncoder) if field.name != "basis"]
+        bank = {f.name: getattr(features, f.name) for f in fields(HopEncoder) if f.name != "basis"}
+        if not features.sizes:
+            del bank["sizes"]  # the fingerprint is that of encoders from before there were any
         tensors = {} if features.basis is None else {"encoder.basis": features.basis}
         if isinstance(features, SelfSupervisedEncoder):
             tensors |= {f"encoder.{name}": t for name, t in features.weights.items()}
-        return tensors, {"bank": {name: getattr(features, name) for name in names}}
+        return tensors, {"bank": bank}
     encoder, expansion = features.encoder, features.expansion
     shape = ("kind", "inputs", "width", "seed")
     facts = {"expansion": {name: getattr(expansion, name) for name in shape}}
@@ -150,7 +152,8 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
             if not basis.numel() or bank.projected:
                 raise CheckpointError("encoder.basis has no columns, or a projection beside it")
             bank = replace(bank, basis=basis.to(device))
-        if bank.breadth * bank.expanded > LARGEST_EXPANSION or not isinstance(bank.root, bool):
+        plain = all(isinstance(each, bool) for each in (bank.root, bank.sizes))
+        if bank.breadth * bank.expanded > LARGEST_EXPANSION or not plain:
             raise CheckpointError("bank is none that this version makes")
         if "encoder.weight1" in tensors:
             hidden = tensors["encoder.weight1"].size(-1)
