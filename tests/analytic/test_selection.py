@@ -79,10 +79,10 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
     chosen = np.arange(len(labels)) % 2 == 0
     everything, second = sums(Z, labels, np.arange(len(labels))), sums(Z, labels, chosen)
     gamma, agreement = choose_gamma(everything, batch(second))
-    assert abs(by_hand(Z, labels, chosen, gamma) - agreement) < 1e-8
+    assert abs(by_hand(Z, labels, chosen, gamma) - agreement) < 1e-7
     place = GAMMAS.index(gamma)
     for other in {*COARSE_START, max(place - 1, 0), min(place + 1, len(GAMMAS) - 1)}:
-        assert by_hand(Z, labels, chosen, GAMMAS[other]) <= agreement + 1e-8
+        assert by_hand(Z, labels, chosen, GAMMAS[other]) <= agreement + 1e-7
 
 
 @settings(deadline=None, max_examples=20)
@@ -104,7 +104,7 @@ def test_where_nodes_count_the_same_the_best_agreement_is_over_nodes(seed, noise
         truth = theirs - 1 / 3
         hit = (scores * truth).sum()
         total += float(hit * hit.abs() / (scores.square().sum() * truth.square().sum())) / 2
-    assert abs(total - agreement) < 1e-8
+    assert abs(total - agreement) < 1e-7
 
 
 @settings(deadline=None)
@@ -183,7 +183,7 @@ def test_large_sums_find_the_best_penalty_uphill():
         for other in (place - 1, place, place + 1)
         if 0 <= other < len(GAMMAS)
     ]
-    assert abs(max(one_way) - found) < 1e-8
+    assert abs(max(one_way) - found) < 1e-7
 
 
 def test_rounding_left_in_a_half_without_nodes_says_nothing():

@@ -32,6 +32,8 @@ MOST_HALVINGS = 8
 SMALL_SUMS = 256
 # From so many nodes on, weights of one half against the other tell as much as both directions do.
 ONE_DIRECTION_NODES = 512
+# A small γ amplifies the rounding of sums up to about 1e-9, and two γ so near are equally good.
+AGREEMENT_DIGITS = 7
 # Relative size below which a squared length is rounding, and a count next to nothing.
 NEGLIGIBLE = 1e-12
 
@@ -66,7 +68,7 @@ def choose_gamma(
     best of a few is the start of a search uphill. Of several equally good ones the largest is
     taken. The search goes over γ relative to the trace, for the balanced head, where classes count,
     and for the ridge head, where nodes count; the latter takes γ times the trace of G. Beside γ
-    stands the agreement, which is at most 1, to nine digits.
+    stands the agreement, which is at most 1, to seven digits.
     """
     nodes = int(everything.n.sum())
     both = nodes <= ONE_DIRECTION_NODES
@@ -150,4 +152,4 @@ class _Halves:
         least = NEGLIGIBLE * self.scale * W.square().sum((1, 2))
         fine = (failed == 0) & (size > least) & (self.perfect > 0)
         cosines = torch.where(fine, hit * hit.abs() / (size * self.perfect), 0.0)
-        return round(float(cosines.sum()) / self.directions, 9)
+        return round(float(cosines.sum()) / self.directions, AGREEMENT_DIGITS)
