@@ -42,8 +42,8 @@ class Explanation:
     bias : float
         The part of the score that all nodes share.
     by_feature : array [inputs], float64
-        The contribution of each input feature, over all neighbours; with `bias` they sum to
-        `score`.
+        The contribution of each input feature, over all neighbours, and its share in what the size
+        of the node's own row adds; with `bias` they sum to `score`.
     neighbours : array [m], int64
         The nodes in the receptive field of this one, itself included.
     by_neighbour : array [m], float64
