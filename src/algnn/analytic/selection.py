@@ -24,8 +24,8 @@ from algnn.progress import tell
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
 # The places in GAMMAS from which the search starts: all over the grid, or at its middle where sums
 # are wide, since each try is costly there, and so many nodes have one maximum only.
-COARSE_START = (1, 4, 7, 10, 13)
-MIDDLE_START = (7,)
+COARSE_START: tuple[int, ...] = (1, 4, 7, 10, 13)
+MIDDLE_START: tuple[int, ...] = (7,)
 SMOOTH_WIDTH = 512
 # The ways of halving that are kept while sums have at most so many coordinates: they are cheap.
 MOST_HALVINGS = 8
@@ -73,16 +73,19 @@ def choose_gamma(
     nodes = int(everything.n.sum())
     both = nodes <= ONE_DIRECTION_NODES
     halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
-    start = MIDDLE_START if everything.G.size(0) > SMOOTH_WIDTH else COARSE_START
+    smooth = everything.G.size(0) > SMOOTH_WIDTH
     tried: dict[int, float] = {}
-    wanted = set(start)
+    wanted = MIDDLE_START if smooth else COARSE_START
     while wanted:
         known = len(tried) + len(wanted)
-        for place in sorted(wanted):
+        for place in wanted:
             tell("choosing γ", len(tried), known)
             tried[place] = halves.agreement(GAMMAS[place])
         best = max(tried, key=lambda place: (tried[place], place))
-        wanted = {place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS)} - set(tried)
+        beside = (place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS))
+        wanted = tuple(place for place in beside if place not in tried)
+        # where there is one maximum, a better γ on one side leaves nothing to find on the other
+        wanted = wanted[:1] if smooth else wanted
     trace = float(everything.G.trace()) if head == "ridge" else 1.0
     # features that are all zero have a trace of zero, and weights all the same
     return GAMMAS[best] * (trace or 1.0), tried[best]
