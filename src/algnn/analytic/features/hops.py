@@ -116,7 +116,7 @@ class HopEncoder:
         """
         count, inputs = x.shape
         some = _take(x, _spread(count, SAMPLED_ROWS, x.device))
-        if sizes and count:
+        if sizes:
             least, most = _sizes(some).aminmax()
             sizes = bool(most - least > SAME_SIZE)
         if root is None:
