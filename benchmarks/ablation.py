@@ -23,6 +23,7 @@ from torch_geometric.data import Data
 from algnn import ALGNN, ClassStream, load
 from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.features.reduce import RANK
+from algnn.analytic.selection import OF_ALL_NODES
 from algnn.analytic.state import Features, State
 from algnn.bench.environment import machine, now, versions
 from algnn.bench.runs import write_atomically
@@ -185,6 +186,14 @@ class OneHalving(ALGNN):
         return replace(known, half_sums=known.half_sums[:1])
 
 
+class GammaOfHalves(ALGNN):
+    """γ as halves agree on it, not half of that."""
+
+    def _settled(self, state: State) -> State:
+        state = super()._settled(state)
+        return replace(state, gamma=state.gamma / OF_ALL_NODES, solved=None).with_weights()
+
+
 class LargeGamma(ALGNN):
     """γ = 1e-2, not chosen."""
 
@@ -239,7 +248,7 @@ class NcmHead(OtherHead):
 VARIANTS: tuple[type[ALGNN], ...] = (
     *(OnlyPagerank, OnlyRaw, NoOpenViews, OneKindOfUnits, NoUnits, NoSizes),
     *(NoRoots, Rank256, Rank384, Rank1024, Sketch, Width2560, Width4096),
-    *(TrainedEncoder, OneHalving, LargeGamma, SmallGamma),
+    *(TrainedEncoder, OneHalving, GammaOfHalves, LargeGamma, SmallGamma),
     *(RidgeHead, SldaHead, NcmHead),
 )
 

@@ -60,7 +60,7 @@ def familiarity(G, Z):
 
 def rows_of(model, graph, nodes):
     """Z of some nodes, which whoever has the graph and the file can compute."""
-    return torch.cat(list(model._features(graph, torch.as_tensor(nodes), model._learned)))
+    return torch.cat(list(model._features(graph, torch.as_tensor(nodes), model._learned.features)))
 
 
 def membership(graph, stream):

@@ -154,7 +154,7 @@ def measure(nodes: int, road: str, work: Path) -> dict:
         torch.cuda.reset_peak_memory_stats()
     with clock(steps, "encode", peak):
         encoder = model._hop_encoder(graph)
-        model._prepared(graph, torch.arange(1), encoder)
+        model._prepared(graph, encoder)
         wait()
     # the same encoder object, so that the base session finds its views
     model._hop_encoder = lambda _: encoder

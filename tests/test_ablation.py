@@ -12,7 +12,8 @@ import torch
 from torch_geometric.data import Data
 
 import algnn
-from algnn.analytic.features.gcn import ExpandedGCN
+from algnn.analytic.features.expansion import ExpandedGCN
+from algnn.analytic.selection import GAMMAS
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,6 +50,7 @@ LACKS = {
     **dict.fromkeys(("Width2560", "Width4096"), lambda known: known.features.width == 320),
     "TrainedEncoder": lambda known: isinstance(known.features, ExpandedGCN) and known.gamma > 0,
     "OneHalving": lambda known: known.ways == 1,
+    "GammaOfHalves": lambda known: known.gamma in GAMMAS,
     "LargeGamma": lambda known: known.gamma == 1e-2,
     "SmallGamma": lambda known: known.gamma == 1e-4,
     "RidgeHead": lambda known: known.head == "ridge" and known.ways == 8,

@@ -367,3 +367,10 @@ def test_labels_are_not_the_callers_memory():
     found = check_labels(labels, 2)
     labels[0] = 7
     assert found.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("one", [5, np.int64(5), np.array(5)])
+def test_a_single_id_is_a_node(one):
+    graph = algnn.load("digits")
+    model = algnn.ALGNN(width=256).fit(graph, range(50), graph.y[:50])
+    assert model.predict(graph, one).tolist() == model.predict(graph, [5]).tolist()

@@ -171,9 +171,8 @@ def check_width(found: int, width: int | None) -> None:
 
 
 def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -> Tensor:
-    """Node ids as an int64 tensor on the CPU, from ids, a mask, or None for every node.
-
-    Nodes of a `session` are to be learned: at least one, and each once.
+    """Node ids as an int64 tensor on the CPU, from ids, a mask, or None for every node; those of a
+    `session` are at least one, and each once.
     """
     if nodes is None and not session:
         return torch.arange(num_nodes)
@@ -230,9 +229,7 @@ def _as_ids(nodes: Any) -> Tensor:
         ) from None
 
 
-def check_labels(
-    labels: Labels, count: int, seen: npt.NDArray[Any] | None = None
-) -> npt.NDArray[Any]:
+def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array:
     """Labels as an array of int64 or of strings, of the kind of the classes `seen` so far."""
     try:
         given = labels.numpy(force=True) if isinstance(labels, Tensor) else labels
@@ -269,7 +266,7 @@ def check_labels(
     return array if words else array.astype(np.int64)
 
 
-def _check_none_missing(labels: Any, missing: Any, seen: npt.NDArray[Any] | None) -> None:
+def _check_none_missing(labels: Any, missing: Any, seen: Array | None) -> None:
     """Raise `InputError` where a label says that there is none."""
     # models of early versions may hold a class of that name
     known = seen is not None and set(NOTHING) & set(seen.tolist())
@@ -282,7 +279,7 @@ def _check_none_missing(labels: Any, missing: Any, seen: npt.NDArray[Any] | None
         )
 
 
-def _of_one_kind(labels: list[Any]) -> npt.NDArray[Any]:
+def _of_one_kind(labels: list[Any]) -> Array:
     """An array of a list whose items must all be strings, or all be numbers."""
     strange = next((c for c in labels if not isinstance(c, str)), None)
     if strange is None:
@@ -297,7 +294,7 @@ def _of_one_kind(labels: list[Any]) -> npt.NDArray[Any]:
     raise InputError(f"labels mixes strings with {strange!r}: give only ints or only strings")
 
 
-def check_base(labels: npt.NDArray[Any]) -> None:
+def check_base(labels: Array) -> None:
     """Raise `InputError` unless a base session has the two classes that training needs."""
     if bool((labels == labels[0]).all()):
         raise InputError(

@@ -43,9 +43,8 @@ def picture_path(path: str | os.PathLike[str]) -> Path:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The path of a temporary file beside `path`, which replaces it once all is on disk.
 
-    Whoever reads `path` sees the old file or the new one, never part of one. A link is followed; a
-    file that exists keeps its mode and, where that is allowed, its owner; a missing folder is made.
-    If the block raises, the temporary file is removed; that of a killed writer, by a later one.
+    A link is followed; a file that exists keeps its mode and, where that is allowed, its owner; a
+    missing folder is made. The temporary file of a killed writer is removed by a later one.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -77,11 +76,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold a file's lock, so that a second writer starts from what the first has written.
-
-    A thread that holds it may ask for it again. It ends with the process that holds it; the empty
-    file beside `path` that carries it may then stay behind.
-    """
+    """Hold a file's lock, so that a second writer starts from what the first has written."""
+    # it ends with the process that holds it; the empty file that carries it may then stay behind
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")
     held = FileLock(lock, is_singleton=True)  # which counts how often a thread has taken it

@@ -104,13 +104,11 @@ def drawn(
     shapes: Shapes, generator: torch.Generator, device: torch.device | None = None
 ) -> dict[str, nn.Parameter]:
     """Parameters to train, by name: `glorot` matrices, and vectors of 0."""
-    values = (
-        glorot(*shape, generator) if len(shape) == 2 else torch.zeros(shape, dtype=torch.float32)
-        for shape in shapes.values()
-    )
-    return {
-        name: nn.Parameter(value.to(device)) for name, value in zip(shapes, values, strict=True)
-    }
+    found = {}
+    for name, shape in shapes.items():
+        value = glorot(*shape, generator) if len(shape) == 2 else torch.zeros(shape)
+        found[name] = nn.Parameter(value.to(device, torch.float32))
+    return found
 
 
 def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from copy import copy
 from functools import cached_property
 from typing import Any, ClassVar
@@ -29,11 +30,8 @@ class GraphCache:
         return resolve_device(self.device)
 
     def _check_graph(self, graph: Data | GraphStore, width: int | None) -> Data:
-        """The graph, with an `edge_index`; checked once for as long as it stays the same.
-
-        One on disk was checked when it was written.
-        """
-        if isinstance(graph, GraphStore):
+        """The graph, with an `edge_index`; checked once for as long as it stays the same."""
+        if isinstance(graph, GraphStore):  # which was checked when it was written
             check_width(graph.num_features, width)
             return graph if self._takes_stores else whole(graph)
         check_kind(graph)
@@ -67,10 +65,7 @@ class GraphCache:
         return MemoryRows(self._adjacency(graph), self._inputs(graph, sparse=True))
 
     def _inputs(self, graph: Data, *, sparse: bool = False) -> Tensor:
-        """X in float32 on the learner's device, moved once for as long as it stays the same.
-
-        Dense; where a sparse X may stay so, in CSR.
-        """
+        """X in float32 on the learner's device, moved once: dense or, where it may stay so, CSR."""
         sparse = sparse and graph.x.layout != torch.strided
         made: dict[bool, Tensor] = self._memos["inputs"].get((graph.x,), dict)
         if sparse not in made:
@@ -81,4 +76,4 @@ class GraphCache:
 
     @cached_property
     def _memos(self) -> dict[str, Memo[Any]]:
-        return {name: Memo() for name in ("edges", "sound", "adjacency", "inputs")}
+        return defaultdict(Memo)

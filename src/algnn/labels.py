@@ -43,9 +43,8 @@ def read_labels(
     """The nodes and labels of a table with the columns `node` and `label`.
 
     Labels are ints where all of them are written as whole numbers, and strings otherwise; beside
-    classes that were seen before, they are of the same kind as those. Rows without a label, or with
-    -1, are skipped. Other columns are not looked at, so a table of predictions can be corrected by
-    hand and learned.
+    classes that were seen before, they are of their kind. Rows without a label, or with -1, are
+    skipped, and other columns are not looked at.
     """
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)
@@ -67,10 +66,8 @@ def read_nodes(path: Source, num_nodes: int) -> npt.NDArray[np.int64]:
 
 
 def write_table(path: Source | None, pieces: Iterable[dict[str, Column]]) -> None:
-    """Write rows to CSV or Parquet by the file's ending, or to stdout as CSV, atomically.
-
-    They come in pieces, of which each has the same columns, and only one is in memory at a time.
-    """
+    """Write rows to CSV or Parquet by the file's ending, or to stdout as CSV, atomically."""
+    # they come in pieces, of which each has the same columns, and only one is in memory at a time
     if path is None:
         _write_csv(sys.stdout, pieces)
     elif Path(path).suffix.lower() in PARQUET:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -24,8 +25,6 @@ from algnn.graphs import GraphCache
 from algnn.sharing import Shared, changes, full_precision, undisturbed
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     # scikit-learn has no types, and a base class of type Any would switch off all checks here
     class BaseEstimator:
         """What is used of scikit-learn's class of that name."""
@@ -36,6 +35,7 @@ else:
     from sklearn.base import BaseEstimator
 
 SHOWN = 20  # classes in the HTML representation
+NO_NODES = "nodes is empty: accuracy needs at least one labelled node"
 
 
 class Learner(Shared, GraphCache, BaseEstimator, ABC):
@@ -77,9 +77,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The state as tensors and JSON values. The names of tensors that are frozen after the
-        base session start with ``encoder.``.
-        """
+        """The state as tensors, ``encoder.…`` if frozen after the base session, and JSON values."""
 
     @abstractmethod
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Any:
@@ -164,11 +162,11 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def predict_proba(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
         """Probabilities of the classes seen so far; the most probable one is that of `predict`.
 
-        A softmax of the scores. That of `ALGNN` is calibrated, from the sums and without a
-        validation set: among nodes like those that were learned, predictions with confidence 0.8
-        are right in about 8 cases of 10. That holds over all predictions: with the balanced head,
-        one of a rare class is right less often than its confidence says, one of a frequent class
-        more often.
+        A softmax of the scores. That of `ALGNN` is calibrated, from the sums and the graph's nodes
+        and without a validation set: among nodes like those that were learned, predictions with
+        confidence 0.8 are right in about 8 cases of 10. That holds over all predictions: with the
+        balanced head, one of a rare class is right less often than its confidence says, one of a
+        frequent class more often.
 
         Parameters
         ----------
@@ -194,7 +192,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         scores = view._checked_scores(graph, nodes).to(torch.float64)
         with full_precision():
-            return view._probabilities(scores).cpu().numpy()
+            return view._probabilities(graph, scores).cpu().numpy()
 
     def novelty(self, graph: Data, nodes: Nodes | None = None) -> npt.NDArray[np.float64]:
         """Out-of-distribution scores: high for nodes that resemble no class seen so far.
@@ -243,7 +241,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         predicted = view.predict(graph, nodes)
         if not predicted.size:
-            raise InputError("nodes is empty: accuracy needs at least one labelled node")
+            raise InputError(NO_NODES)
         known = checks.check_labels(labels, predicted.size, view.classes_)
         return float((predicted == known).mean())
 
@@ -272,11 +270,26 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         >>> list(table.columns), table.attrs["n"], len(table)
         (['n', 'accuracy', 'confidence', 'mistaken_for', 'session'], 898, 10)
         """
-        from algnn.evaluation import by_class
-
         view = self._view()
         sure = view.predict_proba(graph, nodes)
-        return by_class(view, sure, checks.check_labels(labels, len(sure), view.classes_))
+        true = checks.check_labels(labels, len(sure), view.classes_)
+        if not len(true):
+            raise InputError(NO_NODES)
+        found = pd.DataFrame({"label": true, "answer": view.classes_[sure.argmax(axis=1)]})
+        found["right"], found["sure"] = found.answer == found.label, sure.max(axis=1)
+        groups, sessions = found.groupby("label"), view._sessions()
+        wrong = found[~found.right].groupby("label").answer.agg(lambda given: given.mode().iloc[0])
+        columns = {
+            "n": groups.size(),
+            "accuracy": groups.right.mean(),
+            "confidence": groups.sure.mean(),
+            "mistaken_for": wrong.astype(object).reindex(list(groups.groups)),
+            "session": pd.array([sessions.get(name) for name in groups.groups], dtype="Int64"),
+        }
+        table = pd.DataFrame(columns).rename_axis("class").sort_values("session", kind="stable")
+        means = {"accuracy": found.right, "macro": table.accuracy, "confidence": found.sure}
+        table.attrs = {"n": len(found), **{name: float(of.mean()) for name, of in means.items()}}
+        return table
 
     def retained_bytes(self) -> int:
         """Bytes to keep between sessions: what `save` writes, without header and frozen encoder."""
@@ -321,10 +334,8 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         """
         tensors, facts = checkpoint.read(path, cls.__name__, verify=verify)
         try:
-            params = dict(facts.pop("params"))
-            if device is not None:
-                params["device"] = device
-            learner = cls(**params)
+            asked = {} if device is None else {"device": device}
+            learner = cls(**{**facts.pop("params"), **asked})
             try:
                 checks.resolve_device(learner.device)
             except DeviceError:
@@ -444,8 +455,8 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def _settle(self) -> None:
         """Before a file is written: answer to the last bit as what is loaded from it will."""
 
-    def _probabilities(self, scores: Tensor) -> Tensor:
-        """Probabilities [n, C] from scores."""
+    def _probabilities(self, graph: Data, scores: Tensor) -> Tensor:
+        """Probabilities [n, C] from scores of some of its nodes."""
         return torch.softmax(scores, dim=1)
 
     def _sessions(self) -> dict[Any, int]:
@@ -455,7 +466,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         """Novelty [n] of checked nodes."""
         scores = self._scores(graph, nodes).to(torch.float64)
-        return 1 - self._probabilities(scores).amax(dim=1)
+        return 1 - self._probabilities(graph, scores).amax(dim=1)
 
     def _check_fitted(self) -> None:
         if self._learned is None:

@@ -34,18 +34,14 @@ REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name; ``settings/<name>.toml`` holds its settings.
-
-    `kind` is its family, `retains` what it keeps between sessions, and `place` the learner or where
-    it is, ``module:Class``: importing one takes torch, and listing them does not. A user's own
-    learner is named by its place and has its constructor's defaults.
-    """
+    """A method by name; ``settings/<name>.toml`` holds its settings."""
 
     name: str
-    kind: str
+    kind: str  # its family
     summary: str
-    retains: str
+    retains: str  # what it keeps between sessions
     paper: str
+    # the learner, or ``module:Class``: importing one takes torch, and listing them does not
     place: str | type[Learner]
 
     @property
@@ -68,10 +64,7 @@ METHODS: dict[str, Method] = {name: Method(name, **facts) for name, facts in _TA
 
 
 def find(method: str | type[Learner]) -> Method:
-    """A method by its name in `METHODS`, by its class, or by its place ``module:Class``.
-
-    A module is imported from the Python path or from the current folder.
-    """
+    """A method by its name in `METHODS`, by its class, or by its place ``module:Class``."""
     if isinstance(method, type):
         return _own(f"{method.__module__}:{method.__qualname__}", method)
     if ":" in method:
@@ -105,16 +98,18 @@ def settings(method: str | type[Learner], dataset: str, **changes: Any) -> dict[
     for name, value in chosen.items():
         if value is REQUIRED:
             raise InputError(f"{name} of {known.name} has no default: set it ({name}=value)")
-        _check_plain(name, value)
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{name}={value!r} cannot be written into a record: settings are finite numbers,"
+                " words, true or false, or lists of them"
+            ) from None
     return chosen
 
 
 def make(
-    method: str | type[Learner],
-    dataset: str,
-    seed: int = 0,
-    device: str = "auto",
-    **overrides: Any,
+    method: str | type[Learner], dataset: str, seed: int = 0, device: str = "auto", **overrides: Any
 ) -> Learner:
     """A fresh learner with a method's settings for a dataset.
 
@@ -155,11 +150,7 @@ def make(
 
 
 def parse(method: str | type[Learner], pairs: Sequence[str]) -> dict[str, Any]:
-    """Settings written as ``name=value``, each read as the type of the parameter's default.
-
-    Where that is neither a number, a word nor true or false, the value is read as JSON where it can
-    be, and is a word otherwise; a list may do without its brackets.
-    """
+    """Settings written as ``name=value``, each read as the type of the parameter's default."""
     known = find(method)
     defaults = known.defaults
     parsed: dict[str, Any] = {}
@@ -245,6 +236,7 @@ def _value(name: str, text: str, kind: type) -> Any:
             return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
         except (KeyError, ValueError):
             raise InputError(f"{name}={text} must be {WORDS[kind]}") from None
+    # as JSON where it can be, else a word; a list may do without its brackets
     for written in (text, f"[{text}]") if kind in (list, tuple) else (text,):
         with contextlib.suppress(ValueError):
             value = json.loads(written)
@@ -269,13 +261,3 @@ def _check_type(name: str, value: Any, default: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name}={value!r} must be a finite number")
     return value
-
-
-def _check_plain(name: str, value: Any) -> None:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"{name}={value!r} cannot be written into a record: settings are finite numbers, words,"
-            " true or false, or lists of them"
-        ) from None

@@ -53,9 +53,8 @@ def confusion(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     table = model.evaluate(graph, nodes, labels)
     predicted = model.predict(graph, nodes)
     true = check_labels(labels, predicted.size)
-    rows = table.index.to_list()
-    rest = [name for name in model.classes_.tolist() if name not in set(rows)]
-    columns = [name for name in rows if name in set(model.classes_.tolist())] + rest
+    rows, known = table.index.to_list(), model.classes_.tolist()
+    columns = [c for c in rows if c in known] + [c for c in known if c not in rows]
     counts = pd.crosstab(true, predicted).reindex(index=rows, columns=columns, fill_value=0)
     shares = 100 * counts.to_numpy() / counts.to_numpy().sum(axis=1, keepdims=True)
     size = min(11.0, 3.2 + 0.42 * len(columns))
@@ -220,20 +219,14 @@ def explanation(
     why = model.explain(graph, node, label)
     figure = Figure(figsize=(11, 1.6 + 0.28 * (count + 1)), layout="constrained")
     figure.suptitle(f"node {why.node} scores {why.score:+.3f} for class {why.label}")
-    parts = (
-        ("features", why.top_features(count), why.by_feature),
-        ("neighbours", why.top_neighbours(count), why.by_neighbour),
-    )
-    for axes, (title, top, every) in zip(figure.subplots(1, 2).flat, parts, strict=True):
-        rest = every.sum() - sum(value for _, value in top)
-        others = int(np.count_nonzero(every)) - len(top)
-        names = [f"{place} (itself)" if title == "neighbours" and place == why.node else str(place)
-                 for place, _ in top] + [f"{others:,} others"] * (others > 0)  # fmt: skip
-        values = [value for _, value in top] + [rest] * (others > 0)
-        axes.barh(range(len(names)), values, color=[KNOWN if v >= 0 else NEW for v in values])
-        axes.set_yticks(range(len(names)), names)
+    both = zip(figure.subplots(1, 2).flat, why._ranked(count), strict=True)
+    for axes, (kind, top, others, rest) in both:
+        bars = top | ({f"{others:,} others": rest} if others else {})
+        colours = [KNOWN if value >= 0 else NEW for value in bars.values()]
+        axes.barh(range(len(bars)), bars.values(), color=colours)
+        axes.set_yticks(range(len(bars)), bars)
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.set(ylim=(count + 0.6, -0.6), title=title, xlabel="contribution to the score")
+        axes.set(ylim=(count + 0.6, -0.6), title=f"{kind}s", xlabel="contribution to the score")
     return figure
 
 
@@ -330,8 +323,5 @@ def _names(axis: Any, names: list[Any]) -> None:
 
 
 def _total(table: pd.DataFrame) -> str:
-    total = table.attrs
-    return (
-        f"accuracy {100 * total['accuracy']:.1f}% over {total['n']:,} nodes,"
-        f" {100 * total['macro']:.1f}% over {len(table):,} classes"
-    )
+    words = "accuracy {accuracy:.1%} over {n:,} nodes, {macro:.1%} over {classes:,} classes"
+    return words.format(**table.attrs, classes=len(table))

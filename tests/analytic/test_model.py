@@ -71,7 +71,7 @@ def with_gamma(model, gamma):
 
 
 def everything(model, graph, nodes, labels):
-    Z = torch.cat(list(model._features(graph, nodes, model._learned)))
+    Z = torch.cat(list(model._features(graph, nodes, model._learned.features)))
     codes = torch.from_numpy(np.unique(np.asarray(labels), return_inverse=True)[1])
     return Z, torch.nn.functional.one_hot(codes).double()
 
@@ -108,7 +108,7 @@ def test_any_sessions_give_the_weights_of_the_joint_solution(base_of, name, gamm
         batched.partial_fit(stream[0].graph, train[batch], graph.y[train[batch]])
 
     test = graph.test_mask.nonzero().squeeze(1)
-    Z_test = torch.cat(list(base._features(stream[0].graph, test, base._learned)))
+    Z_test = torch.cat(list(base._features(stream[0].graph, test, base._learned.features)))
     predicted = np.unique(graph.y[train])[(Z_test @ expected).argmax(1)]
     for model in (in_order, shuffled, batched):
         assert relative_error(model.weights_, expected) <= bound

@@ -83,8 +83,8 @@ def test_the_best_agreement_over_nodes_is_found_from_sums(seed, noise):
     chosen = np.arange(len(labels)) % 2 == 0
     everything, second = sums(Z, labels, np.arange(len(labels))), sums(Z, labels, chosen)
     gamma, agreement = choose_gamma(everything, batch(second))
-    assert abs(by_hand(Z, labels, chosen, gamma) - agreement) < ROUNDED
-    place = GAMMAS.index(gamma)
+    place = GAMMAS.index(2 * gamma)  # all nodes want half of what a half wants
+    assert abs(by_hand(Z, labels, chosen, GAMMAS[place]) - agreement) < ROUNDED
     for other in {*COARSE_START, max(place - 1, 0), min(place + 1, len(GAMMAS) - 1)}:
         assert by_hand(Z, labels, chosen, GAMMAS[other]) <= agreement + ROUNDED
 
@@ -101,8 +101,8 @@ def test_where_nodes_count_the_same_the_best_agreement_is_over_nodes(seed, noise
     for fitted, other in ((~second, second), (second, ~second)):
         ours, theirs = (torch.eye(3).double()[labels[half]] for half in (fitted, other))
         G = Z[fitted].T @ Z[fitted]
-        # γ of the whole, as a share of its trace, on a half of it
-        penalty = gamma / float((Z.T @ Z).trace()) * G.trace() * torch.eye(5).double()
+        # twice the γ of the whole, as a share of its trace, on a half of it
+        penalty = 2 * gamma / float((Z.T @ Z).trace()) * G.trace() * torch.eye(5).double()
         scores = Z[other] @ torch.linalg.solve(G + penalty, Z[fitted].T @ ours)
         scores = scores - scores.mean(1, keepdim=True)
         truth = theirs - 1 / 3
@@ -181,7 +181,7 @@ def test_large_sums_find_the_best_penalty_uphill():
     chosen = np.arange(len(labels)) % 2 == 0
     everything = sums(Z, labels, np.arange(len(labels)))
     gamma, found = choose_gamma(everything, batch(sums(Z, labels, chosen)))
-    place = GAMMAS.index(gamma)
+    place = GAMMAS.index(2 * gamma)
     one_way = [
         by_hand(Z, labels, chosen, GAMMAS[other], both=False)
         for other in (place - 1, place, place + 1)
@@ -209,9 +209,9 @@ def test_features_that_say_nothing_agree_on_nothing():
     labels = np.array([0, 0, 1, 1])
     nothing = sums(torch.zeros(4, 3).double(), labels, np.arange(4))
     half = sums(torch.zeros(4, 3).double(), labels, np.array([0, 2]))
-    assert choose_gamma(nothing, batch(half)) == (GAMMAS[-1], 0.0)
+    assert choose_gamma(nothing, batch(half)) == (GAMMAS[-1] / 2, 0.0)
     # an absolute γ, of features without any size
-    assert choose_gamma(nothing, batch(half), "ridge")[0] == GAMMAS[-1]
+    assert choose_gamma(nothing, batch(half), "ridge")[0] == GAMMAS[-1] / 2
 
 
 def test_nodes_are_halved_in_several_ways_while_sums_are_small():

@@ -244,12 +244,16 @@ def test_codes_say_which_class_each_label_is(some):
 
 
 @given(pairs)
-def test_codes_among_more_classes(pair):
+def test_sums_over_more_classes(pair):
     ours, some = np.unique(pair[0]), pair[1]
-    coded = CodedLabels.of(some)
-    every = union(ours, coded.classes)
+    every = union(ours, CodedLabels.of(some).classes)
     np.testing.assert_array_equal(every, np.union1d(ours, some))
-    np.testing.assert_array_equal(every[coded.codes_in(every)], some)
+    before = Statistics.empty(1).plus([torch.zeros(ours.size, 1)], ours)
+    after = before.plus([torch.arange(1.0, some.size + 1)[:, None]], some)
+    np.testing.assert_array_equal(after.classes, every)
+    places = np.arange(1.0, some.size + 1)
+    assert after.Q[0].tolist() == [places[some == label].sum() for label in every]
+    assert after.n.tolist() == [(some == label).sum() + (ours == label).sum() for label in every]
 
 
 def test_a_union_keeps_longer_names_whole_and_the_kind_of_what_there_is():

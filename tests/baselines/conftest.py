@@ -49,6 +49,6 @@ def task_of() -> Callable[..., Any]:
 
     def task_of(model, graph, nodes, labels):
         nodes, labels = torch.as_tensor(nodes), np.asarray(labels)
-        return model._checked_task(graph, nodes, labels, model._learned)
+        return model._task(graph, nodes, labels, model._learned)
 
     return task_of

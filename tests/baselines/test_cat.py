@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 import algnn
-from algnn.baselines.condensation import CaT, Matching, condense, edge_free
+from algnn.baselines.condensation import CaT, condense, edge_free, embeddings_apart
 from algnn.baselines.training import Bare
 from algnn.errors import InputError
 from algnn.gcn import GCN, glorot
@@ -46,8 +46,8 @@ def test_the_matching_loss_is_that_of_its_formula(small_graph):
         expected += float((codes == c).float().mean() * apart.square().sum())
 
     adjacency = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes)
-    matching = Matching(receptive_field(adjacency, small_graph.x, nodes), codes, synthetic)
-    assert float(matching.loss(x, weight1, weight2)) == pytest.approx(expected, rel=1e-4)
+    matching = embeddings_apart(receptive_field(adjacency, small_graph.x, nodes), codes, synthetic)
+    assert float(matching(x, weight1, weight2)) == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_matching_loss_falls(small_graph):
@@ -55,14 +55,14 @@ def test_the_matching_loss_falls(small_graph):
     adjacency = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes)
     synthetic = torch.arange(4)
     field = receptive_field(adjacency, small_graph.x, nodes)
-    matching = Matching(field, small_graph.y[nodes], synthetic)
+    matching = embeddings_apart(field, small_graph.y[nodes], synthetic)
     start = small_graph.x[[int(nodes[small_graph.y[nodes] == c][0]) for c in range(4)]]
     kept = start.clone()
-    found = condense(matching, start, 100, 0.1, 32, torch.Generator().manual_seed(0))
+    found = condense(matching, start, 100, 0.1, (32, 32), torch.Generator().manual_seed(0))
     # judged by encoders that the condensation has not drawn
     judges = [encoder(start.size(1), 32, seed) for seed in range(100, 120)]
-    before = sum(float(matching.loss(start, *judge)) for judge in judges)
-    after = sum(float(matching.loss(found, *judge)) for judge in judges)
+    before = sum(float(matching(start, *judge)) for judge in judges)
+    after = sum(float(matching(found, *judge)) for judge in judges)
     assert after < 0.2 * before
     assert torch.equal(start, kept)
 
@@ -86,7 +86,7 @@ def test_every_class_counts_the_same(small_graph):
     labels = small_graph.y[nodes]
     few = torch.cat([nodes[labels == 0], nodes[labels == 1][:1], nodes[labels == 2][:2]])
     model = CaT(**SMALL, dropout=0.0)
-    task = model._checked_task(small_graph, few, small_graph.y[few].numpy(), None)
+    task = model._task(small_graph, few, small_graph.y[few].numpy(), None)
     bank = model._prepare(task)
     assert torch.bincount(bank.codes).tolist() == [4, 1, 2]
     logits = GCN.from_weights(dict(task.gcn.named_parameters()))(edge_free(bank.x))

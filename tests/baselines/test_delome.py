@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.condensation import DeLoMe, GradientMatching, condense
+from algnn.baselines.condensation import DeLoMe, condense, gradients_apart
 
 
 def test_nodes_with_the_same_gradients_match_and_others_are_drawn_nearer():
@@ -15,10 +15,10 @@ def test_nodes_with_the_same_gradients_match_and_others_are_drawn_nearer():
     codes = torch.tensor([0, 0, 0, 0, 2, 2, 2, 2])
     weights = torch.rand(5, 4, generator=generator), torch.rand(4, 3, generator=generator)
     # each node twice has the mean gradient of each once, whatever the classes in between
-    twice = GradientMatching(real, codes, codes.repeat(2), classes=3)
-    assert float(twice.loss(real.repeat(2, 1), *weights).detach()) < 1e-10
+    twice = gradients_apart(real, codes, codes.repeat(2), classes=3)
+    assert float(twice(real.repeat(2, 1), *weights).detach()) < 1e-10
     # by hand for one class: the gradients of W_2 are hᵀ(p − y)
-    one = GradientMatching(real[:4], codes[:4], codes[:1], classes=3)
+    one = gradients_apart(real[:4], codes[:4], codes[:1], classes=3)
     x = torch.rand(1, 5, generator=generator)
     found = []
     for inputs in (real[:4], x):
@@ -27,14 +27,14 @@ def test_nodes_with_the_same_gradients_match_and_others_are_drawn_nearer():
         rest = rest / len(inputs)
         found.append((inputs.T @ ((rest @ weights[1].T) * (hidden > 0)), hidden.T @ rest))
     expected = sum(((a - b) ** 2).sum() for a, b in zip(*found, strict=True))
-    torch.testing.assert_close(one.loss(x, *weights).detach(), expected.detach())
+    torch.testing.assert_close(one(x, *weights).detach(), expected.detach())
 
     start = real[[0, 4]]
-    matching = GradientMatching(real, codes, codes[[0, 4]], classes=3)
-    nearer = condense(matching, start, 60, 0.05, 16, torch.Generator().manual_seed(1))
+    matching = gradients_apart(real, codes, codes[[0, 4]], classes=3)
+    nearer = condense(matching, start, 60, 0.05, (16, 3), torch.Generator().manual_seed(1))
     draws = [torch.rand(2, 5, 16, generator=generator), torch.rand(2, 16, 3, generator=generator)]
     before, after = (
-        sum(float(matching.loss(x, w1, w2).detach()) for w1, w2 in zip(*draws, strict=True))
+        sum(float(matching(x, w1, w2).detach()) for w1, w2 in zip(*draws, strict=True))
         for x in (start, nearer)
     )
     assert after < before
@@ -46,7 +46,7 @@ def test_logits_are_adjusted_by_the_counts_of_memory_and_session(small_graph):
     model.partial_fit(stream.graph(0), *stream.nodes("train", 0))
     known = model._known
     nodes, labels = stream.nodes("train", 1)
-    task = model._checked_task(stream.graph(1), nodes, labels.numpy(), known)
+    task = model._task(stream.graph(1), nodes, labels.numpy(), known)
     prepared = model._prepare(task)
     # of a budget of six, two nodes of each old class stay beside the session's own two
     assert prepared.codes[:4].sort().values.tolist() == [0, 0, 1, 1]

@@ -11,12 +11,12 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.baselines.sums import (
     KLDA,
     UGCN,
-    FilterBank,
     LinearBank,
-    RandomUnits,
     RanPAC,
-    UntrainedGCN,
     chosen_penalty,
+    filter_bank,
+    random_units,
+    untrained_gcn,
 )
 from algnn.graph.propagate import normalised_adjacency
 
@@ -60,11 +60,11 @@ def test_ranpac_chooses_lambda_by_the_error_on_every_fifth_node_and_solves_over_
 
 def test_klda_features_approximate_the_kernel_and_the_nearest_mean_decides(small_graph):
     views = HopEncoder.of(small_graph.x, 0, 0, sizes=False)
-    units = RandomUnits(views.inputs, 60_000, views, seed=0, bandwidth=0.3)
     adjacency = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes)
-    H = units.prepare(adjacency, small_graph.x)[:20]
+    H = views.prepare(adjacency, small_graph.x)[:20]
+    units = random_units(H, 60_000, seed=0, bandwidth=0.3)
     kernel = torch.exp(-0.3 * torch.cdist(H.double(), H.double()) ** 2)
-    torch.testing.assert_close(units(H) @ units(H).T, kernel, rtol=0, atol=0.03)
+    torch.testing.assert_close(units @ units.T, kernel, rtol=0, atol=0.03)
 
     model = taught(KLDA(width=30, shrinkage=0.05, device="cpu"), small_graph)
     Z, Y = features_and_codes(model, small_graph)
@@ -79,15 +79,14 @@ def test_klda_features_approximate_the_kernel_and_the_nearest_mean_decides(small
 
 def test_ugcn_stacks_untrained_layers_by_hand():
     x = torch.tensor([[1.0, -2.0], [3.0, 0.5]])
-    features = UntrainedGCN(2, width=3, layers=2, seed=7)  # one unit, then two
-    Z = features(features.prepare(PAIR, x))
+    Z = untrained_gcn(PAIR, x, width=3, layers=2, seed=7)  # one unit, then two
     generator = torch.Generator().manual_seed(7)
     first = (2 * torch.rand(2, 1, generator=generator) - 1) * (6 / 3) ** 0.5
     second = (2 * torch.rand(1, 2, generator=generator) - 1) * (6 / 3) ** 0.5
     # both nodes see the mean of the two
     one = torch.tanh(x.mean(0, keepdim=True) @ first)
     expected = torch.cat([one, torch.tanh(one @ second)], dim=1).expand(2, 3)
-    torch.testing.assert_close(Z, expected.double())
+    torch.testing.assert_close(Z, expected)
 
 
 def test_ugcn_learns_in_sessions_what_it_learns_at_once(small_graph):
@@ -100,10 +99,9 @@ def test_ugcn_learns_in_sessions_what_it_learns_at_once(small_graph):
 
 def test_the_bank_is_the_mean_of_five_least_squares():
     x = torch.tensor([[1.0], [3.0]])
-    bank = FilterBank(1, 1)
     # Â averages the pair: X, 2, 2, X − 2, and (I − Â)² = I − Â
-    expected = torch.tensor([[1.0, 2, 2, -1, -1], [3.0, 2, 2, 1, 1]]).double()
-    torch.testing.assert_close(bank(bank.prepare(PAIR, x)), expected)
+    expected = torch.tensor([[1.0, 2, 2, -1, -1], [3.0, 2, 2, 1, 1]])
+    torch.testing.assert_close(filter_bank(PAIR, x), expected)
 
     graph = Data(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]))
     model = LinearBank(gamma=1e-12, device="cpu").fit(graph, [0, 1], [0, 1])

@@ -10,10 +10,10 @@ import pytest
 
 from algnn import ClassStream, load, methods
 from algnn.bench.paper import (
+    PAPER_DATASETS,
+    PAPER_METHODS,
     TABLES,
-    paper_datasets,
     paper_figures,
-    paper_methods,
     paper_space,
 )
 from algnn.bench.runs import read_runs
@@ -89,7 +89,7 @@ def test_what_the_paper_does_not_have() -> None:
 
 
 def test_what_the_paper_says_of_space() -> None:
-    assert set(paper_methods()) == METHODS
+    assert set(PAPER_METHODS) == METHODS
     assert {name for name in METHODS if paper_space(name)} == METHODS
     assert paper_space("cgnn") == ("Replay graph information", "O(M(d+k̄))")
     assert paper_space("algnn-paper")[1] == "O(R)"
@@ -97,7 +97,7 @@ def test_what_the_paper_says_of_space() -> None:
 
 
 def test_the_datasets() -> None:
-    assert set(paper_datasets()) == DATASETS
+    assert set(PAPER_DATASETS) == DATASETS
 
 
 # -- a committed record, had again from its own settings ------------------------------------------

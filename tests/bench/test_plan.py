@@ -42,7 +42,7 @@ def test_a_run_is_known_before_it_is_run(file: str, changes: dict[str, Any]) -> 
         assert file_name(run) == file_name(record)
         assert record.machine["jobs"] == 3
     count = len(record.outcome.sessions)
-    assert heard == 2 * [(index, count) for index in range(count)]
+    assert heard == 2 * [(index, count) for index in range(1, count + 1)]
 
 
 def test_alone_or_with_others(file: str, tmp_path: Path) -> None:

@@ -236,3 +236,12 @@ def test_a_remote_graph_is_fetched_when_it_is_needed(tmp_path, monkeypatch):
     assert torch.equal(algnn.load(address).x, graph.x)
     with pytest.raises(DatasetError, match="algnn partition"):
         algnn.load(f"memory://{tmp_path.name}/h")
+
+
+def test_a_slash_at_the_end_of_an_address_overwrites_nothing(tmp_path):
+    pytest.importorskip("fsspec")
+    graph, address = random_graph(6), f"memory://{tmp_path.name}/kept"
+    algnn.write_graph(graph, address)
+    with pytest.raises(InputError, match="holds a graph already"):
+        algnn.write_graph(random_graph(3), f"{address}/")
+    assert algnn.open_graph(address, cache=tmp_path).num_nodes == graph.num_nodes

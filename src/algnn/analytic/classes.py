@@ -9,18 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Codes = npt.NDArray[np.int64]
+# A class is gone once its nodes count for less than this: after some 300 half-lives without one.
+GONE = 2.0**-300
+# What is left of a faded count after a subtraction is rounding below this share of it.
+COUNT_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class CodedLabels:
-    """The labels of some nodes, checked and coded once per call, then handed on.
+    """The labels of some nodes, checked and coded once per call, then handed on."""
 
-    `classes` are the distinct labels, sorted; `codes` [n] says which of them each label is.
-    """
-
-    classes: Array
-    codes: Codes
+    classes: Array  # the distinct labels, sorted
+    codes: npt.NDArray[np.int64]  # [n]: which of them each label is
 
     @classmethod
     def of(cls, labels: Array) -> CodedLabels:
@@ -37,10 +37,6 @@ class CodedLabels:
         """The number of nodes of each class, by its label."""
         counts = np.bincount(self.codes, minlength=self.classes.size)
         return dict(zip(self.classes.tolist(), counts.tolist(), strict=True))
-
-    def codes_in(self, classes: Array) -> Codes:
-        """Codes with respect to a sorted array that holds all of these classes, and others."""
-        return np.searchsorted(classes, self.classes)[self.codes]
 
 
 def mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -2,10 +2,8 @@
 
 A hop is a task for each partition: it maps the rows that it needs from the array of the hop before
 and writes its own rows of the next one. Sums of a session, and scores, are a task for some thousand
-nodes; sums are added up pairwise in a fixed order. What a task gives follows from its arguments
-alone, and the order of additions from the nodes alone, so that neither the number of workers nor
-one that dies and is replaced changes a bit. Workers must see the graph's folder and its cache under
-the same paths.
+nodes; sums are added up pairwise in an order that follows from the nodes alone, so that neither the
+number of workers nor one that dies and is replaced changes a bit.
 """
 
 import shutil
@@ -19,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -27,7 +24,7 @@ from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.blocked import Array, encoded, new_file
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.lifecycle.membership import Sketch
-from algnn.analytic.statistics import Statistics, with_session
+from algnn.analytic.statistics import Masks, Statistics, with_session
 from algnn.errors import InputError
 from algnn.files import replacing
 from algnn.graph.propagate import blocks
@@ -107,21 +104,13 @@ class Cluster:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def sums(
-        self,
-        encoder: HopEncoder,
-        nodes: Tensor,
-        labels: CodedLabels,
-        masks: npt.NDArray[np.bool_],
-        key: str | None,
+        self, encoder: HopEncoder, nodes: Tensor, labels: CodedLabels, masks: Masks, key: str
     ) -> tuple[Statistics, Statistics, list[Tensor]]:
         """G, Q and n of some nodes, those of each half, and sketches of their features."""
-        pieces = _pieces(nodes.numel(), MOST_CHUNKS)
-        tasks = [
-            self._submit(
-                _sums, self.where, encoder, nodes[at], labels.values[at], masks[:, at], key
-            )
-            for at in pieces
-        ]
+        tasks = []
+        for at in _pieces(nodes.numel(), MOST_CHUNKS):
+            some = nodes[at], labels.values[at], masks[:, at]
+            tasks.append(self._submit(_sums, self.where, encoder, *some, key))
         # kept apart from the sums, which stay with the workers until they are one
         tree, sketches = ([self._submit(itemgetter(at), task) for task in tasks] for at in (0, 1))
         while len(tree) > 1:
@@ -174,18 +163,13 @@ def _features(where: Where, encoder: HopEncoder, nodes: Tensor) -> Iterator[Tens
 
 
 def _sums(
-    where: Where,
-    encoder: HopEncoder,
-    nodes: Tensor,
-    labels: npt.NDArray[Any],
-    masks: npt.NDArray[np.bool_],
-    key: str | None,
+    where: Where, encoder: HopEncoder, nodes: Tensor, labels: Any, masks: Masks, key: str
 ) -> tuple[Sums, list[Tensor]]:
-    features, sketch = _features(where, encoder, nodes), Sketch(key or "")
-    watched = features if key is None else sketch.watch(features)
+    sketch = Sketch(key)
+    features = sketch.watch(_features(where, encoder, nodes))
     nothing = Statistics.empty(encoder.width)
     halves = Statistics.empty(encoder.width, ways=len(masks))
-    return with_session(nothing, halves, watched, CodedLabels.of(labels), masks), sketch.parts
+    return with_session(nothing, halves, features, CodedLabels.of(labels), masks), sketch.parts
 
 
 def _join(one: Sums, other: Sums) -> Sums:

@@ -12,8 +12,8 @@ neighbours j and input features f. Summed over either it accounts for the whole 
 counterfactual: without a feature or a neighbour, norms, units and sizes would be others.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.features.hops import HopEncoder
-from algnn.errors import InputError
+from algnn.checks import Array
 from algnn.graph.propagate import blocks, take_rows
 
 SHOWN = 5  # features and neighbours that are printed
@@ -80,28 +80,30 @@ class Explanation:
 
     def __str__(self) -> str:
         rows = [("the same for all nodes", self.bias)] if self.bias else []
-        for name, top, everything in (
-            ("feature", self.top_features(), self.by_feature),
-            ("neighbour", self.top_neighbours(), self.by_neighbour),
-        ):
-            for place, value in top:
-                itself = " (itself)" if name == "neighbour" and place == self.node else ""
-                rows.append((f"{name} {place}{itself}", value))
-            rest = int(np.count_nonzero(everything)) - len(top)
-            if rest:
-                left = everything.sum() - sum(value for _, value in top)
-                rows.append((f"{rest:,} other {name}{'s' * (rest > 1)}", left))
+        for kind, top, others, rest in self._ranked(SHOWN):
+            rows += [(f"{kind} {name}", value) for name, value in top.items()]
+            rows += [(f"{others:,} other {kind}{'s' * (others > 1)}", rest)] * (others > 0)
         width = max((len(name) for name, _ in rows), default=0)
         first = f"node {self.node} scores {self.score:+.4f} for class {self.label}"
         return "\n".join([first, *(f"  {name:<{width}}  {value:+.4f}" for name, value in rows)])
+
+    def _ranked(self, count: int) -> Iterator[tuple[str, dict[str, float], int, float]]:
+        """Of features, then neighbours: the largest by name, how many others, and their sum."""
+        for kind, top, every in (
+            ("feature", self.top_features(count), self.by_feature),
+            ("neighbour", self.top_neighbours(count), self.by_neighbour),
+        ):
+            own = self.node if kind == "neighbour" else None
+            named = {f"{n} (itself)" if n == own else str(n): value for n, value in top}
+            others = int(np.count_nonzero(every)) - len(top)
+            yield kind, named, others, every.sum() - sum(named.values())
 
 
 def contributions(
     encoder: HopEncoder, transposed: Tensor, x: Tensor, node: int, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Contributions to one node's score without the bias: by feature, the neighbours, by neighbour.
-
-    `transposed` is Âᵀ, and `weights` [width] is W's column of the class.
+    """Contributions to one node's score without the bias: by feature, the neighbours, by neighbour;
+    from Âᵀ and W's column of the class.
     """
     at = torch.tensor([node], device=x.device)
     seen = torch.cat([encoder.seen(view, transposed, at) for view in encoder.views], dim=1)
@@ -126,41 +128,23 @@ def contributions(
 
 
 def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
-    """The gradient of one node's score by each input of each view, [views, inputs].
-
-    `sums` [views, inputs] are the node's views before projection and scaling.
+    """The gradient of a node's score by its views before projection and scaling, `sums` [views,
+    inputs], at these.
     """
     reduction = encoder.reduction(sums.device) if encoder.is_reduced else None
     views = sums if reduction is None else sums @ reduction
     lengths = views.norm(dim=1, keepdim=True).clamp_min(TINY)
     worth, _, beyond = weights.tensor_split([encoder.breadth, encoder.prepared_width])
     if encoder.expanded:
-        worth = worth + _through_units(encoder, (views / lengths).reshape(1, -1), beyond)
+        units = encoder.units((views / lengths).reshape(1, -1))
+        # without a bias, a unit that is on is its own weights times its input
+        active = (units.squeeze(0) > 0) * beyond / units.norm().clamp_min(TINY)
+        worth = worth + encoder.unit_weights(views.device) @ active
     worth = worth.view(views.shape) / lengths
     by_input: Tensor = worth if reduction is None else worth @ reduction.mT
     return by_input
 
 
-def _through_units(encoder: HopEncoder, views: Tensor, weights: Tensor) -> Tensor:
-    """What the random units that are on add to the weights of one node's views."""
-    units = encoder.units(views)
-    length = units.norm().clamp_min(TINY)
-    # without a bias, a unit that is on is its own weights times its input
-    active: Tensor = (units.squeeze(0) > 0) * weights / length
-    return encoder.unit_weights(views.device) @ active
-
-
-def column_of(label: int | str, classes: npt.NDArray[Any]) -> int:
-    """The column of a class among those that are known."""
-    known: list[int | str] = classes.tolist()
-    if label not in known:
-        some = ", ".join(map(repr, known[:SHOWN])) + (", …" if len(known) > SHOWN else "")
-        raise InputError(f"label={label!r} is none of the classes learned: use one of {some}")
-    return known.index(label)
-
-
-def _largest(
-    names: npt.NDArray[np.int64], values: npt.NDArray[np.float64], count: int
-) -> list[tuple[int, float]]:
+def _largest(names: Array, values: Array, count: int) -> list[tuple[int, float]]:
     order = np.argsort(-np.abs(values), kind="stable")[:count]
     return [(int(names[i]), float(values[i])) for i in order if values[i]]

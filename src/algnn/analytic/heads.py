@@ -82,9 +82,5 @@ def penalised(head: str, statistics: Statistics, gamma: float) -> tuple[Tensor, 
     return statistics.G, gamma
 
 
-HEADS: dict[str, Callable[[Statistics, float], Affine]] = {
-    "ridge": ridge,
-    "balanced": balanced,
-    "ncm": ncm,
-    "slda": slda,
-}
+Head = Callable[[Statistics, float], Affine]
+HEADS: dict[str, Head] = {"ridge": ridge, "balanced": balanced, "ncm": ncm, "slda": slda}

@@ -4,17 +4,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from algnn import settings
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.cluster import on_cluster
-from algnn.analytic.explain import Explanation, column_of, contributions
-from algnn.analytic.features.expansion import EXPANSIONS
+from algnn.analytic.explain import SHOWN, Explanation, contributions
+from algnn.analytic.features.expansion import EXPANSIONS, ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle import io
 from algnn.analytic.lifecycle.membership import Membership
@@ -23,11 +24,14 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics
-from algnn.analytic.uncertainty.calibration import probabilities
-from algnn.analytic.uncertainty.novelty import NoveltyModel, spread_out
-from algnn.checks import Labels, Nodes, check_base, check_choice, check_trained
+from algnn.analytic.uncertainty.calibration import SAMPLE, fitted, probabilities
+from algnn.analytic.uncertainty.novelty import NoveltyModel, sample_size, spread_out
+from algnn.checks import Array, Labels, Nodes, check_base, check_choice, check_trained, onto
 from algnn.errors import InputError
+from algnn.gcn import GCN, train
 from algnn.graph.memo import inputs_of
+from algnn.graph.propagate import Operator, receptive_field
+from algnn.graph.rows import FLOAT
 from algnn.graph.store import GraphStore, node_count, whole
 
 ENCODERS = ("hops", "self-supervised", "gcn")
@@ -63,14 +67,8 @@ class ALGNN(Lifecycle):
         Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
-    epochs : int
-        Of the GCN's training on the base session (Adam, full batch).
-    lr : float
-        Its step size.
-    dropout : float
-        Its dropout.
-    weight_decay : float
-        Its weight decay.
+    epochs, lr, dropout, weight_decay : int, float, float, float
+        Of the GCN's training on the base session (Adam, full batch); `lr` is its step size.
     half_life : float
         After so many further sessions a node counts for half, so that old ones fade; 0 for never.
     seed : int
@@ -112,7 +110,6 @@ class ALGNN(Lifecycle):
         "dropout": (0, 1),
     }
     _fixed = ("encoder", "hidden", "width", "expansion", "seed")
-    _takes_stores = True
 
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> Self:
@@ -138,7 +135,7 @@ class ALGNN(Lifecycle):
         return cls(**{**settings.read("algnn-paper", dataset.lower(), strict=True), **changes})
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """The classes seen so far, sorted; ints or strings, as they were given."""
         return self._known.statistics.classes
 
@@ -156,11 +153,6 @@ class ALGNN(Lifecycle):
     def weights_(self) -> Tensor:
         """W [d, C], float64, a column per class."""
         return self._known.affine[0]
-
-    @property
-    def n_features_in_(self) -> int:
-        """The width of `x` in the base session."""
-        return self._known.features.inputs
 
     def fit(
         self, graph: Data, nodes: Nodes, labels: Labels | None = None, *, client: Any = None
@@ -215,16 +207,20 @@ class ALGNN(Lifecycle):
             )
         scores = view._checked_scores(graph, [node])
         graph = whole(view._check_graph(graph, None))
-        column = int(scores.argmax()) if label is None else column_of(label, view.classes_)
+        known = view.classes_.tolist()
+        if label is not None and label not in known:
+            some = ", ".join(map(repr, known[:SHOWN])) + (", …" if len(known) > SHOWN else "")
+            raise InputError(f"label={label!r} is none of the classes learned: use one of {some}")
+        column = int(scores.argmax()) if label is None else known.index(label)
         W, b = view._known.affine
         x = view._inputs(graph, sparse=True)
-        by_feature, neighbours, by_neighbour = (
-            part.cpu().numpy()
-            for part in contributions(encoder, view._transposed(graph), x, int(node), W[:, column])
+        transposed = view._memos["transposed"].get(
+            inputs_of(graph), lambda: Operator(view._adjacency(graph)).T.matrix.to(FLOAT)
         )
+        parts = contributions(encoder, transposed, x, int(node), W[:, column])
+        by_feature, neighbours, by_neighbour = (part.cpu().numpy() for part in parts)
         bias = float(b[column])
-        score = float(by_feature.sum()) + bias
-        name = view.classes_[column].item()
+        score, name = float(by_feature.sum()) + bias, known[column]
         return Explanation(int(node), name, score, bias, by_feature, neighbours, by_neighbour)
 
     def _check_params(self) -> None:
@@ -240,23 +236,47 @@ class ALGNN(Lifecycle):
 
     # -- learning: labels → features → statistics → γ → weights -------------------------------
 
-    def _learn(
-        self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: State | None
-    ) -> State:
+    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: State | None) -> State:
         coded, kept = CodedLabels.of(labels), 1.0
         if learned is None:
             check_base(labels)
             if self.encoder == "gcn":
-                features: Features = self._trained_encoder(graph, nodes, coded)
+                learned = self._untaught(self._trained_encoder(graph, nodes, coded))
             else:
-                features = self._hop_encoder(graph)
-            learned = self._untaught(features)
+                learned = self._untaught(self._hop_encoder(graph))
         state = learned.asked_for(self.head, self.gamma)
         if self.half_life and state.taught:
             kept = 2 ** (-1 / self.half_life)
             state = state.decayed(kept)
         after = self._settled(self._with_nodes(graph, nodes, coded, state))
         return after.noted("learn", coded.counts(), kept=kept)
+
+    def _trained_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> ExpandedGCN:
+        """The paper's features: a GCN trained on the base session, its first layer expanded."""
+        graph = whole(graph)
+        x = self._inputs(graph)
+        field = receptive_field(self._adjacency(graph), x, onto(nodes, x.device))
+        codes = onto(torch.from_numpy(labels.codes), x.device)
+        initial = torch.Generator().manual_seed(self.seed)
+        masks = torch.Generator(x.device).manual_seed(self.seed)
+        gcn = GCN(x.size(1), self.hidden, labels.classes.size, self.dropout, initial).to(x.device)
+
+        def loss() -> Tensor:
+            return cross_entropy(gcn(field, masks), codes)
+
+        train(gcn.parameters(), loss, self.epochs, self.lr, self.weight_decay)
+        weight, bias = gcn.weight1.detach(), gcn.bias1.detach()
+        check_trained(weight, bias)
+        return ExpandedGCN(weight, bias, self.expansion, self.width, self.seed)
+
+    def _hop_encoder(self, graph: Data) -> HopEncoder:
+        """The label-free encoder of a graph."""
+        hops = HopEncoder.of(self._rows(graph), self.width, self.seed)
+        if self.encoder == "hops":
+            return hops
+        here = whole(graph)
+        inputs = self._inputs(here, sparse=True)
+        return SelfSupervisedEncoder.trained(hops, self._adjacency(here), inputs, self.hidden)
 
     def _untaught(self, features: Features) -> State:
         device, spanned = self._device, isinstance(features, HopEncoder)
@@ -269,14 +289,14 @@ class ALGNN(Lifecycle):
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         elsewhere, features = None, state.features
         if isinstance(graph, GraphStore) and graph.runner and isinstance(features, HopEncoder):
-            self._prepared(graph, nodes, features)  # views first: the sums are over them
+            self._prepared(graph, features)  # views first: the sums are over them
             elsewhere = partial(graph.runner.sums, features)
-        Z = self._features(graph, nodes, state)
+        Z = self._features(graph, nodes, features)
         return state.plus(Z, nodes, labels, self.seed, elsewhere)
 
     def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         state = state.asked_for(self.head, self.gamma)
-        left = state.minus(self._features(graph, nodes, state), nodes, labels, self.seed)
+        left = state.minus(self._features(graph, nodes, state.features), nodes, labels, self.seed)
         if left.taught:
             return left
         # of nothing, not even the rounding stays
@@ -304,43 +324,45 @@ class ALGNN(Lifecycle):
         W, b = known.affine
         encoder = known.features
         if isinstance(graph, GraphStore) and graph.runner and isinstance(encoder, HopEncoder):
-            self._prepared(graph, nodes, encoder)
+            self._prepared(graph, encoder)
             found: Tensor = graph.runner.scores(encoder, nodes, W, b)
             return found
-        scores = [torch.addmm(b, Z, W) for Z in self._features(graph, nodes, known)]
-        return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
+        scores = (torch.addmm(b, Z, W) for Z in self._features(graph, nodes, encoder))
+        return torch.cat([W[:0], *scores])
 
-    def _probabilities(self, scores: Tensor) -> Tensor:
-        return probabilities(scores, self._taught.sharpness)
+    def _probabilities(self, graph: Data, scores: Tensor) -> Tensor:
+        known, graph = self._taught, self._check_graph(graph, self.n_features_in_)
+
+        def beta() -> float:
+            sample = self._checked_scores(graph, spread_out(node_count(graph), SAMPLE))
+            return fitted(known.sharpness, known.held_out, sample)
+
+        return probabilities(scores, known.graph_sharpness.get(inputs_of(graph), beta))
 
     def _novelty(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._taught
-        span, familiar = self._novelty_model(graph, known)
-        coordinates = map(span.coordinates, self._features(graph, nodes, known))
-        return torch.cat([*map(familiar.novelty, coordinates), familiar.centre[:0]])
-
-    def _novelty_model(self, graph: Data, state: State) -> tuple[Span, NoveltyModel]:
-        """What the seen classes and the graph look like, in directions that hold both."""
 
         def build() -> tuple[Span, NoveltyModel]:
             # by what was learned, not by how its sums happen to be kept
-            nodes = int(state.statistics.n.sum())
-            some = spread_out(node_count(graph), min(nodes, state.span.width))
-            sample = torch.cat(list(self._features(graph, some, state)))
-            span, sums = state.span, state.statistics
-            if not span.has_room(nodes + some.numel()):
+            count, span, sums = int(known.statistics.n.sum()), known.span, known.statistics
+            some = spread_out(node_count(graph), sample_size(min(count, span.width)))
+            sample = torch.cat(list(self._features(graph, some, known.features)))
+            if not span.has_room(count + some.numel()):
                 span, sums = Span(span.width, None), span.whole(sums)
             span = span.extended(sample)
             return span, NoveltyModel.of(sums.padded(span.rank), span.coordinates(sample))
 
-        return state.novelty_models.get(inputs_of(graph), build)
+        span, familiar = known.novelty_models.get(inputs_of(graph), build)
+        coordinates = map(span.coordinates, self._features(graph, nodes, known.features))
+        return torch.cat([*map(familiar.novelty, coordinates), familiar.centre[:0]])
 
     def _settle(self) -> None:
         known: State | None = self._learned
         if known is None or known.factor is None:
             return
         # weights by way of an updated factor differ in their last bits from those that are solved
-        solved = known.resolved()
+        plain = replace(known, solved=None, factor=None)
+        solved = replace(plain, solved=plain.affine)
         if self._lock.acquire(blocking=False):  # else another state is about to replace this one
             try:
                 if self._learned is known:

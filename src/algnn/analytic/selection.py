@@ -20,7 +20,7 @@ from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
 from algnn.progress import tell
 
-# γ is one of these: half decades, relative to the trace of the matrix that is solved
+# The γ that halves are tried with: half decades, relative to the trace of the matrix
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
 # The places in GAMMAS from which the search starts: all over the grid, or at its middle where sums
 # are wide, since each try is costly there, and so many nodes have one maximum only.
@@ -34,6 +34,9 @@ SMALL_SUMS = 256
 ONE_DIRECTION_NODES = 512
 # A small γ amplifies the rounding of sums up to about 1e-9, and two γ so near are equally good.
 AGREEMENT_DIGITS = 7
+# What a half of the nodes wants of γ is twice what all of them want: relative to the trace, the
+# best penalty falls as one over the number of nodes.
+OF_ALL_NODES = 0.5
 # Relative size below which a squared length is rounding, and a count next to nothing.
 NEGLIGIBLE = 1e-12
 
@@ -62,7 +65,7 @@ def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
 def choose_gamma(
     everything: Statistics, half_sums: Statistics, head: str = "balanced"
 ) -> tuple[float, float]:
-    """The γ of a head whose weights from either half agree best with the other half.
+    """The γ of a head: half of that with which weights of either half agree best with the other.
 
     `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
     best of a few is the start of a search uphill. Of several equally good ones the largest is
@@ -88,7 +91,7 @@ def choose_gamma(
         wanted = wanted[:1] if smooth else wanted
     trace = float(everything.G.trace()) if head == "ridge" else 1.0
     # features that are all zero have a trace of zero, and weights all the same
-    return GAMMAS[best] * (trace or 1.0), tried[best]
+    return OF_ALL_NODES * GAMMAS[best] * (trace or 1.0), tried[best]
 
 
 class _Halves:

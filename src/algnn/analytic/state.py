@@ -9,12 +9,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from algnn.analytic.classes import CodedLabels
-from algnn.analytic.features.gcn import ExpandedGCN
+from algnn.analytic.features.expansion import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS, Affine, penalised
 from algnn.analytic.lifecycle.audit import AuditLog, Counts
@@ -22,8 +21,8 @@ from algnn.analytic.lifecycle.membership import CHANGED_FEATURES, Membership, Sk
 from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import half_masks, halvings
-from algnn.analytic.statistics import Statistics, with_session
-from algnn.analytic.uncertainty.calibration import held_out, sharpness
+from algnn.analytic.statistics import Masks, Statistics, with_session
+from algnn.analytic.uncertainty.calibration import Scores, held_out, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel
 from algnn.errors import InputError
 from algnn.graph.memo import Memo
@@ -35,23 +34,18 @@ GRAM_ROUNDING = 1e-12
 Features = HopEncoder | ExpandedGCN
 # nodes, labels, masks of halves and the key of sketches → both sums and the sketches' parts
 SumsElsewhere = Callable[
-    [Tensor, CodedLabels, npt.NDArray[np.bool_], str],
-    tuple[Statistics, Statistics, list[Tensor]],
+    [Tensor, CodedLabels, Masks, str], tuple[Statistics, Statistics, list[Tensor]]
 ]
 
 
 @dataclass(frozen=True)
 class State:
-    """All that an `ALGNN` knows.
-
-    `statistics` are sums over coordinates in the `span`; `half_sums`, kept where γ is chosen from
-    them, are those of the second half of the nodes, one for each way of halving.
-    """
+    """All that an `ALGNN` knows."""
 
     features: Features
     span: Span
-    statistics: Statistics
-    half_sums: Statistics
+    statistics: Statistics  # over coordinates in the span
+    half_sums: Statistics  # of the second half of the nodes, by each way of halving: γ's choice
     head: str
     gamma: float
     # which nodes were learned, where that is kept; and all that was done
@@ -75,10 +69,20 @@ class State:
 
     @cached_property
     def sharpness(self) -> float:
-        """β, the inverse temperature of calibrated probabilities."""
+        """β, the inverse temperature of calibrated probabilities, as far as the sums tell."""
+        return sharpness(self.held_out)
+
+    @cached_property
+    def held_out(self) -> Scores:
+        """Scores of nodes that the weights have not seen, from the sums."""
         # where sums are over features, and not over coordinates in a span, so are the weights
         solved = self.affine if self.span.basis is None else None
-        return sharpness(held_out(self.head, self.gamma, self.statistics, solved))
+        return held_out(self.head, self.gamma, self.statistics, solved)
+
+    @cached_property
+    def graph_sharpness(self) -> Memo[float]:
+        """β for the last graph that was asked about."""
+        return Memo()
 
     @cached_property
     def novelty_models(self) -> Memo[tuple[Span, NoveltyModel]]:
@@ -93,18 +97,12 @@ class State:
         tell("solving for weights", 1, 1)
         if not self._expects_few:
             return replace(self, solved=self.affine, factor=None)
-        factor, W = self.factor, None
-        if factor is not None:
-            W = factor.weights(sums.G, sums.Q, self.gamma)
+        factor = self.factor
+        W = None if factor is None else factor.weights(sums.G, sums.Q, self.gamma)
         if factor is None or W is None:
             factor = UpdatedFactor.of(sums.G, self.gamma)
             W = factor.times(sums.Q)
         return replace(self, solved=(W, W.new_zeros(W.size(1))), factor=factor)
-
-    def resolved(self) -> State:
-        """The same with weights that follow from the sums alone, to the last bit."""
-        plain = replace(self, solved=None, factor=None)
-        return replace(plain, solved=plain.affine)
 
     @property
     def _expects_few(self) -> bool:
@@ -140,8 +138,7 @@ class State:
     ) -> State:
         """With the sums of some more nodes, whose features come in blocks; not solved yet.
 
-        Where sums over all features are needed, `elsewhere` may add them up in the place of this
-        process.
+        Those over all features `elsewhere` may add up in the place of this process.
         """
         before = self.with_room_for(nodes.numel())
         sketch = Sketch(self._key)
@@ -171,11 +168,15 @@ class State:
     def minus(
         self, features: Iterable[Tensor], nodes: Tensor, labels: CodedLabels, seed: int
     ) -> State:
-        """Without the sums of some nodes, not solved yet; `InputError` if they cannot be in them.
-
-        Ways of halving that were given up since many nodes were learned do not come back.
-        """
-        self._check_counts(labels)
+        """Without the sums of some nodes, not solved; `InputError` if they cannot be in them."""
+        known = per_class(self.statistics)
+        for label, count in labels.counts().items():
+            if count > known.get(label, 0):
+                raise InputError(
+                    f"labels gives {count} nodes the class {label!r}, of which"
+                    f" {known.get(label, 0)} were learned: name only nodes that were learned, each"
+                    " with the label it was learned with"
+                )
         membership, sketch = self.membership, Sketch(self._key)
         if membership is not None:
             membership.minus(nodes, labels.values)  # before any work, whether they were learned
@@ -194,8 +195,7 @@ class State:
         )
         if membership is not None:
             membership = membership.minus(nodes, labels.values, sketch)
-        sums = before.minus(gone)
-        half_sums = self.half_sums
+        sums, half_sums = before.minus(gone), self.half_sums
         half_sums = half_sums.less(half_gone).only(sums.classes) if self.ways else half_sums
         check_left(before, gone, sums)
         if span.basis is not None:
@@ -229,13 +229,10 @@ class State:
         return self._with(*both, span=span, membership=membership)
 
     def decayed(self, factor: float) -> State:
-        """With all nodes counting for less.
-
-        What counts for less cannot be subtracted again, so the record of it has no use any more.
-        """
-        sums = self.statistics.scaled(factor)
-        half_sums = self.half_sums
+        """With all nodes counting for less."""
+        sums, half_sums = self.statistics.scaled(factor), self.half_sums
         half_sums = half_sums.scaled(factor).only(sums.classes) if self.ways else half_sums
+        # what counts for less cannot be subtracted again, so the record has no use any more
         return self._with(sums, half_sums, membership=None)
 
     def with_room_for(self, count: int) -> State:
@@ -281,17 +278,6 @@ class State:
         """Other sums, and nothing that followed from the old ones."""
         changes |= {"statistics": sums, "half_sums": half_sums, "solved": None}
         return replace(self, **{"factor": None, **changes})
-
-    def _check_counts(self, labels: CodedLabels) -> None:
-        """Raise `InputError` if fewer nodes of a class were learned than these."""
-        known = per_class(self.statistics)
-        for label, count in labels.counts().items():
-            if count > known.get(label, 0):
-                raise InputError(
-                    f"labels gives {count} nodes the class {label!r}, of which"
-                    f" {known.get(label, 0)} were learned: name only nodes that were learned, each"
-                    " with the label it was learned with"
-                )
 
 
 def per_class(statistics: Statistics) -> dict[Any, float]:

@@ -15,18 +15,16 @@ import numpy.typing as npt
 import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
+from torch.nn.functional import pad
 
-from algnn.analytic.classes import CodedLabels, union
+from algnn.analytic.classes import COUNT_ROUNDING, GONE, CodedLabels, union
 from algnn.checks import onto
 from algnn.graph.propagate import blocks
 
-# A class is gone once its nodes count for less than this: after some 300 half-lives without one.
-GONE = 2.0**-300
-# What is left of a faded count after a subtraction is rounding below this share of it.
-COUNT_ROUNDING = 1e-9
 # From this many rows on the CPU adds half of the Gram matrix (a symmetric rank-n update), which
 # halves the time of a large session.
 SYMMETRIC_ROWS = 256
+Masks = npt.NDArray[np.bool_]  # [k, n]: the rows of a half, for each way of halving
 
 
 @dataclass(frozen=True)
@@ -35,23 +33,13 @@ class Statistics:
 
     Sums commute, so they are the same for every order of sessions and every batching of one.
     float64 is not a luxury: at the paper's γ of 1e-3 the same recursion in float32 diverges.
-
-    Attributes
-    ----------
-    G : Tensor [d, d] or [k, d, d]
-        Σ ZᵀZ, symmetric.
-    Q : Tensor [d, C] or [k, d, C]
-        Σ ZᵀY, a column per class.
-    n : Tensor [C] or [k, C], int64, or float64 where old sessions count for less
-        Nodes per class; on the CPU, wherever G and Q are.
-    classes : array [C]
-        The classes, sorted.
     """
 
-    G: Tensor
-    Q: Tensor
+    G: Tensor  # [d, d] or [k, d, d]: Σ ZᵀZ, symmetric
+    Q: Tensor  # [d, C] or [k, d, C]: Σ ZᵀY, a column per class
+    # [C] or [k, C], always on the CPU: nodes per class, int64; float64 where old sessions fade
     n: Tensor
-    classes: npt.NDArray[Any]
+    classes: npt.NDArray[Any]  # [C], sorted
 
     @classmethod
     def empty(
@@ -66,10 +54,7 @@ class Statistics:
         return cls(G.expand(ways, -1, -1), Q.expand(ways, -1, -1), n.expand(ways, -1), classes)
 
     def plus(self, features: Iterable[Tensor], labels: npt.NDArray[Any]) -> Statistics:
-        """These sums and those of one more session: Z in blocks of rows, and the class of each row.
-
-        Nothing of `self` changes.
-        """
+        """These sums and those of one more session: Z in blocks of rows, and each row's class."""
         no_masks = np.zeros((0, labels.size), dtype=bool)
         no_halves = Statistics.empty(self.G.size(-1), self.G.device, ways=0)
         return with_session(self, no_halves, features, CodedLabels.of(labels), no_masks)[0]
@@ -110,10 +95,8 @@ class Statistics:
         more = width - self.G.size(-1)
         if not more:
             return self
-        pad = torch.nn.functional.pad
-        return Statistics(
-            pad(self.G, (0, more, 0, more)), pad(self.Q, (0, 0, 0, more)), self.n, self.classes
-        )
+        G, Q = pad(self.G, (0, more, 0, more)), pad(self.Q, (0, 0, 0, more))
+        return Statistics(G, Q, self.n, self.classes)
 
     def turned(self, turn: Tensor) -> Statistics:
         """The same sums over other coordinates: `turn` [d, k] takes a row of features to them."""
@@ -166,11 +149,11 @@ def with_session(
     half_sums: Statistics,
     features: Iterable[Tensor],
     labels: CodedLabels,
-    half_masks: npt.NDArray[np.bool_],
+    half_masks: Masks,
 ) -> tuple[Statistics, Statistics]:
     """Both sums with one more session: Z in blocks of rows, and the rows [k, n] of each half."""
     classes = union(sums.classes, labels.classes)
-    codes = labels.codes_in(classes)
+    codes = np.searchsorted(classes, labels.classes)[labels.codes]
     sums = _copy(sums._on(classes))
     if len(half_masks):
         half_sums = _copy(half_sums._on(classes))

@@ -1,12 +1,11 @@
 """Methods that keep synthetic nodes: CaT and DeLoMe."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from algnn.baselines.replay import keep_best, rank_in_class
@@ -14,6 +13,9 @@ from algnn.baselines.training import GradientLearner, Task, Tensors, class_weigh
 from algnn.checkpoint import check_tensor
 from algnn.gcn import glorot
 from algnn.graph.propagate import Field, normalised_adjacency, receptive_field, spmm
+
+# how far synthetic nodes X̃ [k, d] are off under W_1 and W_2, with a gradient for X̃
+Match = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class SyntheticMemory(NamedTuple):
@@ -78,15 +80,15 @@ class CaT(GradientLearner):
         kept = keep_best(turns, offered[turns], self.budget)[0].sort().values
         old, new = kept[kept < codes.numel()], order[kept[kept >= codes.numel()] - codes.numel()]
         two_hops = spmm(task.field.mix.matrix, task.field.inputs)
-        matching = self._matching(task, two_hops, task.codes[new])
-        steps, lr = self.condense_steps, self.condense_lr
-        fresh = condense(matching, two_hops[new], steps, lr, self.hidden, task.initial)
+        match, outputs = self._matching(task, two_hops, task.codes[new])
+        steps, lr, widths = self.condense_steps, self.condense_lr, (self.hidden, outputs)
+        fresh = condense(match, two_hops[new], steps, lr, widths, task.initial)
         x, codes = torch.cat([x[old], fresh]), torch.cat([codes[old], task.codes[new]])
         return x, codes, old.numel()
 
-    def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> Matching:
-        """What the session's synthetic nodes, of these classes [k], have in common with it."""
-        return Matching(task.field, task.codes, synthetic)
+    def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> tuple[Match, int]:
+        """How far the session's synthetic nodes, of these classes [k], are off; width of W_2."""
+        return embeddings_apart(task.field, task.codes, synthetic), self.hidden
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         super()._check_memory(memory, weights, classes)
@@ -94,34 +96,26 @@ class CaT(GradientLearner):
         check_tensor("x", memory["x"], shape, torch.float32)
 
 
-class Matching:
-    """Squared distance between class means of embeddings of real nodes and of synthetic ones.
+def embeddings_apart(field: Field, codes: Tensor, synthetic: Tensor) -> Match:
+    """Squared distance of class means of embeddings, of real nodes and of synthetic ones."""
+    members = one_hot(codes), one_hot(synthetic, int(codes.max()) + 1)
+    counts, present = (found.sum(0) for found in members)
+    share = (counts * (present > 0)).to(torch.float32) / codes.numel()
+    # what each node adds to the mean of its class
+    mean, own = ((found.to(torch.float32) / found.sum(0).clamp(min=1)).T for found in members)
 
-    `outputs` is the width of an encoder's last layer; 0 for that of the hidden one.
-    """
-
-    def __init__(self, field: Field, codes: Tensor, synthetic: Tensor) -> None:
-        self._inputs, self._mix = field.inputs, field.mix.matrix
-        self.outputs = 0
-        members = one_hot(codes), one_hot(synthetic, int(codes.max()) + 1)
-        counts, present = (found.sum(0) for found in members)
-        self._share = (counts * (present > 0)).to(torch.float32) / codes.numel()
-        # what each node adds to the mean of its class
-        self._real, self._synthetic = (
-            (found.to(torch.float32) / found.sum(0).clamp(min=1)).T for found in members
-        )
-
-    def loss(self, x: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
-        """The distance under one encoder, with a gradient for `x` [k, d]."""
+    def loss(x: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
         with torch.no_grad():
-            real = spmm(self._mix, (self._inputs @ weight1).relu_()) @ weight2
-            target = self._real @ normalize(real)
-        apart = self._synthetic @ normalize(torch.relu(x @ weight1) @ weight2) - target
-        return self._share @ apart.square().sum(1)
+            real = spmm(field.mix.matrix, (field.inputs @ weight1).relu_()) @ weight2
+            target = mean @ normalize(real)
+        apart = own @ normalize(torch.relu(x @ weight1) @ weight2) - target
+        return share @ apart.square().sum(1)
+
+    return loss
 
 
 def condense(
-    matching: Matching, start: Tensor, steps: int, lr: float, hidden: int, draw: torch.Generator
+    match: Match, start: Tensor, steps: int, lr: float, widths: tuple[int, int], draw: Generator
 ) -> Tensor:
     """Synthetic nodes [k, d] that match under `steps` encoders, freshly drawn on the CPU."""
     if start.numel() == 0:
@@ -131,10 +125,10 @@ def condense(
     optimiser = torch.optim.Adam([x], lr=first, fused=True)
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = first * (1 - step / steps)
-        weight1 = glorot(x.size(1), hidden, draw).to(x.device)
-        weight2 = glorot(hidden, matching.outputs or hidden, draw).to(x.device)
+        weight1 = glorot(x.size(1), widths[0], draw).to(x.device)
+        weight2 = glorot(*widths, draw).to(x.device)
         optimiser.zero_grad(set_to_none=True)
-        matching.loss(x, weight1, weight2).backward()  # type: ignore[no-untyped-call]
+        match(x, weight1, weight2).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return x.detach()
 
@@ -189,31 +183,28 @@ class DeLoMe(CaT):
         logits = task.gcn(prepared.field, task.masks) + prepared.adjustment
         return loss + cross_entropy(logits, prepared.codes[:old])
 
-    def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> Matching:
-        return GradientMatching(two_hops, task.codes, synthetic, task.arrival.size)
+    def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> tuple[Match, int]:
+        classes = task.arrival.size
+        return gradients_apart(two_hops, task.codes, synthetic, classes), classes
 
 
-class GradientMatching(Matching):
+def gradients_apart(real: Tensor, codes: Tensor, synthetic: Tensor, classes: int) -> Match:
     """Squared distance between the gradients of real nodes [n, d] and of synthetic ones."""
+    counts = torch.bincount(synthetic, minlength=classes)
+    shares = (counts / counts.max().clamp(min=1)).to(torch.float32)
 
-    def __init__(self, real: Tensor, codes: Tensor, synthetic: Tensor, classes: int) -> None:
-        self._real, self._codes, self._own = real, codes, synthetic
-        self.outputs = classes
-        counts = torch.bincount(synthetic, minlength=classes)
-        self._classes = counts.nonzero().squeeze(1).tolist()
-        self._weights = (counts / counts.max().clamp(min=1)).to(torch.float32)
-
-    def loss(self, x: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
-        """The distance under one network, with a gradient for `x` [k, d]."""
+    def distance(x: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
         weights = [weight.requires_grad_() for weight in (weight1, weight2)]
         apart = []
-        for code in self._classes:
+        for code in counts.nonzero().squeeze(1).tolist():
             found = []
-            for inputs, codes, keep in ((self._real, self._codes, False), (x, self._own, True)):
-                rows = codes == code
+            for inputs, labels, keep in ((real, codes, False), (x, synthetic, True)):
+                rows = labels == code
                 logits = torch.relu(inputs[rows] @ weight1) @ weight2
-                loss = cross_entropy(logits, codes[rows])
+                loss = cross_entropy(logits, labels[rows])
                 found.append(torch.autograd.grad(loss, weights, create_graph=keep))
             squares = [(one - other).square().sum() for one, other in zip(*found, strict=True)]
-            apart.append(self._weights[code] * torch.stack(squares).sum())
+            apart.append(shares[code] * torch.stack(squares).sum())
         return torch.stack(apart).sum()
+
+    return distance

@@ -266,7 +266,7 @@ class Joint(GradientLearner):
             old = learned.arrival[kept["codes"][stays].numpy()]
             nodes = torch.cat([kept["nodes"][stays], nodes])
             labels = np.concatenate([old, labels])
-        task = self._checked_task(graph, nodes, labels, learned)
+        task = self._task(graph, nodes, labels, learned)
         held, held_codes = self._validation_nodes(kept, task)
         _, see = NETWORKS[self.model]
         field = see(task.adjacency, task.x, task.nodes)
@@ -285,7 +285,7 @@ class Joint(GradientLearner):
         check_trained(*weights.values())
         memory = {"nodes": task.nodes, "codes": task.codes}
         memory |= {"val_nodes": held, "val_codes": held_codes}
-        trials = tuple(trial for trial, _ in found)
+        trials, _ = zip(*found, strict=True)
         return Known(weights, task.arrival, task.index + 1, memory, trials)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
@@ -312,10 +312,8 @@ class Joint(GradientLearner):
         if self._offered is not None:
             unseen = np.setdiff1d(self._offered[1], task.arrival)
             if unseen.size:
-                raise InputError(
-                    f"validation holds class {unseen[0]!s}, which no session has revealed:"
-                    " leave its nodes out"
-                )
+                what = f"class {unseen[0]!s}, which no session has revealed"
+                raise InputError(f"validation holds {what}: leave its nodes out")
             stays = ~torch.isin(nodes, self._offered[0])
             nodes = torch.cat([nodes[stays], self._offered[0]])
             codes = torch.cat([codes[stays], as_codes(task.arrival, self._offered[1])])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.autograd import grad
 from torch.nn.functional import kl_div, log_softmax, one_hot, pad
 
 from algnn.baselines.training import GradientLearner, Task, Tensors
@@ -37,17 +38,15 @@ class QuadraticPenalty:
         """Σ I (θ − a)², a scalar with a gradient for the GCN's weights."""
         if not self.importance:
             return torch.zeros((), dtype=torch.float32)
-        terms = [
-            (held * (value[..., : held.size(-1)] - self.anchor[name]).square()).sum()
-            for name, value in gcn.named_parameters()
-            for held in [self.importance[name]]
-        ]
+        terms = []
+        for name, value in gcn.named_parameters():
+            held = self.importance[name]
+            terms.append((held * (value[..., : held.size(-1)] - self.anchor[name]).square()).sum())
         return torch.stack(terms).sum()
 
     def scaled(self, factor: float) -> QuadraticPenalty:
         """The penalty times a factor."""
-        scaled = {name: factor * value for name, value in self.importance.items()}
-        return QuadraticPenalty(scaled, self.anchor)
+        return QuadraticPenalty({n: factor * i for n, i in self.importance.items()}, self.anchor)
 
     def __add__(self, other: QuadraticPenalty) -> QuadraticPenalty:
         if not self.importance:
@@ -55,11 +54,9 @@ class QuadraticPenalty:
         importance, anchor = {}, {}
         for name in self.importance:
             width = max(self.importance[name].size(-1), other.importance[name].size(-1))
-            mine, mine_at, theirs, theirs_at = (
-                pad(tensor, (0, width - tensor.size(-1)))
-                for penalty in (self, other)
-                for tensor in (penalty.importance[name], penalty.anchor[name])
-            )
+            found = self.importance, self.anchor, other.importance, other.anchor
+            wide = (pad(of[name], (0, width - of[name].size(-1))) for of in found)
+            mine, mine_at, theirs, theirs_at = wide
             importance[name] = mine + theirs
             share = torch.where(importance[name] > 0, theirs / importance[name], 1.0)
             anchor[name] = torch.lerp(mine_at, theirs_at, share)
@@ -67,11 +64,8 @@ class QuadraticPenalty:
 
     def as_memory(self, prefix: str = "") -> Tensors:
         """Entries of a memory: copies, since a file cannot hold an anchor that is a weight too."""
-        return {
-            f"{prefix}{kind}.{name}": tensor.clone()
-            for kind in self.PARTS
-            for name, tensor in getattr(self, kind).items()
-        }
+        parts = {f"{prefix}{kind}.": getattr(self, kind) for kind in self.PARTS}
+        return {f"{part}{n}": t.clone() for part, of in parts.items() for n, t in of.items()}
 
     @classmethod
     def from_memory(cls, memory: Tensors, prefix: str = "") -> QuadraticPenalty:
@@ -325,9 +319,7 @@ class TWP(Penalised):
         norms = []
         for value, strength in ((loss, self.loss_strength), (topology, self.topology_strength)):
             # gradients are returned, not left in the parameters, where they would count twice
-            gradients = torch.autograd.grad(
-                value, list(task.gcn.parameters()), create_graph=True, allow_unused=True
-            )
+            gradients = grad(value, [*task.gcn.parameters()], create_graph=True, allow_unused=True)
             norms += [strength * g.abs().sum() for g in gradients if g is not None]
         return loss + self.beta * torch.stack(norms).sum() + prepared[0].value(task.gcn)
 
@@ -335,9 +327,7 @@ class TWP(Penalised):
         memory: Tensors = {}
         names, parameters = zip(*task.gcn.named_parameters(), strict=True)
         for kind, value in zip(KINDS, _values(task, prepared, None), strict=True):
-            found = torch.autograd.grad(
-                value, parameters, retain_graph=True, materialize_grads=True
-            )
+            found = grad(value, parameters, retain_graph=True, materialize_grads=True)
             importance = {name: g.abs() for name, g in zip(names, found, strict=True)}
             past = QuadraticPenalty.from_memory(task.memory, f"{kind}.")
             memory |= (past + QuadraticPenalty(importance, task.weights)).as_memory(f"{kind}.")

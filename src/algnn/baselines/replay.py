@@ -107,11 +107,8 @@ class GEM(GradientLearner):
     def _prepare(self, task: Task) -> tuple[list[tuple[Field, Tensor]], Tensor]:
         """Fields and codes of each of K earlier sessions, and a buffer [K + 1, p] for gradients."""
         memory = task.memory or task.replayed()
-        sessions = [
-            (task.field_of(memory["nodes"][own]), memory["codes"][own])
-            for session in torch.unique(memory["sessions"])
-            for own in [memory["sessions"] == session]
-        ]
+        each = [memory["sessions"] == session for session in torch.unique(memory["sessions"])]
+        sessions = [(task.field_of(memory["nodes"][own]), memory["codes"][own]) for own in each]
         size = sum(parameter.numel() for parameter in task.gcn.parameters())
         return sessions, task.x.new_empty(len(sessions) + 1, size)
 
@@ -131,11 +128,8 @@ class GEM(GradientLearner):
 
     def _remember(self, task: Task, prepared: Any) -> Tensors:
         drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
-        new = {
-            "nodes": task.nodes[drawn],
-            "codes": task.codes[drawn],
-            "sessions": torch.full_like(task.nodes, task.index),
-        }
+        new = {"nodes": task.nodes[drawn], "codes": task.codes[drawn]}
+        new["sessions"] = torch.full_like(task.nodes, task.index)
         old = task.replayed()
         every = {name: torch.cat([old[name], value]) for name, value in new.items()}
         # shares are of a session's classes, so that one bringing more of an old class has its own
@@ -290,10 +284,8 @@ class CGNN(ReplayLearner):
         shares = parts.to(torch.float32) / parts.sum()
         fisher = None
         if self.strength > 0:
-            before, field = (
-                GCN.from_weights(task.before.weights),
-                task.field_of(task.memory["nodes"]),
-            )
+            before = GCN.from_weights(task.before.weights)
+            field = task.field_of(task.memory["nodes"])
             fisher = fisher_information(before, field, task.memory["codes"])
         return Replay(task.field_of(nodes), codes, shares, fisher)
 

@@ -5,11 +5,12 @@ Each keeps what AL-GNN keeps, the sums G, Q and n of its own features, and nothi
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from functools import cached_property, lru_cache, partial
+from operator import methodcaller
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -33,24 +34,19 @@ Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Features(ABC):
-    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own."""
+class Features:
+    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own.
+
+    `prepare` computes a row for each node, once, from Â and X [N, inputs], and `expand` Z
+    [n, channels × width], in float64, from some of them. `views` are what they are over, if not X.
+    """
 
     inputs: int
     width: int
-    channels: ClassVar[int] = 1
-
-    @abstractmethod
-    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """What is computed once for the whole graph from X [N, inputs], a row per node."""
-
-    def __call__(self, prepared: Tensor) -> Tensor:
-        """Z [n, channels × width] of some rows of it, in float64."""
-        return prepared.to(FLOAT)
-
-    def state(self) -> tuple[Tensors, dict[str, Any]]:
-        """Frozen tensors and facts, beside what the learner's parameters say."""
-        return {}, {"inputs": self.inputs}
+    prepare: Callable[[Tensor, Tensor], Tensor]
+    expand: Callable[[Tensor], Tensor] = methodcaller("to", FLOAT)
+    channels: int = 1
+    views: HopEncoder | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +63,7 @@ class Sums:
 class SumLearner(Learner):
     """Base class of the closed-form rivals; a subclass is a dataclass too.
 
-    They differ in how a node becomes features (`_encoder`), in the penalty (`_penalty`) and in the
+    They differ in how a node becomes features (`_frozen`), in the penalty (`_penalty`) and in the
     head. Scores are the mean over channels of Z W + b.
     """
 
@@ -77,14 +73,11 @@ class SumLearner(Learner):
     _limits: ClassVar = {"width": 1}
 
     head: ClassVar[Any] = staticmethod(ridge)  # what is solved, of `algnn.analytic.heads`
+    over_views: ClassVar[bool] = False  # whether features are made from label-free views, or from X
 
     @abstractmethod
-    def _encoder(self, graph: Data) -> Features:
-        """The features that the base session decides on; no label is looked at."""
-
-    @abstractmethod
-    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
-        """The features whose `state` this is."""
+    def _frozen(self, inputs: int, views: Any) -> Features:
+        """The features over X [N, inputs], or over the views that the base session decides on."""
 
     @abstractmethod
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
@@ -93,7 +86,9 @@ class SumLearner(Learner):
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Sums | None) -> Sums:
         if learned is None:
             check_base(labels)
-            features = self._encoder(graph)
+            x = self._inputs(graph, sparse=True)
+            views = HopEncoder.of(x, 0, self.seed, sizes=False) if self.over_views else None
+            features = self._frozen(x.size(1), views)
             nothing = Statistics.empty(features.width, self._device)
             count = features.channels
             learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
@@ -117,9 +112,9 @@ class SumLearner(Learner):
 
         prepared = self._last_prepared.get(features, Memo).get(inputs_of(graph), build)
         rows = onto(nodes, prepared.device)
-        yield features(prepared[rows[:0]])  # so that there is always a block
+        yield features.expand(prepared[rows[:0]])  # so that there is always a block
         for block in blocks(nodes.numel(), 8 * features.width * features.channels, rows.device):
-            yield features(prepared[rows[block]])
+            yield features.expand(prepared[rows[block]])
 
     @cached_property
     def _last_prepared(self) -> Last[Memo[Tensor]]:
@@ -145,8 +140,7 @@ class SumLearner(Learner):
     @property
     def _known(self) -> Sums:
         self._check_fitted()
-        known: Sums = self._learned
-        return known
+        return cast(Sums, self._learned)
 
     def retained_bytes(self) -> int:
         """Bytes of the sums."""
@@ -155,7 +149,8 @@ class SumLearner(Learner):
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
-        tensors, facts = known.features.state()
+        views, facts = known.features.views, {"inputs": known.features.inputs}
+        tensors, facts = ({}, facts) if views is None else io.encoder_state(views)
         for channel, sums in enumerate(known.statistics):
             tensors |= {f"sums{channel}.{name}": t for name, t in sums.tensors().items()}
         return tensors, {"penalties": list(known.penalties), **facts}
@@ -164,44 +159,30 @@ class SumLearner(Learner):
         self._check_params()
         io.check_values(tensors)
         classes, device = io.restored_classes(facts["classes"]), self._device
-        features = self._restored_encoder(tensors, facts)
+        if self.over_views:
+            views: Any = io.restored_features(tensors, facts, device)
+            features = self._frozen(views.inputs, views)
+        else:
+            check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
+            features = self._frozen(facts["inputs"], None)
         penalties = tuple(float(gamma) for gamma in facts["penalties"])
-        sums = tuple(
-            io.restored_sums(tensors, f"sums{channel}", features.width, classes, device)
-            for channel in range(features.channels)
-        )
+        names = [f"sums{channel}" for channel in range(features.channels)]
+        sums = tuple(io.restored_sums(tensors, n, features.width, classes, device) for n in names)
         solved = tuple(self.head(*pair) for pair in zip(sums, penalties, strict=True))
         return Sums(features, sums, penalties, solved)
 
 
-@dataclass(frozen=True, eq=False)
-class RandomUnits(Features):
-    """Random units of label-free views H [n, h] (those of `HopEncoder`), with ω drawn N(0, 1).
+def random_units(H: Tensor, width: int, seed: int, bandwidth: float = 0.0) -> Tensor:
+    """Z [n, width]: random units of label-free views H [n, h], with ω drawn N(0, 1).
 
     `bandwidth` 0: Z = ReLU(H ω). Otherwise random Fourier features of the kernel
     exp(−bandwidth ‖h − h′‖²): Z = √(2/d) cos(√(2 bandwidth) H ω + b), b uniform in [0, 2π).
     """
-
-    views: HopEncoder
-    seed: int
-    bandwidth: float = 0.0
-
-    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """The views [N, h] of every node."""
-        return self.views.prepare(adjacency, x)
-
-    def __call__(self, prepared: Tensor) -> Tensor:
-        """Z [n, width] of some rows of the views."""
-        weights, shift = _normal(prepared.device, self.views.breadth, self.width, self.seed)
-        projected = prepared.to(FLOAT) @ weights
-        if not self.bandwidth:
-            return projected.relu_()
-        projected = projected.mul_((2 * self.bandwidth) ** 0.5).add_(shift)
-        return projected.cos_().mul_((2 / self.width) ** 0.5)
-
-    def state(self) -> tuple[Tensors, dict[str, Any]]:
-        """Those of the views."""
-        return io.encoder_state(self.views)
+    weights, shift = _normal(H.device, H.size(1), width, seed)
+    projected = H.to(FLOAT) @ weights
+    if not bandwidth:
+        return projected.relu_()
+    return projected.mul_((2 * bandwidth) ** 0.5).add_(shift).cos_().mul_((2 / width) ** 0.5)
 
 
 @lru_cache(maxsize=4)
@@ -212,24 +193,8 @@ def _normal(device: torch.device, rows: int, columns: int, seed: int) -> tuple[T
     return weights.to(device), shift.to(device)
 
 
-class OverViews(SumLearner):
-    """A rival whose frozen features are random units of label-free views."""
-
-    bandwidth: float
-
-    def _encoder(self, graph: Data) -> RandomUnits:
-        x = self._inputs(graph, sparse=True)
-        return self._units(HopEncoder.of(x, 0, self.seed, sizes=False))
-
-    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> RandomUnits:
-        return self._units(io.restored_features(tensors, facts, self._device))
-
-    def _units(self, views: Any) -> RandomUnits:
-        return RandomUnits(views.inputs, self.width, views, self.seed, self.bandwidth)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class RanPAC(OverViews):
+class RanPAC(SumLearner):
     """RanPAC: a ridge regression over random ReLU units of frozen features.
 
         Z = ReLU(H ω), ω ~ N(0, 1) [h, d],   G += ZᵀZ,   Q += ZᵀY,   W = (G + λI)⁻¹ Q
@@ -246,8 +211,12 @@ class RanPAC(OverViews):
     """
 
     width: int = 10_000
+    over_views: ClassVar[bool] = True
     LAMBDAS: ClassVar[tuple[float, ...]] = tuple(10.0**k for k in range(-8, 9))
-    bandwidth: ClassVar[float] = 0.0  # type: ignore[misc]
+
+    def _frozen(self, inputs: int, views: Any) -> Features:
+        units = partial(random_units, width=self.width, seed=self.seed)
+        return Features(inputs, self.width, views.prepare, units, views=views)
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         if Z.size(0) < 5:
@@ -289,7 +258,7 @@ class Shrunk(SumLearner):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KLDA(Shrunk, OverViews):
+class KLDA(Shrunk):
     """KLDA: linear discriminant analysis over random Fourier features of a Gaussian kernel.
 
         Z = √(2/d) cos(H ω + b), ω ~ N(0, 2β), b ~ U[0, 2π), so that zᵀz′ ≈ exp(−β ‖h − h′‖²)
@@ -307,44 +276,27 @@ class KLDA(Shrunk, OverViews):
     width: int = 5_000
     bandwidth: float = 0.1
     shrinkage: float = 1e-2
+    over_views: ClassVar[bool] = True
     _limits: ClassVar = {"bandwidth": 1e-12}
 
-
-class OverFilters(SumLearner):
-    """A rival whose features are graph filters that nobody trained."""
-
-    @abstractmethod
-    def _filters(self, inputs: int) -> Features:
-        """The filters of X [N, inputs]."""
-
-    def _encoder(self, graph: Data) -> Features:
-        return self._filters(graph.x.size(1))
-
-    def _restored_encoder(self, tensors: Tensors, facts: dict[str, Any]) -> Features:
-        check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
-        return self._filters(facts["inputs"])
+    def _frozen(self, inputs: int, views: Any) -> Features:
+        units = partial(random_units, width=self.width, seed=self.seed, bandwidth=self.bandwidth)
+        return Features(inputs, self.width, views.prepare, units, views=views)
 
 
-@dataclass(frozen=True, eq=False)
-class UntrainedGCN(Features):
-    """H_i = tanh(Â H_{i−1} Θ_i) from H_0 = X, with random Θ_i; Z = [H_1 … H_L]."""
-
-    layers: int
-    seed: int
-
-    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """Z [N, width] of every node, in float32."""
-        generator = torch.Generator().manual_seed(self.seed)
-        hidden, found = x.to_dense(), []
-        for units in np.diff(np.arange(self.layers + 1) * self.width // self.layers).tolist():
-            weights = glorot(hidden.size(1), units, generator).to(hidden.device)
-            hidden = spmm(adjacency, hidden @ weights).tanh_()
-            found.append(hidden)
-        return torch.cat(found, dim=1)
+def untrained_gcn(adjacency: Tensor, x: Tensor, width: int, layers: int, seed: int) -> Tensor:
+    """[H_1 … H_L] [N, width] of every node: H_i = tanh(Â H_{i−1} Θ_i), H_0 = X, random Θ_i."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden, found = x.to_dense(), []
+    for units in np.diff(np.arange(layers + 1) * width // layers).tolist():
+        weights = glorot(hidden.size(1), units, generator).to(hidden.device)
+        hidden = spmm(adjacency, hidden @ weights).tanh_()
+        found.append(hidden)
+    return torch.cat(found, dim=1)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class UGCN(Shrunk, OverFilters):
+class UGCN(Shrunk):
     """An untrained, wide GCN with streaming linear discriminant analysis.
 
         H_i = tanh(Â H_{i−1} Θ_i), H_0 = X, Θ_i Glorot-uniform and never trained;  Z = [H_1 … H_L]
@@ -367,26 +319,21 @@ class UGCN(Shrunk, OverFilters):
         super()._check_params()
         check_number("layers", self.layers, 1, self.width + 1, whole=True)
 
-    def _filters(self, inputs: int) -> UntrainedGCN:
-        return UntrainedGCN(inputs, self.width, self.layers, self.seed)
+    def _frozen(self, inputs: int, views: Any) -> Features:
+        stack = partial(untrained_gcn, width=self.width, layers=self.layers, seed=self.seed)
+        return Features(inputs, self.width, stack)
 
 
-@dataclass(frozen=True, eq=False)
-class FilterBank(Features):
-    """Five fixed graph filters of X, a channel each: X, ÂX, Â²X, (I − Â)X and (I − Â)²X."""
-
-    channels: ClassVar[int] = 5
-
-    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
-        """The five of them side by side, [N, 5 × inputs], in float32."""
-        X = x.to_dense()
-        once = spmm(adjacency, X)
-        twice = spmm(adjacency, once)
-        return torch.cat([X, once, twice, X - once, X - 2 * once + twice], dim=1)
+def filter_bank(adjacency: Tensor, x: Tensor) -> Tensor:
+    """X, ÂX, Â²X, (I − Â)X and (I − Â)²X side by side, [N, 5 × inputs]."""
+    X = x.to_dense()
+    once = spmm(adjacency, X)
+    twice = spmm(adjacency, once)
+    return torch.cat([X, once, twice, X - once, X - 2 * once + twice], dim=1)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearBank(OverFilters):
+class LinearBank(SumLearner):
     """GraphAny's bank of linear GNNs, each solved by least squares; their mean decides.
 
         F_1 … F_5 = X, ÂX, Â²X, (I − Â)X, (I − Â)²X
@@ -405,8 +352,8 @@ class LinearBank(OverFilters):
     width: ClassVar[int] = 1  # type: ignore[misc]
     _limits: ClassVar = {"gamma": 0}
 
-    def _filters(self, inputs: int) -> FilterBank:
-        return FilterBank(inputs, inputs)
+    def _frozen(self, inputs: int, views: Any) -> Features:
+        return Features(inputs, inputs, filter_bank, channels=5)
 
     def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
         # features that are all zero have weights all the same: zeros

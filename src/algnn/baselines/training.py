@@ -209,7 +209,7 @@ class GradientLearner(Learner):
     selects_in: ClassVar[str] = ""
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
-        task = self._checked_task(graph, nodes, labels, learned)
+        task = self._task(graph, nodes, labels, learned)
         start = clock(task.x)
         prepared = self._prepare(task)
         seconds = {"prepare": clock(task.x) - start}
@@ -224,9 +224,8 @@ class GradientLearner(Learner):
             self.selection_seconds_ = (*earlier, seconds[self.selects_in])
         return Known(task.weights, task.arrival, task.index + 1, memory)
 
-    def _checked_task(
-        self, graph: Data, nodes: Tensor, labels: Array, before: Known | None
-    ) -> Task:
+    def _task(self, graph: Data, nodes: Tensor, labels: Array, before: Known | None) -> Task:
+        """A session, once it is sound, with the model as it is before it."""
         arrival, index = np.unique(labels), 0
         if before is None:
             check_base(labels)
@@ -308,10 +307,13 @@ class GradientLearner(Learner):
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor.to(self._device)
-        self._check_weights(parts["weights"], arrival.size)
-        self._check_memory(parts["memory"], parts["weights"], arrival.size)
+        weights, memory = parts["weights"], parts["memory"]
+        inputs, hidden = weights["weight1"].shape
+        for name, shape in self._network.shapes(inputs, hidden, arrival.size).items():
+            check_tensor(name, weights[name], shape, torch.float32)
+        self._check_memory(memory, weights, arrival.size)
         check_number("sessions", facts["sessions"], 1, 2**63, whole=True)
-        return Known(parts["weights"], arrival, facts["sessions"], parts["memory"])
+        return Known(weights, arrival, facts["sessions"], memory)
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless nodes and codes, where there are any, belong together."""
@@ -323,12 +325,6 @@ class GradientLearner(Learner):
             raise CheckpointError(f"codes names classes beyond the {classes} that are known")
         if nodes is not None and not bool((nodes >= 0).all()):
             raise CheckpointError("nodes holds negative ids")
-
-    def _check_weights(self, weights: Tensors, classes: int) -> None:
-        """Raise `CheckpointError` unless these are the weights of a network for so many classes."""
-        inputs, hidden = weights["weight1"].shape
-        for name, shape in self._network.shapes(inputs, hidden, classes).items():
-            check_tensor(name, weights[name], shape, torch.float32)
 
 
 class Bare(GradientLearner):

@@ -22,9 +22,11 @@ PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
 # parts of the package that no figure depends on: those that start runs, keep records or show them
 OUTSIDE = (
     *("__main__", "cli", "report", "plot", "serve", "cluster"),
-    *(f"bench/{name}" for name in ("scheduler", "processes", "worker", "progress")),
+    *(f"bench/{name}" for name in ("scheduler", "processes", "worker")),
     *(f"bench/{name}" for name in ("record", "runs", "paper", "tuning", "significance")),
 )
+# modules whose versions are recorded, or come with Python; a user's own program is none of these
+RECORDED = {"algnn", "sklearn", *PACKAGES, *sys.stdlib_module_names} - {"__main__"}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -41,14 +43,12 @@ def versions(learner: type | None = None) -> dict[str, str]:
 
 
 def code_version(learner: type | None = None) -> str:
-    """A short digest of the sources and settings that a run's figures depend on.
-
-    Of a source only the syntax tree counts: comments, docstrings and layout do not. Where the class
-    of the learner is not of this package, a digest of its module follows after a ``+``, and of the
-    modules of its base classes; what else these import plays no part.
+    """A short digest of the sources and settings that a run's figures depend on; after a ``+``,
+    that of the modules of a user's own learner and of its base classes.
     """
     own = _package_digest(Path(algnn.__file__).parent)
-    foreign = () if learner is None else _foreign_modules(learner)
+    modules = {cls.__module__ for cls in (learner or object).__mro__}
+    foreign = sorted(name for name in modules if name.partition(".")[0] not in RECORDED)
     return f"{own}+{_short_digest(map(_module_tree, foreign))}" if foreign else own
 
 
@@ -58,7 +58,7 @@ def machine(jobs: int = 1) -> dict[str, Any]:
 
     return {
         "architecture": platform.machine(),
-        "processor": _processor(),
+        "processor": from_kernel("cpuinfo", "model name") or platform.processor() or None,
         "cores": os.cpu_count(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "jobs": jobs,
@@ -79,20 +79,13 @@ def _package_digest(root: Path) -> str:
 
 
 def _tree(source: str) -> str:
-    """The syntax tree of a source without docstrings."""
+    """The syntax tree of a source without docstrings: comments and layout do not count."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
     # Python 3.12 adds an empty field to functions and an empty string to some f-strings
     return ast.dump(tree).replace(", type_params=[]", "").replace(", Constant(value='')", "")
-
-
-def _foreign_modules(learner: type) -> list[str]:
-    """The modules of a class and its bases, without ours and those whose versions are recorded."""
-    ours = {"algnn", "sklearn", *PACKAGES, *sys.stdlib_module_names} - {"__main__"}
-    modules = {cls.__module__ for cls in learner.__mro__}
-    return sorted(name for name in modules if name.partition(".")[0] not in ours)
 
 
 def _module_tree(module: str) -> str:
@@ -103,17 +96,13 @@ def _module_tree(module: str) -> str:
 
 
 def _short_digest(parts: Iterable[str]) -> str:
-    result = hashlib.sha256()
-    for part in parts:
-        result.update(f"{len(part)} {part}".encode())
-    return result.hexdigest()[:12]
+    whole = "".join(f"{len(part)} {part}" for part in parts)
+    return hashlib.sha256(whole.encode()).hexdigest()[:12]
 
 
-@cache
-def _processor() -> str | None:
-    """The processor's name as the kernel prints it, where it prints one."""
+def from_kernel(file: str, name: str) -> str:
+    """What a file below /proc says of a name; nothing where there is none."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or None
+        lines = Path("/proc", file).read_text("utf-8", errors="replace").splitlines()
+        return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+    return ""

@@ -47,10 +47,8 @@ class Outcome:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """M: accuracy on session i's nodes after session t, [T+1, T+1], NaN above the diagonal.
-
-        So is the column of a session without nodes, as there may be in trials on validation nodes;
-        no mean counts it.
+        """M: accuracy on session i's nodes after session t, [T+1, T+1], NaN above the diagonal and
+        for a session without nodes, as there may be in trials, which no mean counts.
         """
         counted, total = self.correct, self.total
         sizes = [len(members) for members in self.sessions]

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 TABLES: dict[str, Any] = tomllib.loads(files(__package__).joinpath("paper.toml").read_text("utf-8"))
 SPACE: dict[str, tuple[str, str]] = TABLES.pop("space")
+# what there are figures for, in the paper's order
+PAPER_DATASETS, PAPER_METHODS = list(TABLES), list(next(iter(TABLES.values())))
 
 
 class PaperFigures(NamedTuple):
@@ -17,26 +19,14 @@ class PaperFigures(NamedTuple):
 
 
 def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | None:
-    """The paper's figures for a method on a dataset; None where it has none.
-
-    They hold for its stream: half of the classes first, in label order, the whole graph visible;
-    `step` classes a session, 1, and for some datasets AP at 5 and 10.
+    """The paper's figures for a method on a dataset; None where it has none. They hold for its
+    stream: half of the classes first, in label order, then `step` at a time (5 and 10: AP alone).
     """
     entry = TABLES.get(dataset, {}).get(method, {})
     if step == 1 and entry:
         return PaperFigures(*(tuple(entry[key]) for key in ("ap", "af", "seconds")))
     ap = entry.get("ap_by_step", {}).get(str(step))
     return None if ap is None else PaperFigures((ap, None), None, None)
-
-
-def paper_datasets() -> list[str]:
-    """The datasets that the paper has figures for, in its order."""
-    return list(TABLES)
-
-
-def paper_methods() -> list[str]:
-    """The methods that the paper has figures for, in its order."""
-    return list(next(iter(TABLES.values())))
 
 
 def paper_space(method: str) -> tuple[str, str] | None:

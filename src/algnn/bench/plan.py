@@ -23,6 +23,7 @@ from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
 
 DATASETS = ("digits", "cora", "citeseer", "computers")
+Tell = Callable[[int, int], None]  # is given the number of sessions that are done, and of all
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,8 @@ def _check_some(**given: Sized) -> None:
 
 
 def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int = 1) -> list[Plan]:
-    """The same plans with several random splits, orders of classes and seeds, its own first.
-
-    `splits` and `orders` are crossed, with each other and with the seeds; `draws` are plans of one
-    seed in which all three change at once.
+    """The same plans with random splits and orders of classes, its own first, which are crossed
+    with each other and the seeds; or `draws` of one seed, in which all three change at once.
     """
     for name, count in (("splits", splits), ("orders", orders), ("draws", draws)):
         check_number(name, count, 1, whole=True)
@@ -122,49 +121,36 @@ def recorded_name(dataset: str) -> str:
     return dataset.lower() if known else Path(dataset).name
 
 
-def carry_out(
-    plan: Plan, folder: Path, tell: Callable[[int, int], object] = lambda done, total: None
-) -> list[Record]:
-    """Run a plan in this process, seed after seed; `tell` is given sessions done, and all."""
+def carry_out(plan: Plan, folder: Path, tell: Tell = lambda done, of: None) -> list[Record]:
+    """Run a plan in this process, seed after seed."""
     registry.find(plan.method)
     resolve_device(plan.device)
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
     _check_some(seeds=plan.seeds)
     make_folder(folder)
-    done: list[Record] = []
+    found: list[Record] = []
 
-    def on_session(index: int, count: int) -> None:
-        tell(len(done) * count + index + 1, len(plan.seeds) * count)
+    def hear(done: int, of: int) -> None:
+        tell(len(found) * of + done, len(plan.seeds) * of)
 
     for seed in plan.seeds:
-        record = perform(plan, seed, graph, on_session=on_session)
-        runs.write(record, folder)
-        done.append(record)
-    return done
+        found.append(perform(plan, seed, graph, tell=hear))
+        runs.write(found[-1], folder)
+    return found
 
 
 def perform(
-    plan: Plan,
-    seed: int,
-    graph: Data,
-    jobs: int = 1,
-    on_session: Callable[[int, int], None] | None = None,
+    plan: Plan, seed: int, graph: Data, jobs: int = 1, tell: Tell = lambda done, of: None
 ) -> Record:
-    """Do one run of a plan on its graph, one of `jobs` that go on side by side.
-
-    `on_session` is called with the index of each finished session and the number of sessions.
-    """
+    """Do one run of a plan on its graph, one of `jobs` that go on side by side."""
     stream = _stream(plan, graph, seed)
-    started = now()
-    hear = None if on_session is None else lambda index: on_session(index, len(stream))
-    learner, split = _learner(plan, seed), plan.split
-    outcome = protocol.run(learner, stream, hear, split=split, confidence=plan.confidence)
+    learner, started = _learner(plan, seed), now()
+    asked: Any = {"split": plan.split, "confidence": plan.confidence}
+    outcome = protocol.run(learner, stream, lambda i: tell(i + 1, len(stream)), **asked)
     run = _run(plan, graph, stream.base, seed)
     facts = {name: getattr(run, name) for name in RUN_FACTS}
-    made_with = versions(registry.find(plan.method).learner)
-    return Record(
-        **facts, outcome=outcome, started=started, versions=made_with, machine=machine(jobs)
-    )
+    facts |= {"versions": versions(registry.find(plan.method).learner), "machine": machine(jobs)}
+    return Record(**facts, outcome=outcome, started=started)
 
 
 def rehearse(plan: Plan, seed: int, graph: Data, sessions: int = 3) -> None:
@@ -203,8 +189,7 @@ def _stream(plan: Plan, graph: Data, seed: int) -> ClassStream:
 
 
 def _run(plan: Plan, graph: Data, base: int, seed: int) -> Run:
-    known = registry.find(plan.method)
-    name = recorded_name(plan.dataset)
+    known, name = registry.find(plan.method), recorded_name(plan.dataset)
     settings = registry.settings(plan.method, name, **plan.changes)
     order = plan.order if isinstance(plan.order, str) else ",".join(map(str, plan.order))
     stream = base, plan.step, plan.edges, order

@@ -100,9 +100,8 @@ class Worker:
         code = self.process.exitcode or 0
         for resource in (self.process, self.messages, self.output):
             resource.close()
-        return (
-            f"killed by signal {-code}" if code < 0 else f"its process ended with exit code {code}"
-        )
+        how = "killed by signal" if code < 0 else "its process ended with exit code"
+        return f"{how} {abs(code)}"
 
 
 @contextlib.contextmanager

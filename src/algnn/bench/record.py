@@ -117,16 +117,14 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         "format": FORMAT,
         **{f.name: getattr(found, f.name) for f in fields(found) if f.name != "outcome"},
         "sessions": outcome.sessions,
-        "correct": outcome.correct.tolist(),
-        "total": outcome.total.tolist(),
+        **{name: getattr(outcome, name).tolist() for name in ("correct", "total")},
         "matrix": rows(outcome),
         **{name: getattr(outcome, name) for name in ("ap", "af", "macro", "micro", "mean_ap")},
         "stagewise": outcome.stagewise.tolist(),
         **{name: getattr(outcome, name) for name in clocks},
         "ece": outcome.ece,
         "novelty_auroc": outcome.auroc,
-        "calibration_errors": outcome.calibration_errors,
-        "novelty_aurocs": outcome.novelty_aurocs,
+        **{name: getattr(outcome, name) for name in ("calibration_errors", "novelty_aurocs")},
         # column by column, in as few digits as a picture needs
         "reliability": None if bins is None else bins.T.round(3).tolist(),
         "answers": packed(outcome.answers, outcome.total.size),
@@ -145,14 +143,11 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise AlgnnError(
-            f"{where} is not a whole {noun} of a run ({error}): delete it; algnn bench then does"
-            " the run anew"
-        ) from error
+        remedy = "delete it; algnn bench then does the run anew"
+        raise AlgnnError(f"{where} is not a whole {noun} of a run ({error}): {remedy}") from error
     if not isinstance(found, dict) or "format" not in found:
-        raise AlgnnError(
-            f"{where} is not a {noun} of a run, it has no 'format': move it out of the folder"
-        )
+        words = "it has no 'format': move it out of the folder"
+        raise AlgnnError(f"{where} is not a {noun} of a run, {words}")
     try:
         if found["format"] == FAILURE_FORMAT:
             return Failure(**_checked({"traceback": "", "split": "test", **found}, Failure))
@@ -162,10 +157,8 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
         lacks = "it has no " * isinstance(error, KeyError)
         words = " ".join(str(error).split())
         raise AlgnnError(f"{where} is not a {noun} of a run: {lacks}{words}") from error
-    raise AlgnnError(
-        f"{where} is a {noun} of format {found['format']!r}: this version reads {FORMAT}"
-        f" and {FAILURE_FORMAT!r}"
-    )
+    reads = f"this version reads {FORMAT} and {FAILURE_FORMAT!r}"
+    raise AlgnnError(f"{where} is a {noun} of format {found['format']!r}: {reads}")
 
 
 def _outcome(found: Mapping[str, Any]) -> Outcome:

@@ -116,8 +116,7 @@ def _row(record: Record) -> dict[str, object]:
         "stages": stages,
         "ap": stages[-1],
         "base_accuracy": stages[0],
-        "learn_seconds": sum(outcome.learn_seconds),
-        "predict_seconds": sum(outcome.predict_seconds),
+        **{name: sum(getattr(outcome, name)) for name in ("learn_seconds", "predict_seconds")},
         "selection_seconds": sum(outcome.selection_seconds) if outcome.selection_seconds else None,
         "retained_bytes": outcome.retained_bytes[-1],
         "novelty_auroc": outcome.auroc,
@@ -196,8 +195,8 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
     """
     root = _folder(folder)
     loose: dict[Path, list[tuple[Path, int]]] = {}
-    for path in _files(root):
-        loose.setdefault(_home(path, root), []).append((path, path.stat().st_mtime_ns))
+    for home, path in _single(root):
+        loose.setdefault(home, []).append((path, path.stat().st_mtime_ns))
     for home, files in loose.items():
         with locked(home):
             kept = (form.as_json(one) for (at, _), one in _read(home).items() if at == home)
@@ -220,10 +219,8 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         lock = filelock.FileLock(folder / LOCK).acquire(PATIENCE)
     except filelock.Timeout:
-        raise InputError(
-            f"{folder} is in use by another algnn bench or sweep: wait for it, or give another"
-            " folder for the records"
-        ) from None
+        remedy = "wait for it, or give another folder for the records"
+        raise InputError(f"{folder} is in use by another algnn bench or sweep: {remedy}") from None
     except (OSError, NotImplementedError) as error:
         raise AlgnnError(f"{folder} cannot be locked: {error}") from error
     with lock:
@@ -244,7 +241,7 @@ def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:
     root = _folder(folder)
     found: dict[tuple[Path, str], Record | Failure] = {}
     packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
-    single = ((_home(path, root), read(path)) for path in counted("", _files(root)))
+    single = ((home, read(path)) for home, path in counted("", _single(root)))
     # packed ones first, so that of equally old ones the single file counts
     for home, one in (*packed, *single):
         key = home, file_name(one)
@@ -284,10 +281,7 @@ def _folder(folder: Folder) -> Path:
     return Path(folder)
 
 
-def _files(root: Path) -> list[Path]:
-    return [path for path in sorted(root.rglob("*.json")) if path.name[0] != "."]
-
-
-def _home(path: Path, root: Path) -> Path:
-    """The folder of records of a file two folders below it, as `file_name` has it."""
-    return path.parents[2] if len(path.relative_to(root).parts) > 3 else root
+def _single(root: Path) -> list[tuple[Path, Path]]:
+    """Single files, after their folders of records: two folders above, as `file_name` has it."""
+    files = [path for path in sorted(root.rglob("*.json")) if path.name[0] != "."]
+    return [(p.parents[2] if len(p.relative_to(root).parts) > 3 else root, p) for p in files]

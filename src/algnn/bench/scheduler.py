@@ -6,9 +6,10 @@ Whatever is killed, and when, only the runs in flight are lost: the same call go
 import contextlib
 import os
 import signal
+import sys
 import time
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -16,13 +17,16 @@ from typing import Any
 from uuid import uuid4
 
 import pandas as pd
+from rich import progress as rich
+from rich.console import Console
+from rich.text import Text
 
 from algnn import methods as registry
 from algnn.bench import runs
+from algnn.bench.environment import from_kernel
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
 from algnn.bench.processes import Task, Worker, held_back
-from algnn.bench.progress import Progress, watch
-from algnn.bench.record import Failure, Record, file_name, same
+from algnn.bench.record import Failure, Record, Run, file_name, same
 from algnn.checks import check_number, resolve_device
 from algnn.errors import AlgnnError, InputError
 from algnn.files import make_folder
@@ -34,12 +38,12 @@ WORKER_BYTES = 2**30  # of the machine's memory, for a worker whose number is no
 GPU_JOBS = 4  # a small graph does not fill it
 GPU_THREADS = 4  # little is left for the CPU, and waking many threads costs more
 FALSE_STARTS = 3  # in a row
-STALE = 3600.0
+STALE = 3600.0  # seconds after which a draft is that of a writer who was killed
 
 
 @dataclass
 class Tally:
-    """Results of a call."""
+    """What became of the runs of a call."""
 
     done: list[Record] = field(default_factory=list)
     reused: list[Record] = field(default_factory=list)  # known before
@@ -50,11 +54,10 @@ class Tally:
     @property
     def records(self) -> list[Record]:
         """Every record there is, by dataset, step, method, settings and seed."""
-
-        def key(one: Record) -> tuple[Any, ...]:
-            return one.dataset, one.step, one.method, repr(sorted(one.settings.items())), one.seed
-
-        return sorted(self.done + self.reused, key=key)
+        return sorted(
+            self.done + self.reused,
+            key=lambda r: (r.dataset, r.step, r.method, repr(sorted(r.settings.items())), r.seed),
+        )
 
     def of(self, *plans: Plan) -> pd.DataFrame:
         """The runs of some plans, as `algnn.bench.runs.read_runs` gives them."""
@@ -126,9 +129,8 @@ def bench(
     [('algnn', 42, (2, 2)), ('bare', 42, (2, 2))]
     """
     chosen = at_hand(data) if datasets is None else datasets
-    names = [registry.find(m).name for m in (registry.METHODS if methods is None else methods)]
-    for name in names:
-        _check_importable(name)
+    wanted = registry.METHODS if methods is None else methods
+    names = [_importable(registry.find(method).name) for method in wanted]
     common = {"base": base, "edges": edges, "order": order, "device": device, "data": data}
     plans = cross(chosen, fit_changes(names, changes or {}), steps, seeds, **common)
     return carry_out(plans, records, jobs, retry_failed, progress).records
@@ -136,13 +138,13 @@ def bench(
 
 def room(kind: str, jobs: int | None = None) -> tuple[int, int]:
     """The number of workers for a kind of device, unless given, and of torch's threads in each."""
-    if jobs is not None:
-        check_number("jobs", jobs, 1, whole=True)
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     threads = int(asked) if asked.isdecimal() else 0
-    if jobs is None:
+    if jobs is not None:
+        check_number("jobs", jobs, 1, whole=True)
+    else:
         jobs = min(cores, GPU_JOBS) if kind == "cuda" else cores // (threads or 1)
         jobs = max(1, min(jobs, _free_memory() // WORKER_BYTES))
     share = max(1, cores // jobs)
@@ -159,18 +161,27 @@ def carry_out(
 ) -> Tally:
     """Do the runs of some plans, all for one kind of device, each once; as `bench`.
 
-    Runs are done dataset by dataset and step by step, then seed by seed, and method by method last:
-    what else the machine does meanwhile falls on all methods alike. With a `distributed.Client` the
-    workers of its cluster do them, which must see the same files; records are written here.
+    Method by method last: what else the machine does meanwhile falls on all methods alike. With a
+    `distributed.Client` the workers of its cluster do them, which must see the same files.
     """
     tally, place = Tally(), Path(folder)
-    tasks = _tasks(list(plans), tally)
+    tasks = _tasks(plans, tally)
     kind = tasks[0].run.device if tasks else "cpu"
     jobs, threads = room(kind, jobs)
     make_folder(place)
     with runs.locked(place):
-        _remove_drafts(place)
-        left = _left(tasks, place, retry_failed, tally)
+        for draft in place.rglob(".*.tmp.json"):
+            with contextlib.suppress(OSError):
+                if time.time() - draft.stat().st_mtime > STALE:
+                    draft.unlink()
+        left = []
+        for task in tasks:
+            if record := runs.stored(task.run, place):
+                tally.reused.append(record)
+            elif not retry_failed and (failure := runs.stored(task.run, place, failed=True)):
+                tally.skipped.append(failure)
+            else:
+                left.append(task)
         jobs = min(jobs if client is None else len(client.nthreads()), len(left))
         with watch(progress, [task.run for task in left], len(tally.reused)) as display:
             each = f" of {threads} thread{'s' * (threads != 1)}" if client is None else ""
@@ -182,15 +193,16 @@ def carry_out(
     return tally
 
 
-def _tasks(plans: list[Plan], tally: Tally) -> list[Task]:
+def _tasks(plans: Iterable[Plan], tally: Tally) -> list[Task]:
     """A plan of one seed for each different run, in the order in which they are to be done."""
+    graphs: dict[Any, list[Plan]] = defaultdict(list)
     for plan in plans:
-        _check_importable(plan.method)
+        registry.find(_importable(plan.method))
         resolve_device(plan.device)
+        graphs[plan.dataset, plan.data, plan.draw].append(plan)
     tasks: dict[str, Task] = {}
-    for key in dict.fromkeys((plan.dataset, plan.data, plan.draw) for plan in plans):
-        here = [plan for plan in plans if (plan.dataset, plan.data, plan.draw) == key]
-        graph = load(key[0], root=key[1], seed=key[2])
+    for (name, root, draw), here in graphs.items():
+        graph = load(name, root=root, seed=draw)
         found = [(plan, planned(plan, graph)) for plan in here]
         tally.plans += [(plan, some[0].configuration) for plan, some in found]
         steps = list(dict.fromkeys(plan.step for plan in here))
@@ -202,34 +214,118 @@ def _tasks(plans: list[Plan], tally: Tally) -> list[Task]:
     return list(tasks.values())
 
 
-def _check_importable(method: str) -> None:
+def _importable(method: str) -> str:
     if method.startswith("__main__:") or "<locals>" in method:
-        raise InputError(
-            f"method={method!r} is where no worker can import it from: put it into a module of its"
-            " own"
+        words = "is where no worker can import it from: put it into a module of its own"
+        raise InputError(f"method={method!r} {words}")
+    return method
+
+
+class Progress:
+    """Counts runs, and shows nothing, ``"lines"`` on stderr or ``"bars"`` that move: one of all
+    runs, with the time left, and one of the sessions of each that is going on.
+    """
+
+    def __init__(self, left: Sequence[Run], reused: int, shows: str = "") -> None:
+        self.total, self.reused, self.shows = len(left), reused, shows
+        self.done, self.failed = 0, 0
+        self.running: dict[int, tuple[Run, rich.TaskID]] = {}
+        # of each dataset and method the settings that its runs do not have in common
+        cells: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        for run in left:
+            cells[run.dataset, run.method].append(run.settings)
+        self.varying = {
+            cell: [name for name in given[0] if len({repr(one[name]) for one in given}) > 1]
+            for cell, given in cells.items()
+        }
+        self.bars = rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            *(rich.BarColumn(), rich.TimeElapsedColumn()),
+            *(rich.TextColumn("left:"), rich.TimeRemainingColumn()),
+            console=Console(stderr=True, force_terminal=True, highlight=False),
+            transient=True,
+            redirect_stdout=False,
+            disable=shows != "bars",
         )
-    registry.find(method)
+        self.whole = self.bars.add_task(self.counts(), total=self.total)
+
+    def announce(self, where: str) -> None:
+        """Work is about to begin, with the workers that `where` describes."""
+        before = f" ({self.reused} more done before)" if self.reused else ""
+        self._print(f"{self.total} run{'s' * (self.total != 1)} to do{before}, with {where}")
+
+    def begin(self, slot: int, run: Run) -> None:
+        """A worker begins a run."""
+        self.running[slot] = run, self.bars.add_task(self.label(run), total=None)
+        self._count()
+
+    def session(self, slot: int, done: int, count: int) -> None:
+        """A worker has finished `done` of `count` sessions; it may be told late."""
+        if slot in self.running:
+            self.bars.update(self.running[slot][1], completed=done, total=count)
+
+    def finish(self, slot: int, record: Record, seconds: float) -> None:
+        """A worker has finished a run."""
+        self.done += 1
+        self.drop(slot)
+        if self.shows == "lines":
+            ap = f"AP {record.outcome.ap:.2f}"
+            self._print(f"{self._count()}{self.label(record)}: {ap}, {seconds:.1f} s")
+
+    def fail(self, slot: int, failure: Failure) -> None:
+        """A worker's run has failed."""
+        self.failed += 1
+        self.drop(slot)
+        self._print(f"{self._count()}{self.label(failure)}: failed: {failure.reason}", "red")
+
+    def drop(self, slot: int) -> None:
+        """A worker's run is over, or has to be begun again."""
+        if slot in self.running:
+            self.bars.remove_task(self.running.pop(slot)[1])
+        self._count()
+
+    def say(self, slot: int, line: str) -> None:
+        """A worker has printed a line."""
+        run = self.running.get(slot)
+        self._print(line if run is None else f"{self.label(run[0])}: {line}", "dim")
+
+    def label(self, run: Run | Record) -> str:
+        """A run with the settings that differ between the runs at hand."""
+        names = self.varying.get((run.dataset, run.method), ())
+        return label(run) + "".join(f" {name}={run.settings[name]}" for name in names)
+
+    def counts(self) -> str:
+        """Number of runs done, running, failed and left, in words."""
+        running = len(self.running)
+        left = self.total - self.done - self.failed - running
+        return f"{self.done} done · {running} running · {self.failed} failed · {left} left"
+
+    def _count(self) -> str:
+        """Move the bar of all runs; what a line begins with."""
+        ended = self.done + self.failed
+        self.bars.update(self.whole, description=self.counts(), completed=ended)
+        return f"[{ended}/{self.total}] " if self.shows == "lines" else ""
+
+    def _print(self, line: str, style: str = "") -> None:
+        if self.shows == "lines":
+            print(line, file=sys.stderr, flush=True)
+        elif self.shows:
+            self.bars.console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _left(tasks: list[Task], folder: Path, retry_failed: bool, tally: Tally) -> list[Task]:
-    """The tasks still to do; what has been done or has failed before goes to the tally."""
-    left = []
-    for task in tasks:
-        if (record := runs.stored(task.run, folder)) is not None:
-            tally.reused.append(record)
-        elif not retry_failed and (failure := runs.stored(task.run, folder, failed=True)):
-            tally.skipped.append(failure)
-        else:
-            left.append(task)
-    return left
+@contextlib.contextmanager
+def watch(progress: bool | None, left: Sequence[Run], reused: int) -> Iterator[Progress]:
+    """Show the progress of runs while the block lasts; `progress` is as in `scheduler.bench`."""
+    live = sys.stderr.isatty() if progress is None else progress
+    shows = "" if progress is False or not left else "bars" if live else "lines"
+    shown = Progress(left, reused, shows)
+    with shown.bars:
+        yield shown
 
 
-def _remove_drafts(folder: Path) -> None:
-    """Remove the drafts of writers that were killed; a living one needs far less than an hour."""
-    for draft in folder.rglob(".*.tmp.json"):
-        with contextlib.suppress(OSError):
-            if time.time() - draft.stat().st_mtime > STALE:
-                draft.unlink()
+def label(run: Run | Record) -> str:
+    """A run in a few words."""
+    return f"{run.dataset} {run.method} step {run.step} seed {run.seed}"
 
 
 @dataclass
@@ -277,16 +373,13 @@ class _Scheduler:
             raise AlgnnError("worker processes cannot be started: see above for the reason")
 
     def hear(self, worker: Worker) -> None:
-        self.pass_on(worker)
+        for line in worker.lines():
+            self.display.say(worker.slot, line)
         try:
             while worker.messages.poll():
                 self.react(worker, *worker.messages.recv())
         except (EOFError, ConnectionError):
             self.end(worker)
-
-    def pass_on(self, worker: Worker) -> None:
-        for line in worker.lines():
-            self.display.say(worker.slot, line)
 
     def react(self, worker: Worker, what: str, *details: Any) -> None:
         if what == "ready":
@@ -294,21 +387,20 @@ class _Scheduler:
         elif what == "session":
             self.display.session(worker.slot, *details)
         elif what == "done":
-            path, seconds = details
-            self.finish(worker.slot, runs.read(path), seconds)
+            self.finish(worker.slot, runs.read(details[0]), details[1])
         else:
             self.give_up(worker.slot, worker.task, *details)
         worker.settled = what in ("done", "failed")
 
     def end(self, worker: Worker) -> None:
         """A process has ended: settle its run, unless it has said itself what became of it."""
-        self.pass_on(worker)
+        for line in worker.lines():
+            self.display.say(worker.slot, line)
         self.workers.remove(worker)
         ended = worker.close()
         if worker.settled:
             return
-        record = runs.stored(worker.task.run, self.setup["folder"])
-        if record is not None:  # the last thing that it did
+        if record := runs.stored(worker.task.run, self.setup["folder"]):  # the last thing it did
             self.finish(worker.slot, record, sum(record.outcome.learn_seconds))
         elif not worker.ready:
             self.start_again(worker.slot, worker.task)
@@ -353,15 +445,14 @@ class _Cluster(_Scheduler):
                     running[future] = slot, task
                     ended.add(future)
                 future = next(ended)
-                self.settle(*running.pop(future), future)
+                slot, task = running.pop(future)
+                error = future.exception()
+                self.settle(slot, task, *((str(error), "") if error else future.result()))
         finally:
             client.cancel(list(running))
             client.unsubscribe_topic(topic)
 
-    def settle(self, slot: int, task: Task, future: Any) -> None:
-        error = future.exception()
-        result: tuple[Any, Any] = future.result() if error is None else (str(error), "")
-        found, detail = result
+    def settle(self, slot: int, task: Task, found: Any, detail: Any) -> None:
         if isinstance(found, str):
             self.give_up(slot, task, found, detail)
         elif not same(found, task.run):
@@ -374,8 +465,5 @@ class _Cluster(_Scheduler):
 
 def _free_memory() -> int:
     """Bytes that can be had without swapping, as far as the system tells."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 2**62
+    kilobytes = from_kernel("meminfo", "MemAvailable").partition(" ")[0]
+    return 1024 * int(kilobytes) if kilobytes.isdecimal() else 2**62

@@ -37,9 +37,7 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """``"leads"`` or ``"trails"`` where the interval leaves out 0, else ``"undecided"``."""
-        if self.low > 0:
-            return "leads"
-        return "trails" if self.high < 0 else "undecided"
+        return "leads" if self.low > 0 else "trails" if self.high < 0 else "undecided"
 
 
 def compare(

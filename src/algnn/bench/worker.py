@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from textwrap import shorten
@@ -19,7 +18,7 @@ from torch_geometric.data import Data
 
 from algnn import methods
 from algnn.bench import environment, runs
-from algnn.bench.plan import Plan, perform, rehearse
+from algnn.bench.plan import Plan, Tell, perform, rehearse
 from algnn.bench.record import Record
 from algnn.checks import resolve_device
 from algnn.errors import AlgnnError
@@ -50,8 +49,7 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
     torch.set_num_threads(setup["threads"])
     messages.send(("ready",))
     try:
-        tell = lambda i, n: messages.send(("session", i + 1, n))  # noqa: E731
-        record, seconds = _done(plan, setup["jobs"], tell)
+        record, seconds = _done(plan, setup["jobs"], lambda *at: messages.send(("session", *at)))
         messages.send(("done", str(runs.write(record, setup["folder"])), seconds))
     except BaseException as error:
         messages.send(("failed", *_told(error)))
@@ -70,12 +68,12 @@ def work_on_cluster(plan: Plan, slot: int, workers: list[str], topic: str) -> tu
     with ALONE:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
         try:
-            return _done(plan, jobs, lambda i, n: here.log_event(topic, (slot, i + 1, n)))
+            return _done(plan, jobs, lambda *at: here.log_event(topic, (slot, *at)))
         except BaseException as error:
             return _told(error)
 
 
-def _done(plan: Plan, jobs: int, tell: Callable[[int, int], None]) -> tuple[Record, float]:
+def _done(plan: Plan, jobs: int, tell: Tell) -> tuple[Record, float]:
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
     _warm_up(plan, graph, jobs)
     start = perf_counter()
@@ -99,8 +97,7 @@ def reason(error: BaseException) -> str:
 
 def _die_with_parent() -> None:
     """End this process, whatever it is doing, once the scheduler's is gone."""
-    parent = parent_process()
-    if parent is not None:
+    if parent := parent_process():
         parent.join()
         os._exit(1)
 
@@ -113,7 +110,7 @@ def _warm_up(plan: Plan, graph: Data, jobs: int) -> None:
             return
         ring = torch.arange(8)
         tiny = Data(x=torch.eye(8), edge_index=torch.stack([ring, ring.roll(1)]))
-        sizes: dict[str, dict[str, Any]] = {"bare": {}, "algnn-paper": {"width": 8}}
-        for method, small in sizes.items():
-            learner = methods.make(method, "", 0, plan.device, epochs=2, hidden=4, **small)
+        small: dict[str, Any] = {"epochs": 2, "hidden": 4}
+        for method, more in (("bare", {}), ("algnn-paper", {"width": 8})):
+            learner = methods.make(method, "", 0, plan.device, **small, **more)
             learner.fit(tiny, ring, ring % 2).predict(tiny, ring)

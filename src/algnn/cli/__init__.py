@@ -9,28 +9,15 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
+from typer.main import get_command
 
 from algnn.cli import asking, benching, living, partitioning, reporting
 from algnn.errors import AlgnnError
 
-
-class _InterruptedError(Exception):
-    """Ctrl-C, on its way past click, which would print a line of its own."""
-
-
-class _Group(TyperGroup):
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise _InterruptedError from None
-
-
-app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,14 +26,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     The result is the exit code: 0; 2 for anything that the user can mend, said in one line on
     stderr; 130 after Ctrl-C.
     """
-    arguments = sys.argv[1:] if argv is None else list(argv)
+    command, code = get_command(app), 0
     try:
-        code = app(arguments, prog_name="algnn", standalone_mode=False)
+        try:
+            # not its main, which would print a line of its own after Ctrl-C
+            arguments = sys.argv[1:] if argv is None else list(argv)
+            with command.make_context("algnn", arguments) as context:
+                command.invoke(context)
+        except typer.Exit as leaving:
+            code = leaving.exit_code
         if sys.stdout is not None:
             sys.stdout.flush()
     except AlgnnError as error:
         return _complain(str(error))
-    except (_InterruptedError, KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         if argv is None:
             # the process ends now: who presses twice shall not see it stumble over its own exit
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -56,8 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _complain("out of memory: use smaller settings (width, hidden) or a smaller graph")
     except OSError as error:
-        # a full disk, or a reader of our output who has seen enough
-        _drop_output()
+        # a full disk, or a reader of our output who has seen enough: Python would try to write the
+        # rest once more, and complain, at exit
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1 if isinstance(error, BrokenPipeError) else _complain(str(error))
     except SystemExit as leaving:  # typer and rich leave so where stdout is closed
         return leaving.code if isinstance(leaving.code, int) else 1
@@ -67,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         path = getattr(getattr(error, "ctx", None), "command_path", "")
         return _complain(error.format_message() + (f" Try {path} --help" if path else ""))
-    return code if isinstance(code, int) else 0
+    return code
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -76,12 +71,6 @@ def _is_out_of_memory(error: Exception) -> bool:
     names = {kind.__name__ for kind in type(error).__mro__}
     on_cpu = "DefaultCPUAllocator: " in str(error)
     return bool(names & {"MemoryError", "OutOfMemoryError"}) or on_cpu
-
-
-def _drop_output() -> None:
-    """Discard what stdout could not take: Python would try once more, and complain, at exit."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str, code: int = 2) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import chain
@@ -19,12 +18,9 @@ from algnn.cli import shared
 from algnn.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from algnn.bench.plan import Plan
     from algnn.bench.scheduler import Tally
 
-SHOWN = 20  # failures that are listed one by one
 RECORDS = Path("records")
 # what can be swept: the setting behind it, its values, and those that are too much for a CPU
 SWEEPS: dict[str, tuple[str, list[str], list[str]]] = {
@@ -123,16 +119,17 @@ def bench(
     shared.check_inputs(graphs=[] if datasets is None else _parts(datasets), data=data)
     (start_workers_early if scheduler is None else shared.load_torch)()
     from algnn.bench.plan import at_hand, cross, varied
+    from algnn.cli import showing
 
     graphs = at_hand(data) if datasets is None else _parts(datasets)
     if datasets is None:
         print("datasets at hand:", ", ".join(graphs), file=sys.stderr)
-    fitting = _fitting(_named(methods), changes or [])
-    plans = cross(graphs, fitting, _steps(steps), numbers, device=device, data=data, **common)
+    chosen = _methods(methods, changes or [])
+    plans = cross(graphs, chosen, _steps(steps), numbers, device=device, data=data, **common)
     plans = varied(plans, splits, orders, draws)
     tally = carry_out(plans, records, jobs, retry_failed, scheduler)
     if not as_json:
-        show_tables(tally, plans)
+        showing.tables(tally, plans)
     _leave(tally, records, as_json)
 
 
@@ -167,9 +164,9 @@ def tune(
     start_workers_early()
     from algnn.bench import tuning
     from algnn.bench.plan import cross, varied
+    from algnn.cli import showing
 
-    names: dict[str, dict[str, Any]] = {name: {} for name in _named(methods)}
-    common = {"edges": edges, "device": device, "data": data}
+    names, common = _methods(methods), {"edges": edges, "device": device, "data": data}
     plans = cross(_parts(datasets), names, _steps(steps), numbers, **common)
     tried = [trial for plan in plans for trial in tuning.trials(plan, trials)]
     without = [n for n in names if not any(trial.method == n for trial in tried)]
@@ -179,12 +176,12 @@ def tune(
         return
     tally = trying = carry_out(tried, records, jobs, retry_failed)
     best = tuning.chosen(tally.of(*tried))
-    _show_chosen(best)
+    showing.chosen(best)
     if not only_trials:
-        _show_counts(tally, records)
+        showing.counts(tally, records)
         again = varied(tuning.changed(plans, best), splits, orders, draws)
         tally = carry_out(again, records, jobs, retry_failed)
-        show_tables(tally, again)
+        showing.tables(tally, again)
     _leave(tally, records)
     if trying.failed or trying.skipped:
         raise Exit(1)
@@ -214,6 +211,7 @@ def sweep(
     start_workers_early()
     from algnn.bench.plan import Plan
     from algnn.checks import resolve_device
+    from algnn.cli import showing
     from algnn.methods import parse
 
     setting, usual, too_much = SWEEPS[what]
@@ -230,34 +228,25 @@ def sweep(
     ]
     tally = carry_out(plans, records, jobs, retry_failed)
     if not as_json:
-        _show_sweep(tally, plans, setting)
+        showing.swept(tally, plans, setting)
     _leave(tally, records, as_json)
-
-
-# -- what the options say -------------------------------------------------------------------------
 
 
 def _parts(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",")))
 
 
-def _named(text: str) -> list[str]:
-    """The methods that are named, without repeats; ``all`` are those of the registry."""
-    from algnn.methods import METHODS
-
-    wanted = (METHODS if name == "all" else [name] for name in _parts(text))
-    return list(dict.fromkeys(chain.from_iterable(wanted)))
-
-
 def _steps(text: str) -> list[int]:
     return list(dict.fromkeys(shared.whole_numbers("--steps", text, "1,5,10")))
 
 
-def _fitting(names: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """For each method those of the changes that it has, read as the types that it needs."""
+def _methods(text: str, pairs: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """For each method, by name or one of ``all``, those of the changes that it has."""
     from algnn.bench.plan import fit_changes
-    from algnn.methods import parse, split
+    from algnn.methods import METHODS, parse, split
 
+    wanted = (METHODS if name == "all" else [name] for name in _parts(text))
+    names = list(dict.fromkeys(chain.from_iterable(wanted)))
     fitting = fit_changes(names, dict(split(pair) for pair in pairs))
     return {
         name: parse(name, [pair for pair in pairs if split(pair)[0] in fitting[name]])
@@ -271,9 +260,6 @@ def start_workers_early() -> None:
 
     start_forkserver()
     shared.load_torch()
-
-
-# -- the work -------------------------------------------------------------------------------------
 
 
 def carry_out(
@@ -290,8 +276,8 @@ def carry_out(
         with nullcontext() if address is None else shared.cluster(address) as client:
             return scheduler.carry_out(plans, folder, jobs, retry, client=client)
     except (KeyboardInterrupt, SystemExit):
-        goes_on = "what is done is kept; the same command goes on from there"
-        print(f"stopped: {goes_on}", file=sys.stderr)
+        words = "stopped: what is done is kept; the same command goes on from there"
+        print(words, file=sys.stderr)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -299,107 +285,8 @@ def carry_out(
 
 def _leave(tally: Tally, folder: Path, as_json: bool = False) -> None:
     """Say what became of all runs; one that failed is exit code 1."""
-    (_print_json if as_json else _show_counts)(tally, folder)
+    from algnn.cli import showing
+
+    (showing.print_json if as_json else showing.counts)(tally, folder)
     if tally.failed or tally.skipped:
         raise Exit(1)
-
-
-# -- what is shown --------------------------------------------------------------------------------
-
-
-def show_tables(tally: Tally, plans: Sequence[Plan]) -> None:
-    """Print for each step AP of every method (row) on every dataset (column)."""
-    from algnn.bench.plan import recorded_name
-
-    graphs = {plan.dataset: recorded_name(plan.dataset) for plan in plans}
-    # the name in records, unless several have it
-    alike = Counter(graphs.values())
-    names = [name if alike[name] == 1 else graph for graph, name in graphs.items()]
-    for step in dict.fromkeys(plan.step for plan in plans):
-        here = [plan for plan in plans if plan.step == step]
-        table = shared.plain_table("", *names, right=slice(1, None))
-        for method in dict.fromkeys(plan.method for plan in here):
-            cells = [[p for p in here if (p.method, p.dataset) == (method, g)] for g in graphs]
-            figures = (_figure(tally.of(*some), tally.wanted(*some)) for some in cells)
-            table.add_row(method, *figures)
-        count = sum(len(p.seeds) for p in here if p.method == here[0].method) // len(graphs)
-        noun = "runs" if count > len(here[0].seeds) else "seeds"
-        over = f"mean of {count} {noun} ± 95%" if count > 1 else f"seed {here[0].seeds[0]}"
-        shared.print_table(table, f"AP, average performance (%) · step {step} · {over}")
-
-
-def _show_sweep(tally: Tally, plans: Sequence[Plan], setting: str) -> None:
-    from algnn.bench.plan import recorded_name
-    from algnn.cli.showing import summaries
-
-    names = (setting, "AP (%)", "AF (%)", "learning (s)", "retained (MB)")
-    table = shared.plain_table(*names, right=slice(None))
-    for plan in plans:
-        runs, rest = tally.of(plan), []
-        if not runs.empty:
-            figures, retained = summaries(runs), runs["retained_bytes"].max() / 1e6
-            seconds = figures["learn_seconds"].mean
-            rest = [str(figures["af"]), f"{seconds:.2f}", f"{retained:.2f}"]
-        ap = _figure(runs, len(plan.seeds))
-        table.add_row(f"{plan.changes[setting]:g}", ap, *rest)
-    first = plans[0]
-    heading = f"{recorded_name(first.dataset)} · {first.method} · step {first.step}"
-    shared.print_table(table, f"{heading} · {shared.plural(len(first.seeds), 'seed')}")
-
-
-def _show_chosen(best: pd.DataFrame) -> None:
-    from algnn.settings import grid
-
-    names = ("", "", "AP on validation nodes (%)", "trials", "chosen")
-    table = shared.plain_table(*names, right=slice(3, 4))
-    for _, row in best.iterrows():
-        tried = dict.fromkeys(name for trial in grid(row["method"]) for name in trial)
-        words = ", ".join(f"{name}={row['settings'][name]}" for name in tried)
-        table.add_row(row["dataset"], row["method"], f"{row['ap']:.2f}", str(row["trials"]), words)
-    print()
-    shared.print_table(table)
-
-
-def _figure(runs: pd.DataFrame, wanted: int) -> str:
-    from algnn.bench.runs import summarise
-
-    if runs.empty:
-        return "–"
-    lacking = f" ({len(runs)} of {wanted})" if len(runs) < wanted else ""
-    return f"{summarise(runs['ap'])}{lacking}"
-
-
-def _show_counts(tally: Tally, folder: Path) -> None:
-    from algnn.bench.progress import label
-
-    print()
-    failures = tally.failed + tally.skipped
-    for failure in failures[:SHOWN]:
-        print(f"failed: {label(failure)}: {failure.reason}")
-    if len(failures) > SHOWN:
-        print(f"failed: {len(failures) - SHOWN} more")
-    if tally.skipped:
-        count, was = len(tally.skipped), "was" if len(tally.skipped) == 1 else "were"
-        print(f"{count} of them failed before and {was} not tried again: --retry-failed")
-    counts = f"{len(tally.done)} done, {len(tally.reused)} reused, {len(failures)} failed"
-    print(f"{counts}; records below {folder}")
-
-
-def _print_json(tally: Tally, folder: Path) -> None:
-    from algnn.bench.runs import frame
-    from algnn.cli.showing import as_object
-
-    names = ("dataset", "method", "step", "seed", "reason")
-    cells = frame(tally.records).groupby("configuration", sort=False)
-    found = {
-        "records": str(folder),
-        "done": len(tally.done),
-        "reused": len(tally.reused),
-        "failed": [
-            {**{name: getattr(failure, name) for name in names}, "tried_now": now}
-            for failures, now in ((tally.failed, True), (tally.skipped, False))
-            for failure in failures
-        ],
-        "results": [as_object(runs) for _, runs in cells],
-    }
-    print(json.dumps(found, allow_nan=False))

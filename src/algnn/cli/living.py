@@ -6,7 +6,7 @@ place in a single step: whoever reads it meanwhile sees one or the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,22 +47,19 @@ def fit(
     workers: shared.Workers = 0,
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
-    path = _writable(model, force)
-    shared.check_inputs(graphs=[graph], data=data, table=labels)
-    shared.load_torch()
-    from algnn import ALGNN, PrivateALGNN
-    from algnn.methods import parse
 
-    kind = ALGNN if private is None else PrivateALGNN
-    chosen = {**parse(kind, changes or []), "seed": seed, "device": device}
-    learner: AnyModel = kind(**chosen if private is None else {**chosen, "epsilon": private})
-    with _changing(path, dry_run, force):
-        given, count = shared.load_graph(graph, data)
-        nodes, classes = shared.load_labels(labels, count)
-        shown = shared.working(f"learning {shared.plural(nodes.size, 'node')}")
-        with shown, shared.spread(given, scheduler, workers) as now:
-            learner.fit(now, nodes, classes)
-        _finish(path, learner, ({}, 0), dry_run)
+    def make() -> AnyModel:
+        shared.load_torch()
+        from algnn import ALGNN, PrivateALGNN
+        from algnn.methods import parse
+
+        kind = ALGNN if private is None else PrivateALGNN
+        chosen = {**parse(kind, changes or []), "seed": seed, "device": device}
+        return kind(**chosen if private is None else {**chosen, "epsilon": private})
+
+    given = (model, graph, labels, device, dry_run, data, scheduler, workers)
+    with _session("learning", *given, make=make, force=force) as (learner, *some):
+        learner.fit(*some)
     print(f"gives away: {learner.exposure()}")
 
 
@@ -201,24 +198,19 @@ def exact(path: Path, found: AnyModel) -> ALGNN:
 
 @contextmanager
 def _session(
-    doing: str,
-    model: Path,
-    graph: str,
-    labels: Path,
-    device: str | None,
-    dry_run: bool,
-    data: Path | None,
-    scheduler: str | None = None,
-    workers: int = 0,
-) -> Iterator[tuple[AnyModel, Any, Any, Any]]:
+    doing: str, model: Path, graph: str, labels: Path, device: str | None, dry_run: bool,
+    data: Path | None, scheduler: str | None = None, workers: int = 0,
+    make: Callable[[], AnyModel] | None = None, force: bool = True,
+) -> Iterator[tuple[AnyModel, Any, Any, Any]]:  # fmt: skip
     """A model, a graph, nodes and labels; what the block changes in the model is written."""
-    path = _writable(model)
-    shared.check_inputs(path, graphs=[graph], data=data, table=labels)
-    with _changing(path, dry_run):
-        learner = shared.load_model(path, device)
-        before = _holdings(learner)
+    path = _writable(model, force)
+    shared.check_inputs(*([] if make else [path]), graphs=[graph], data=data, table=labels)
+    new = make() if make else None
+    with _changing(path, dry_run, force):
+        learner = shared.load_model(path, device) if new is None else new
+        before, seen = (_holdings(learner), learner.classes_) if new is None else (({}, 0), None)
         now, count = shared.load_graph(graph, data)
-        nodes, classes = shared.load_labels(labels, count, learner.classes_)
+        nodes, classes = shared.load_labels(labels, count, seen)
         shown = shared.working(f"{doing} {shared.plural(nodes.size, 'node')}")
         with shown, shared.spread(now, scheduler, workers) as there:
             yield learner, there, nodes, classes

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 from typer import Argument, Exit, Option, Typer
 
-from algnn.cli.benching import carry_out, show_tables, start_workers_early
+from algnn.cli.benching import carry_out, start_workers_early
 from algnn.cli.shared import DataRoot, Seeds, parse_seeds, plural, working
 from algnn.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # what takes half a minute: ours, no defence, a penalty, and two ways of replaying old nodes
 QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
@@ -41,6 +37,7 @@ def demo(
     start_workers_early()
     from algnn.bench.plan import cross
     from algnn.bench.runs import write_atomically
+    from algnn.cli.showing import tables
     from algnn.graph.datasets import available
     from algnn.methods import METHODS
     from algnn.report.charts import of_graph, render
@@ -55,14 +52,20 @@ def demo(
     plans = cross(graphs, {name: {} for name in names}, [1], numbers, confidence=full)
     # the slowest methods stand last in the registry: started first, they keep no worker waiting
     tally = carry_out(plans[::-1] if full else plans, out / "records", None, True)
-    show_tables(tally, plans)
+    tables(tally, plans)
     print()
     study = read([out / "records"])
     for graph in graphs:
         runs = study.runs[(study.runs["dataset"] == graph) & study.runs["method"].isin(names)]
         shown = [name for name in names if (runs["method"] == name).any()]
         if shown:
-            print(_sentence(graph, runs, shown))
+            ap, classes = runs.groupby("method")["ap"].mean(), runs["outcome"].iloc[0].sessions
+            lost = f"; fine-tuning kept {ap['bare']:.1f}%" if "bare" in shown[1:] else ""
+            print(
+                f"{graph}: {shown[0]} answers {ap[shown[0]]:.1f}% right over"
+                f" {sum(map(len, classes))} classes learned one after another{lost} (average over"
+                " sessions)."
+            )
             chart = of_graph(study, graph, styles(study.runs["method"]))
             write_atomically(out / f"{graph}.png", render(chart))
             print("chart:", out / f"{graph}.png")
@@ -73,21 +76,8 @@ def demo(
         raise Exit(1)
 
 
-def _sentence(graph: str, runs: pd.DataFrame, methods: list[str]) -> str:
-    """What there is to see, in one sentence with its figures."""
-    ap = runs.groupby("method")["ap"].mean()
-    classes = sum(map(len, runs["outcome"].iloc[0].sessions))
-    lost = f"; fine-tuning kept {ap['bare']:.1f}%" if "bare" in methods[1:] else ""
-    return (
-        f"{graph}: {methods[0]} answers {ap[methods[0]]:.1f}% right over {classes} classes learned"
-        f" one after another{lost} (average over sessions)."
-    )
-
-
 @records_commands.command("pack")
-def pack_records(
-    folders: list[Path] = Argument(metavar="FOLDER...", help="With records."),
-) -> None:
+def pack_records(folders: list[Path] = Argument(metavar="FOLDER...", help="With records.")) -> None:
     """Turn the files below a folder into one packed file, which every command reads as well."""
     from algnn.bench.runs import pack
 
@@ -123,19 +113,12 @@ def report(
         study = read(records or [Path("records")])
         runs = plural(len(study.runs), "run")
         tell(words=f"{runs}: making the report")
+        files = {export.write_markdown: markdown, export.write_latex: latex, export.write_csv: csv}
+        chosen = {write: path for write, path in files.items() if path is not None}
         written = []
-        if markdown is not None:
-            make_folder(markdown.parent)
-            written.append(export.write_markdown(study, markdown))
-        if latex is not None:
-            make_folder(latex.parent)
-            written.append(export.write_latex(study, latex))
-        if csv is not None:
-            make_folder(csv)
-            written.append(export.write_csv(study, csv))
-        if not written:
-            make_folder(out)
-            written.append(export.write(study, out))
+        for write, path in (chosen or {export.write: out}).items():
+            make_folder(path.parent if path in (markdown, latex) else path)
+            written.append(write(study, path))
     print(runs + (f", {len(study.failures):,} failed" if len(study.failures) else ""))
     for path in written:
         print(f"report: {path}")

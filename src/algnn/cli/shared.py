@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -100,13 +100,13 @@ def plain_table(*names: str, right: slice = slice(0), pad: bool = False) -> Tabl
     return table
 
 
-def print_table(table: Table, heading: str | None = None) -> None:
+def print_table(table: Table, heading: str = "", console: Console | None = None) -> None:
     """Print a table, below a heading that may hold brackets."""
-    console = Console(highlight=False)
-    if heading is not None:
-        print()
+    console = console or Console(highlight=False)
+    if heading:
+        console.print()
         console.print(heading, style="bold", markup=False, soft_wrap=True)
-        print()
+        console.print()
     console.print(table)
 
 
@@ -157,16 +157,12 @@ class Work:
         line = Table.grid(padding=(0, 1))
         line.add_row(
             Text(self.what, no_wrap=True, overflow="ellipsis"),
-            Text(_clock(monotonic() - self.began), "yellow"),
+            Text(str(timedelta(seconds=round(monotonic() - self.began))), "yellow"),
             self.phase,
             ProgressBar(self.total, self.done, width=12, pulse=self.total is None),
-            "" if left is None else Text(f"{_clock(left)} left", "cyan"),
+            "" if left is None else Text(f"{timedelta(seconds=round(left))} left", "cyan"),
         )
         return line
-
-
-def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
 
 
 @contextmanager
@@ -177,12 +173,9 @@ def working(what: str) -> Iterator[Callable[..., None]]:
     phases of the work below are shown.
     """
     console, work = Console(stderr=True), Work(what)
-    with ExitStack() as stack:
-        if console.is_terminal:
-            # predictions go to stdout meanwhile, which may be a file
-            live = Live(work, console=console, transient=True, redirect_stdout=False)
-            stack.enter_context(live)
-        stack.enter_context(progress.heard_by(work.hear))
+    # predictions go to stdout meanwhile, which may be a file
+    live = Live(work, console=console, transient=True, redirect_stdout=False)
+    with live if console.is_terminal else nullcontext(), progress.heard_by(work.hear):
         yield work.tell
 
 
@@ -194,12 +187,9 @@ def load_torch() -> None:
 
 
 def check_inputs(
-    *models: Path,
-    graphs: Sequence[str] = (),
-    data: Path | None = None,
-    table: Path | None = None,
+    *models: Path, graphs: Sequence[str] = (), data: Path | None = None, table: Path | None = None,
     columns: Sequence[str] = ("node", "label"),
-) -> None:
+) -> None:  # fmt: skip
     """Before torch is loaded, which takes seconds: whether files are there and look right."""
     with working("loading"):
         from algnn.checkpoint import peek
@@ -250,14 +240,16 @@ def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
     except ImportError as error:
         raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
     dask: Any = distributed  # its functions have no types
-    with ExitStack() as stack:
-        where: Any = scheduler
-        if scheduler is None:
-            where = stack.enter_context(dask.LocalCluster(workers, threads_per_worker=1))
-        try:
-            client = stack.enter_context(dask.Client(where))
-        except (OSError, ValueError) as error:
-            raise InputError(f"--scheduler {scheduler} cannot be reached: {error}") from error
+    where: Any = {"address": scheduler}
+    if scheduler is None:
+        where = {"n_workers": workers, "threads_per_worker": 1}
+    try:
+        client = dask.Client(**where)
+    except (OSError, ValueError) as error:
+        reached = f"--scheduler {scheduler} cannot be reached"
+        what = f"--workers {workers} cannot be started" if scheduler is None else reached
+        raise InputError(f"{what}: {error}") from error
+    with client:
         print(f"dashboard: {client.dashboard_link}", file=sys.stderr)
         yield client
 

@@ -1,6 +1,8 @@
-"""Runs that differ in their seed: on a terminal, as one JSON object, or as a picture."""
+"""What runs say: on a terminal, as one JSON object, or as a picture."""
 
+import json
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+from algnn import settings
 from algnn.bench.metrics import Matrix
 from algnn.bench.paper import PaperFigures, paper_figures
+from algnn.bench.plan import Plan, recorded_name
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import rows as matrix_rows
-from algnn.bench.runs import Summary, summarise
-from algnn.cli.shared import plain_table
+from algnn.bench.runs import Summary, frame, summarise
+from algnn.bench.scheduler import Tally, label
+from algnn.cli.shared import plain_table, plural, print_table
 from algnn.plot import save
 
 NAMES = {
@@ -40,6 +45,7 @@ DECIMAL, WHOLE, TENS = 6, (4, 3), (2, 1)
 NUMBERED = 12  # up to so many sessions a cell of a picture has room for its number
 NAMED = 8  # up to so many a tick has room for the session's classes
 TICKS = 12  # more labels than this along an axis would touch
+LISTED = 20  # failures that are told one by one
 
 
 def summaries(runs: pd.DataFrame) -> dict[str, Summary]:
@@ -84,7 +90,7 @@ def title(runs: pd.DataFrame) -> str:
     count = len(first["outcome"].sessions)
     later = f", then {first['step']} at a time" if count > 1 else ""
     return (
-        f"{first['dataset']} · {first['method']} · {count} session{'s' * (count > 1)}"
+        f"{first['dataset']} · {first['method']} · {plural(count, 'session')}"
         f" ({first['base']} classes{later}) · edges {first['edges']}"
     )
 
@@ -102,10 +108,7 @@ def show(console: Console, runs: pd.DataFrame) -> None:
         half = "" if summary.ci95 is None else f" ± {summary.ci95:.{digits}f}"
         table.add_row(NAMES[name], f"{summary.mean:.{digits}f}{half}", *([theirs] if paper else []))
     table.add_row("retained (MB)", f"{runs['retained_bytes'].max() / 1e6:.2f}")
-    console.print()
-    console.print(title(runs), style="bold", markup=False, soft_wrap=True)
-    console.print()
-    console.print(table)
+    print_table(table, title(runs), console)
     if paper and paper.seconds:
         console.print("the paper's seconds are those of an RTX 3090", style="dim")
     console.print()
@@ -181,10 +184,10 @@ def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None
     count = len(matrix)
     image = axes.imshow(matrix, cmap="viridis", vmin=0, vmax=100)
     figure.colorbar(image, ax=axes, label="accuracy (%)", shrink=0.8)
-    axes.set_title("accuracy matrix" + (", mean over seeds" if len(outcomes) > 1 else ""))
-    axes.set_ylabel("after session")
     names, shown = _names(outcomes), _shown(count)
-    axes.set_xlabel(f"test nodes of session{' (its classes)' if names else ''}")
+    title = "accuracy matrix" + (", mean over seeds" if len(outcomes) > 1 else "")
+    below = f"test nodes of session{' (its classes)' if names else ''}"
+    axes.set(title=title, xlabel=below, ylabel="after session")
     axes.set_yticks(shown, [str(i) for i in shown])
     axes.set_xticks(shown, [f"{i}\n({names[i]})" if names else str(i) for i in shown])
     axes.spines[["top", "right"]].set_visible(False)
@@ -211,9 +214,8 @@ def _draw_stages(axes: Any, outcomes: Sequence[Outcome], paper_ap: float | None)
     if paper_ap is not None:
         text = f"paper's final AP {paper_ap:.2f}"
         axes.axhline(paper_ap, color="C3", linestyle="--", linewidth=1.2, label=text)
-    axes.set_ylim(0, 102)
     # room to the right of the last point, where its value is written
-    axes.set_xlim(-0.04 * max(last, 1), last + 0.2 * max(last, 1))
+    axes.set(xlim=(-0.04 * max(last, 1), last + 0.2 * max(last, 1)), ylim=(0, 102))
     # and off the paper's line, where the two are close
     ahead = 99.0 if paper_ap is None else mean[-1] - paper_ap
     shift = 0 if abs(ahead) >= 5 else 9 if ahead >= 0 else -9
@@ -221,9 +223,7 @@ def _draw_stages(axes: Any, outcomes: Sequence[Outcome], paper_ap: float | None)
     place = {"xytext": (9, shift), "textcoords": "offset points"}
     axes.annotate(f"{mean[-1]:.2f}", (last, mean[-1]), **place, **look)
     axes.set_xticks(_shown(len(mean)))
-    axes.set_xlabel("after session")
-    axes.set_ylabel("AP (%)")
-    axes.set_title("average performance so far")
+    axes.set(title="average performance so far", xlabel="after session", ylabel="AP (%)")
     axes.grid(alpha=0.3)
     # below the axes, where no curve can run through it
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
@@ -246,3 +246,89 @@ def _names(outcomes: Sequence[Outcome]) -> list[str]:
         for some in sessions
     ]
     return names if len(names) * max(map(len, names)) <= 36 else []
+
+
+def tables(tally: Tally, plans: Sequence[Plan]) -> None:
+    """Print for each step AP of every method (row) on every dataset (column)."""
+    graphs = {plan.dataset: recorded_name(plan.dataset) for plan in plans}
+    # the name in records, unless several have it
+    alike = Counter(graphs.values())
+    names = [name if alike[name] == 1 else graph for graph, name in graphs.items()]
+    for step in dict.fromkeys(plan.step for plan in plans):
+        here = [plan for plan in plans if plan.step == step]
+        table = plain_table("", *names, right=slice(1, None))
+        for method in dict.fromkeys(plan.method for plan in here):
+            cells = [[p for p in here if (p.method, p.dataset) == (method, g)] for g in graphs]
+            figures = (_figure(tally.of(*some), tally.wanted(*some)) for some in cells)
+            table.add_row(method, *figures)
+        count = sum(len(p.seeds) for p in here if p.method == here[0].method) // len(graphs)
+        noun = "runs" if count > len(here[0].seeds) else "seeds"
+        over = f"mean of {count} {noun} ± 95%" if count > 1 else f"seed {here[0].seeds[0]}"
+        print_table(table, f"AP, average performance (%) · step {step} · {over}")
+
+
+def swept(tally: Tally, plans: Sequence[Plan], setting: str) -> None:
+    """Print the figures of a sweep, a row for each value of its setting."""
+    names = (setting, "AP (%)", "AF (%)", "learning (s)", "retained (MB)")
+    table = plain_table(*names, right=slice(None))
+    for plan in plans:
+        runs = tally.of(plan)
+        row = [f"{plan.changes[setting]:g}", _figure(runs, len(plan.seeds))]
+        if not runs.empty:
+            found, retained = summaries(runs), runs["retained_bytes"].max() / 1e6
+            row += [str(found["af"]), f"{found['learn_seconds'].mean:.2f}", f"{retained:.2f}"]
+        table.add_row(*row)
+    first = plans[0]
+    heading = f"{recorded_name(first.dataset)} · {first.method} · step {first.step}"
+    print_table(table, f"{heading} · {plural(len(first.seeds), 'seed')}")
+
+
+def chosen(best: pd.DataFrame) -> None:
+    """Print the settings that were chosen on validation nodes."""
+    names = ("", "", "AP on validation nodes (%)", "trials", "chosen")
+    table = plain_table(*names, right=slice(3, 4))
+    for _, row in best.iterrows():
+        tried = dict.fromkeys(name for trial in settings.grid(row["method"]) for name in trial)
+        words = ", ".join(f"{name}={row['settings'][name]}" for name in tried)
+        table.add_row(row["dataset"], row["method"], f"{row['ap']:.2f}", str(row["trials"]), words)
+    print()
+    print_table(table)
+
+
+def _figure(runs: pd.DataFrame, wanted: int) -> str:
+    if runs.empty:
+        return "–"
+    lacking = f" ({len(runs)} of {wanted})" if len(runs) < wanted else ""
+    return f"{summarise(runs['ap'])}{lacking}"
+
+
+def counts(tally: Tally, folder: Path) -> None:
+    """Print what failed, and how many runs did what."""
+    print()
+    failures = tally.failed + tally.skipped
+    for failure in failures[:LISTED]:
+        print(f"failed: {label(failure)}: {failure.reason}")
+    if len(failures) > LISTED:
+        print(f"failed: {len(failures) - LISTED} more")
+    if tally.skipped:
+        count, was = len(tally.skipped), "was" if len(tally.skipped) == 1 else "were"
+        print(f"{count} of them failed before and {was} not tried again: --retry-failed")
+    counts = f"{len(tally.done)} done, {len(tally.reused)} reused, {len(failures)} failed"
+    print(f"{counts}; records below {folder}")
+
+
+def print_json(tally: Tally, folder: Path) -> None:
+    """Print the JSON object of ``algnn bench --json``."""
+    names = ("dataset", "method", "step", "seed", "reason")
+    cells = frame(tally.records).groupby("configuration", sort=False)
+    found = {
+        "records": str(folder),
+        "done": len(tally.done),
+        "reused": len(tally.reused),
+        "failed": [
+            {name: getattr(one, name) for name in names} | {"tried_now": one in tally.failed}
+            for one in tally.failed + tally.skipped
+        ],
+        "results": [as_object(runs) for _, runs in cells],
+    }
+    print(json.dumps(found, allow_nan=False))

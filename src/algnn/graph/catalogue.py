@@ -65,23 +65,18 @@ class Source:
 
 @dataclass(frozen=True)
 class Entry:
-    """A graph that `load` knows by name.
-
-    Its name, one line about it, its size (edges are undirected), how its nodes are split and who
-    made it. `source` are its raw files; `file` is the path below a data root of an ``.npz`` that is
-    used before them; one with neither is made from its sizes and a seed.
-    """
+    """A graph that `load` knows by name; one with neither source nor file is made from a seed."""
 
     name: str
     description: str
     nodes: int
-    edges: int
+    edges: int  # undirected
     features: int
     classes: int
     split: str
     origin: str
     source: Source | None = None
-    file: str | None = None
+    file: str | None = None  # the path below a data root of an .npz that is used before the source
 
     def status(self, root: Root = None) -> str:
         """``"ready"``, or what is missing: a download, scikit-learn, or its file."""
@@ -144,8 +139,8 @@ def is_graph(path: Name) -> bool:
     """Whether a graph in partitions is in a folder, or at an address for fsspec."""
     if "://" not in str(path):
         return (Path(path) / MANIFEST).is_file()
-    system, place = filesystem(str(path))
-    return bool(system.exists(f"{place}/{MANIFEST}"))
+    system, place = filesystem(f"{str(path).rstrip('/')}/{MANIFEST}")
+    return bool(system.exists(place))
 
 
 def filesystem(address: str) -> tuple[Any, str]:
@@ -210,13 +205,18 @@ def fetch(source: Source, root: Root = None) -> dict[str, Path]:
 
 
 def process(source: Source, files: dict[str, Path]) -> Data:
-    """The graph that PyTorch Geometric makes of raw files; made once, then read from the cache.
+    """The graph that PyTorch Geometric makes of raw files; made once, then read from the cache."""
+    import torch_geometric
 
-    Its classes write beside the raw files, so they get a folder of links in the cache. The folder's
-    name is a digest of the files, and it gets that name only when it is complete: neither other
-    files, nor an interruption, nor a second process can spoil it.
-    """
-    final = cache_dir() / "processed" / f"{source.name}-{_fingerprint(files)}"
+    # Its classes write beside the raw files, so they get a folder of links in the cache. Its name
+    # is a digest of the files and of the version, which may process in another way, and it gets it
+    # when it is complete: no other file, interruption or second process can spoil it.
+    facts = [torch_geometric.__version__]
+    for file, path in files.items():
+        stat = path.stat()
+        facts.append(f"{file}|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}")
+    digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+    final = cache_dir() / "processed" / f"{source.name}-{digest}"
     if final.is_dir():
         return _build(source, final, f"delete {final}, which is damaged")
     try:
@@ -252,7 +252,14 @@ def _download(source: Source, missing: list[str], target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=target) as archive:
         _stream(source.url, archive)
-        _extract(archive, missing, target)
+        # only members we name, to paths we name: a path inside the archive is never used as a path
+        with zipfile.ZipFile(archive) as members:
+            by_name = {Path(member).name: member for member in members.namelist()}
+            for file in missing:
+                if (name := Path(file).name) not in by_name:
+                    raise DatasetError(f"the archive holds no {name}")
+                with replacing(target / file) as temporary, temporary.open("wb") as out:
+                    shutil.copyfileobj(members.open(by_name[name]), out, CHUNK)
 
 
 def _stream(url: str, out: IO[bytes]) -> None:
@@ -260,50 +267,18 @@ def _stream(url: str, out: IO[bytes]) -> None:
     console = Console(stderr=True)  # standard output belongs to the caller's results
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         expected = response.length or 0  # 0 where the server does not say
-        name = Path(url).name
-        with wrap_file(
-            response, expected, description=name, console=console, transient=True
-        ) as body:
+        look: Any = {"description": Path(url).name, "console": console, "transient": True}
+        with wrap_file(response, expected, **look) as body:
             shutil.copyfileobj(body, out, CHUNK)
     if expected and out.tell() != expected:
         raise DatasetError(f"{url} ended after {out.tell()} of {expected} bytes")
 
 
-def _extract(archive: IO[bytes], missing: list[str], target: Path) -> None:
-    # only members we name, to paths we name: a path inside the archive is never used as a path
-    with zipfile.ZipFile(archive) as members:
-        by_name = {Path(member).name: member for member in members.namelist()}
-        for name, path in ((Path(file).name, target / file) for file in missing):
-            if name not in by_name:
-                raise DatasetError(f"the archive holds no {name}")
-            with (
-                members.open(by_name[name]) as member,
-                replacing(path) as temporary,
-                temporary.open("wb") as out,
-            ):
-                shutil.copyfileobj(member, out, CHUNK)
-
-
-def _fingerprint(files: dict[str, Path]) -> str:
-    import torch_geometric
-
-    # PyTorch Geometric's version too: another one may process, or store, in another way
-    parts = [torch_geometric.__version__]
-    for file, path in files.items():
-        facts = path.stat()
-        parts.append(f"{file}|{path.resolve()}|{facts.st_size}|{facts.st_mtime_ns}")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
 def _build(source: Source, folder: Path, remedy: str) -> Data:
     said = io.StringIO()  # PyTorch Geometric says 'Processing...' and 'Done!'
-    console = Console(file=sys.stderr)
+    shown = Console(file=sys.stderr).status(f"reading {source.name}, the first time for long …")
     try:
-        with (
-            console.status(f"reading {source.name}, the first time for long …"),
-            contextlib.redirect_stdout(said),
-            contextlib.redirect_stderr(said),
-        ):
+        with shown, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             return source.build(folder)[0]
     except MemoryError:
         raise

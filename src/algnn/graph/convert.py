@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
 from algnn.errors import DatasetError, InputError
-from algnn.graph.datasets import finish, structural_features
+from algnn.graph.datasets import finish, inputs_alone
 from algnn.graph.npz import Arrays, graph_of_arrays
 
 if TYPE_CHECKING:
@@ -65,15 +65,15 @@ def from_pandas(
     >>> graph.node_names, graph.y.tolist(), graph.class_names, graph.edge_index.size(1)
     (['ann', 'bob', 'cid'], [0, -1, 1], ['fair', 'fraud'], 4)
     """
-    _check_frame("edges", edges, pd.DataFrame)
+    _check_table("edges", edges, pd.DataFrame)
     strange = [c for c in (source, target, weight) if c is not None and c not in edges.columns]
     if strange:
         raise InputError(
             f"edges has no column {strange[0]!r}, it has {', '.join(map(str, edges.columns))}: name"
             " the columns with source=, target= and weight="
         )
-    _check_nodes("features", features, pd.DataFrame)
-    _check_nodes("labels", labels, pd.Series)
+    _check_table("features", features, pd.DataFrame, by_node=True)
+    _check_table("labels", labels, pd.Series, by_node=True)
     names = _names([edges[source], edges[target]], labels) if features is None else features.index
     ends = [_ids(f"edges[{column!r}]", edges[column], names) for column in (source, target)]
     arrays: Arrays = {"edge_index": np.stack(ends)}
@@ -147,45 +147,33 @@ def from_networkx(
 
 def _graph(arrays: Arrays, names: pd.Index, directed: bool, origin: str, seed: int) -> Data:
     """The arrays of an ``.npz``, checked as those of a file are, as a graph."""
-    labelled = "y" in arrays
     try:
-        graph = graph_of_arrays({"y": np.zeros(len(names), np.int64), **arrays})
+        graph = graph_of_arrays({"num_nodes": np.array(len(names)), **arrays})
     except DatasetError as error:
         raise InputError(str(error)) from error
-    weights = graph.get("edge_weight")
-    given = torch.ones(graph.edge_index.size(1)) if weights is None else weights
-    edges = graph.edge_index
+    edges, weights = graph.edge_index, graph.get("edge_weight")
     if not directed:
         apart = edges[0] != edges[1]
         edges = torch.cat([edges, edges[:, apart].flip(0)], dim=1)
-        given = torch.cat([given, given[apart]])
-    edges, given = coalesce(edges, given, len(names), "sum")
-    graph.edge_index, graph.edge_weight = edges, None if weights is None else given
-    if labelled:
-        result = finish(graph, origin, origin, "", seed)
-    else:
-        x = structural_features(edges, len(names)) if graph.x is None else graph.x
-        result = Data(x=x, edge_index=edges, edge_weight=graph.get("edge_weight"))
+        weights = None if weights is None else torch.cat([weights, weights[apart]])
+    graph.edge_index, graph.edge_weight = coalesce(edges, weights, len(names), "sum")
+    result = finish(graph, origin, origin, "", seed) if "y" in arrays else inputs_alone(graph)
     result.node_names = names.tolist()
     return result
 
 
-def _check_frame(name: str, value: Any, kind: Any) -> None:
-    if not isinstance(value, kind):
-        raise InputError(f"{name} is a {type(value).__name__}: give a pandas {kind.__name__}")
-    if not value.shape[0]:
-        raise InputError(f"{name} is empty: give at least one row")
-
-
-def _check_nodes(name: str, table: Any, kind: Any) -> None:
-    """Raise `InputError` unless a table, where there is one, names each node once in its index."""
-    if table is None:
+def _check_table(name: str, table: Any, kind: Any, by_node: bool = False) -> None:
+    """Raise `InputError` for a wrong table; one `by_node`, if any, names each once in its index."""
+    if by_node and table is None:
         return
-    _check_frame(name, table, kind)
-    if table.index.has_duplicates:
+    if not isinstance(table, kind):
+        raise InputError(f"{name} is a {type(table).__name__}: give a pandas {kind.__name__}")
+    if not len(table):
+        raise InputError(f"{name} is empty: give at least one row")
+    if by_node and table.index.has_duplicates:
         twice = table.index[table.index.duplicated()][0]
         raise InputError(f"{name} has node {twice!r} twice in its index: give each node once")
-    if table.index.hasnans:
+    if by_node and table.index.hasnans:
         raise InputError(f"{name} has a missing node in its index: name every node")
 
 
@@ -228,16 +216,13 @@ def _numbers(what: str, column: pd.Series) -> Any:
 def _labels(labels: pd.Series, names: pd.Index) -> Any:
     """A label for each node, ints with -1 or strings with '' where there is none."""
     given = labels.dropna()
-    ids, values = _ids("labels", given.index, names), given.tolist()
-    if all(isinstance(v, str) for v in values):
-        found: Any = np.full(len(names), "", dtype=object)
-        found[ids] = values
-        return found.astype(np.str_)
-    numbers = np.array(values)
-    if numbers.dtype.kind not in "iufb":
+    words = all(isinstance(label, str) for label in given)
+    ids = _ids("labels", given.index, names)
+    values = np.array(given.tolist(), np.str_ if words else None)
+    if not words and values.dtype.kind not in "iufb":
         raise InputError("labels must be strings, or whole numbers of at least 0, not both")
-    found = np.full(len(names), np.nan)
-    found[ids] = numbers
+    found = np.full(len(names), "" if words else np.nan, dtype=values.dtype if words else float)
+    found[ids] = values
     return found
 
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -16,9 +14,11 @@ from torch_geometric.utils import index_to_mask, is_undirected, remove_self_loop
 
 from algnn.checks import check_number
 from algnn.errors import DatasetError
-from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, Root, fetch, find, locate, process
+from algnn.graph import catalogue
+from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, Root
 from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
-from algnn.graph.npz import MASKS, class_names, read_arrays, read_inputs, read_npz, save_npz
+from algnn.graph.npz import MASKS, class_names, read_arrays, read_npz
+from algnn.graph.partition import write_ogb
 from algnn.graph.propagate import blocks, normalised_adjacency, spmm
 from algnn.graph.store import GraphStore
 from algnn.graph.synthetic import communities
@@ -82,26 +82,24 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
     if isinstance(found, Path):
-        graph = read_npz(found, labelled=False)
-        facts = (found.stem, found.name, "as in the file")
+        graph, facts = read_npz(found, "optional"), (found.stem, found.name, "as in the file")
     else:
-        graph, place = found.in_memory, Path(found.path).name
-        facts = (place, place, "as in the folder")
-    return _inputs(graph) if graph.get("y") is None else finish(graph, *facts, seed)
+        place = Path(found.path).name
+        graph, facts = found.in_memory, (place, place, "as in the folder")
+    return inputs_alone(graph) if graph.get("y") is None else finish(graph, *facts, seed)
 
 
 def load_inputs(name: Name, root: Root = None) -> Data | GraphStore:
-    """The `x`, `edge_index` and `edge_weight` of a graph, named as for `load`, for prediction.
-
-    A user's file needs no labels; a graph on disk stays there.
-    """
+    """The inputs alone of a graph, named as for `load`; one on disk stays there."""
     found = _found(name)
     if isinstance(found, GraphStore):
         return found
-    return _inputs(load(name, root) if isinstance(found, Entry) else read_inputs(found))
+    graph = load(name, root) if isinstance(found, Entry) else read_npz(found, "ignored")
+    return inputs_alone(graph)
 
 
-def _inputs(graph: Data) -> Data:
+def inputs_alone(graph: Data) -> Data:
+    """The `x`, which may have to be made, and the edges of a graph."""
     x, edge_index = graph.x, graph.edge_index
     if x is None:
         x = structural_features(edge_index, graph.num_nodes)
@@ -110,7 +108,7 @@ def _inputs(graph: Data) -> Data:
 
 def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     """The graph of one entry of `datasets`, which may be a changed copy (another URL, say)."""
-    file = locate(entry.file, root) if entry.file is not None else None
+    file = catalogue.locate(entry.file, root) if entry.file is not None else None
     origin = entry.origin
     if entry.name == "digits":
         graph, origin = _digits(entry, file)
@@ -126,8 +124,8 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
             f" $ALGNN_DATA/{entry.file}"
         )
     else:
-        files = fetch(entry.source, root)
-        graph, first = process(entry.source, files), next(iter(files.values()))
+        files = catalogue.fetch(entry.source, root)
+        graph, first = catalogue.process(entry.source, files), next(iter(files.values()))
         if first.suffix == ".npz":
             with contextlib.suppress(DatasetError):  # pickled names, which we do not read
                 graph.class_names = class_names(read_arrays(first, ("class_names",)), graph.y)
@@ -149,7 +147,7 @@ def available(name: Name, root: Root = None) -> bool:
 
 
 def _found(name: Name, root: Root = None) -> Entry | Path | GraphStore:
-    found = find(name, root)
+    found = catalogue.find(name, root)
     if isinstance(found, Entry) or (isinstance(found, Path) and not found.is_dir()):
         return found
     return GraphStore(found)
@@ -170,38 +168,28 @@ def finish(
     if directed is None:
         directed = not is_undirected(edge_index, num_nodes=nodes)
     loops = int((edge_index[0] == edge_index[1]).sum())
+    edges = edge_index.size(1) if directed else (edge_index.size(1) + loops) // 2
     result.provenance = {
-        "name": name,
-        "source": source,
-        "split": split,
-        "features": features,
-        "nodes": nodes,
-        "edges": edge_index.size(1) if directed else (edge_index.size(1) + loops) // 2,
-        "directed": directed,
-        "classes": torch.unique(y[y >= 0]).numel(),
+        "name": name, "source": source, "split": split, "features": features, "nodes": nodes,
+        "edges": edges, "directed": directed, "classes": torch.unique(y[y >= 0]).numel(),
         "sha256": _digest(result, features),
-    }
+    }  # fmt: skip
     result.class_names = graph.get("class_names")
     return result
 
 
 def structural_features(
-    edge_index: Tensor,
-    num_nodes: int,
-    width: int = WIDTH,
-    hops: Sequence[int] = HOPS,
+    edge_index: Tensor, num_nodes: int, width: int = WIDTH, hops: Sequence[int] = HOPS,
     seed: int = SEED,
-) -> Tensor:
-    """Â^k R for a few k, each block with rows of length one, R a seeded Gaussian matrix [N, width].
+) -> Tensor:  # fmt: skip
+    """Â^k R for some ascending k, rows of each block of length one; R [N, width] is Gaussian.
 
     Nodes whose k-hop neighbourhoods overlap get similar rows (Johnson–Lindenstrauss: inner products
     of rows of Â^k R estimate those of Â^k), so a linear classifier can tell communities apart.
-
-    `hops` are the powers k, ascending; R comes from numpy's Philox, the same on every machine.
     """
     adjacency = normalised_adjacency(edge_index, num_nodes)
     draws = np.random.Generator(np.random.Philox(seed))
-    # drawn on the CPU whatever the device, so that the device does not change the features
+    # drawn on the CPU by numpy, so that neither device nor machine changes the features
     current = torch.from_numpy(draws.standard_normal((num_nodes, width), dtype=np.float32))
     current = current.to(edge_index.device)
     features, kept = current.new_empty(num_nodes, len(hops), width), 0
@@ -252,30 +240,26 @@ def _digits(entry: Entry, file: Path | None) -> tuple[Data, str]:
             ) from error
         return read_npz(file), file.name
     images, labels = load_digits(return_X_y=True)
-    x = torch.from_numpy((images / 16).astype(np.float32))
-    return Data(x=x, edge_index=_nearest(images), y=torch.from_numpy(labels).long()), entry.origin
-
-
-def _nearest(points: npt.NDArray[np.float64]) -> Tensor:
-    """Edges between each point and its nearest ones, in both directions; equal on every machine."""
     # the pixels are whole numbers, so distances are exact in float64; ties go to the lower index
-    count = len(points)
-    squares = (points**2).sum(axis=1)
-    distances = squares[:, None] + squares[None, :] - 2 * points @ points.T
+    count, squares = len(images), (images**2).sum(axis=1)
+    distances = squares[:, None] + squares[None, :] - 2 * images @ images.T
     ranks = distances.astype(np.int64) * count + np.arange(count)
     np.fill_diagonal(ranks, np.iinfo(np.int64).max)
     nearest = np.argpartition(ranks, DIGITS_NEIGHBOURS - 1, axis=1)[:, :DIGITS_NEIGHBOURS]
     sources = np.repeat(np.arange(count), DIGITS_NEIGHBOURS)
-    edges: Tensor = to_undirected(torch.from_numpy(np.stack([sources, nearest.ravel()])))
-    return edges
+    edges = to_undirected(torch.from_numpy(np.stack([sources, nearest.ravel()])))
+    x = torch.from_numpy((images / 16).astype(np.float32))
+    return Data(x=x, edge_index=edges, y=torch.from_numpy(labels).long()), entry.origin
 
 
 def arxiv(folder: str) -> list[Data]:
     """ogbn-arxiv from OGB's raw files, so that neither `ogb` nor its cache is needed."""
-    made = Path(folder) / "graph.npz"  # tables take long to parse
-    if not made.exists():
-        save_npz(_arxiv_tables(Path(folder)), made)
-    return [read_npz(made)]
+    made = Path(folder) / "graph"  # tables take long to parse
+    if not catalogue.is_graph(made):
+        write_ogb(Path(folder), made, undirected=True)
+    graph = GraphStore(made).in_memory
+    graph.edge_index = graph.edge_index.flip(0)  # sorted by source, as `to_undirected` does
+    return [graph]
 
 
 def heterophilous(folder: str, file: str) -> list[Data]:
@@ -284,24 +268,3 @@ def heterophilous(folder: str, file: str) -> list[Data]:
     x, y, edges = (torch.from_numpy(array) for array in arrays.values())
     edges = to_undirected(edges.t().long(), num_nodes=y.numel())
     return [Data(x=x.float(), edge_index=remove_self_loops(edges)[0], y=y.long())]
-
-
-def _arxiv_tables(folder: Path) -> Data:
-    tables = {}
-    for file in folder.rglob("*.csv.gz"):
-        kind = np.float32 if "feat" in file.name else np.int64
-        frame = pd.read_csv(file, header=None, dtype=kind)
-        tables[file.name.removesuffix(".csv.gz")] = torch.from_numpy(frame.to_numpy(copy=True))
-    nodes = int(tables["num-node-list"].sum())
-    x, y, edges = tables["node-feat"], tables["node-label"], tables["edge"].t()
-    if (x.size(0), y.numel()) != (nodes, nodes) or edges.size(0) != 2:
-        raise DatasetError(
-            f"{nodes} nodes, {x.size(0)} rows of features, {y.numel()} labels and edges of"
-            f" {edges.size(0)} ends do not belong together"
-        )
-    if int(edges.min()) < 0 or int(edges.max()) >= nodes:
-        raise DatasetError(f"edge.csv.gz names nodes beyond the {nodes} that there are")
-    graph = Data(x=x, edge_index=to_undirected(edges, num_nodes=nodes), y=y.view(-1))
-    for key, part in zip(MASKS, ("train", "valid", "test"), strict=True):
-        graph[key] = index_to_mask(tables[part].view(-1), nodes)
-    return graph

@@ -34,8 +34,7 @@ class Last(Generic[Value]):
 class Memo(Last[Value]):
     """The last value computed from some tensors, until one of them changes or is deleted.
 
-    Tensors are compared by identity and by torch's count of in-place changes. A change that torch
-    cannot see (through a NumPy array that shares the memory) is not noticed.
+    A change that torch does not count (through NumPy, in shared memory) is not noticed.
     """
 
     def get(self, owner: tuple[Tensor, ...], compute: Callable[[], Value]) -> Value:

@@ -1,13 +1,12 @@
 """A graph as a plain ``.npz``, the file format for users' own graphs; all content is checked."""
 
-import contextlib
 import difflib
 import os
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
@@ -16,10 +15,9 @@ from torch_geometric.utils import index_to_mask
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
-from algnn.graph.catalogue import one_line, open_npz
+from algnn.graph.catalogue import Name, one_line, open_npz
 from algnn.graph.propagate import csr, to_csr
 
-PathLike = str | os.PathLike[str]
 Arrays = dict[str, npt.NDArray[Any]]
 
 # A split's parts, and the keys under which a file may hold each: a mask or an index array.
@@ -30,59 +28,35 @@ PARTS = {
 }
 MASKS = tuple(f"{part}_mask" for part in PARTS)
 SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")  # CSR, under SciPy's names
-INPUTS = ("edge_index", "edge_weight", "x", *SPARSE, "y")
+INPUTS = ("edge_index", "edge_weight", "x", *SPARSE, "y", "num_nodes")
 KEYS = (*INPUTS, "class_names", *(key for keys in PARTS.values() for key in keys))
 UNUSED = ("node_year",)  # in the file of arxiv-graph
 NUMBERS = "iufb"  # kinds of NumPy's types that count as such
 
 
-def read_npz(path: PathLike, *, labelled: bool = True) -> Data:
-    """The checked content of a file with the arrays that `algnn.load` documents.
-
-    Unless it must be `labelled`, ``y`` may be absent: its inputs are then all there is.
-    """
-    with _naming(path):
-        arrays = read_arrays(path, (*KEYS, "num_nodes"), strict=True)
-        if labelled or "y" in arrays:
-            return graph_of_arrays(arrays)
-        return _graph_of_inputs(arrays)
-
-
-def graph_of_arrays(arrays: Arrays) -> Data:
-    """The graph of the arrays of a file, all checked; `DatasetError` says what is wrong."""
-    for key in ("edge_index", "y"):
-        if key not in arrays:
-            raise DatasetError(f"{key} is missing: a benchmark needs edge_index and y")
-    y, names = _labels(arrays)
-    return Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y), class_names=names)
-
-
-def read_inputs(path: PathLike) -> Data:
-    """The inputs in a file: `edge_index` and `num_nodes`, `x` and `edge_weight` where it has them.
-
-    Without `x`, the number of nodes comes from ``y`` [N] or ``num_nodes``. Labels are not read.
-    """
-    with _naming(path):
-        return _graph_of_inputs(read_arrays(path, (*INPUTS, "num_nodes"), strict=True))
-
-
-def _graph_of_inputs(arrays: Arrays) -> Data:
-    if "edge_index" not in arrays:
-        raise DatasetError("edge_index is missing: it is needed")
-    nodes = _num_nodes(arrays)
-    return Data(num_nodes=nodes, **_inputs(arrays, nodes))
-
-
-@contextlib.contextmanager
-def _naming(path: PathLike) -> Iterator[None]:
-    """Put the path before the message of a `DatasetError`."""
+def read_npz(path: Name, labels: Literal["needed", "optional", "ignored"] = "needed") -> Data:
+    """The checked content of a file with the arrays that `algnn.load` documents."""
     try:
-        yield
+        arrays = read_arrays(path, INPUTS if labels == "ignored" else KEYS, strict=True)
+        if labels == "needed" and "y" not in arrays:
+            raise DatasetError("y is missing: a benchmark needs edge_index and y")
+        return graph_of_arrays(arrays, labels=labels != "ignored")
     except DatasetError as error:
         raise DatasetError(f"{os.fspath(path)}: {error}") from error.__cause__
 
 
-def save_npz(graph: Data, path: PathLike) -> None:
+def graph_of_arrays(arrays: Arrays, *, labels: bool = True) -> Data:
+    """The graph of the arrays of a file, all checked; its `labels` too, if there are any."""
+    if "edge_index" not in arrays:
+        raise DatasetError("edge_index is missing: it is needed")
+    if labels and "y" in arrays:
+        y, names = _labels(arrays)
+        return Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y), class_names=names)
+    nodes = _num_nodes(arrays)
+    return Data(num_nodes=nodes, **_inputs(arrays, nodes))
+
+
+def save_npz(graph: Data, path: Name) -> None:
     """Write a graph as the ``.npz`` that `load` reads: whole, or not at all.
 
     Structural features are left out: they are made again when the file is loaded.
@@ -126,11 +100,8 @@ def save_npz(graph: Data, path: PathLike) -> None:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def read_arrays(path: PathLike, keys: tuple[str, ...], *, strict: bool = False) -> Arrays:
-    """Those of some arrays that an ``.npz`` holds; nothing is ever unpickled.
-
-    Where `strict`, an array that no graph has, which may be a misspelt one, is an error.
-    """
+def read_arrays(path: Name, keys: tuple[str, ...], *, strict: bool = False) -> Arrays:
+    """Some arrays of an ``.npz``, as far as it has them, never unpickled; `strict`: no others."""
     arrays: Arrays = {}
     key = "the file"
     try:
@@ -152,24 +123,22 @@ def read_arrays(path: PathLike, keys: tuple[str, ...], *, strict: bool = False) 
 
 
 def _check_names(names: list[str]) -> None:
-    known = (*KEYS, "num_nodes")
-    strange = [name for name in names if name not in (*known, *UNUSED) and name[:1] != "_"]
+    strange = [name for name in names if name not in (*KEYS, *UNUSED) and name[:1] != "_"]
     if strange:
-        near = difflib.get_close_matches(strange[0].lower(), known, 1)
+        near = difflib.get_close_matches(strange[0].lower(), KEYS, 1)
         guess = f" (did you mean {near[0]}?)" if near else ""
         raise DatasetError(
             f"holds {', '.join(strange)}, which no graph has{guess}: rename or remove it, or let"
-            f" its name start with _; known are {', '.join(known)}"
+            f" its name start with _; known are {', '.join(KEYS)}"
         )
 
 
 def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
     y = arrays["y"]
-    if y.dtype.kind == "f" and bool((np.isnan(y) | (y == np.trunc(y))).all()):
-        # whole numbers that became floats since some are missing
+    # whole numbers that became floats since some are missing
+    whole = y.dtype.kind == "f" and bool((np.isnan(y) | (y == np.trunc(y))).all())
+    if whole or y.dtype.kind == "b":
         y = np.where(np.isnan(y), -1, y).astype(np.int64)
-    if y.dtype.kind == "b":
-        y = y.astype(np.int64)
     if y.ndim != 1 or y.size == 0:
         raise DatasetError(f"y has shape {y.shape}: give one label per node, [N]")
     if y.dtype.kind in "US":
@@ -179,11 +148,9 @@ def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
             words = np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y
         except UnicodeDecodeError as error:
             raise DatasetError("y holds bytes that are not UTF-8: store text as UTF-8") from error
-        labelled = ~np.isin(words, ("", "-1"))
-        names = np.unique(words[labelled])
-        codes = np.where(labelled, np.searchsorted(names, words), -1)
-        labels = torch.from_numpy(codes.astype(np.int64))
-        found: list[str] | None = names.tolist()
+        given = pd.Series(words).mask(np.isin(words, ("", "-1")))
+        codes, names = pd.factorize(given, sort=True)
+        labels, found = torch.from_numpy(codes), names.tolist()
     elif y.dtype.kind in "iu" and y.min() >= -1 and y.max() < 2**63:
         labels = torch.from_numpy(y.astype(np.int64))
         found = class_names(arrays, labels)
@@ -281,8 +248,8 @@ def _sparse_features(arrays: Arrays, nodes: int) -> Tensor:
         matrix = csr_array(parts, shape=(rows, columns))
         matrix.check_format(full_check=True)
     except ValueError as error:
-        words = f"x_indices or x_indptr do not fit x_shape ({one_line(error)})"
-        raise DatasetError(words) from error
+        fault = one_line(error)
+        raise DatasetError(f"x_indices or x_indptr do not fit x_shape ({fault})") from error
     matrix.sort_indices()
     if not matrix.has_canonical_format:
         raise DatasetError("x_indices names a column twice in one row: name each once")

@@ -16,12 +16,13 @@ from torch_geometric.data import Data
 
 from algnn.checks import check_graph, check_number
 from algnn.errors import DatasetError, InputError
+from algnn.files import make_folder
 from algnn.graph import store
-from algnn.graph.catalogue import MANIFEST, filesystem, is_graph
+from algnn.graph.catalogue import MANIFEST, Name, filesystem, is_graph
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import take_rows, to_csr
-from algnn.graph.store import GraphStore, Source
-from algnn.labels import PARQUET
+from algnn.graph.store import GraphStore
+from algnn.labels import PARQUET, read_labels
 from algnn.progress import WatchedFile, tell
 
 CHUNK = 2**21  # edges read at once
@@ -32,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 Edges = tuple[Ints, Ints, npt.NDArray[np.float32] | None]
 
 
-def write_graph(graph: Data, path: Source, parts: int = 1) -> GraphStore:
+def write_graph(graph: Data, path: Name, parts: int = 1) -> GraphStore:
     """Write a graph as a folder of partitions.
 
     Parameters
@@ -59,35 +60,23 @@ def write_graph(graph: Data, path: Source, parts: int = 1) -> GraphStore:
     check_graph(graph)
     source, target = (row.cpu().numpy() for row in graph.edge_index)
     weight, y, split = graph.get("edge_weight"), graph.get("y"), None
-    weights = None if weight is None else weight.detach().cpu().to(torch.float32).numpy()
-    x = graph.x.detach().cpu().to(torch.float32)
+    edges = (source, target, None if weight is None else weight.detach().cpu().float().numpy())
+    x = graph.x.detach().cpu().float()
+    x = x if x.layout == torch.strided else to_csr(x)
     if graph.get(MASKS[0]) is not None:
         split = torch.zeros(x.size(0), dtype=torch.uint8)
         for code, key in enumerate(MASKS, 1):
             split[graph[key].cpu()] = code
-    return write_partitions(
-        path,
-        x if x.layout == torch.strided else to_csr(x),
-        [(source, target, weights)],
-        parts=parts,
-        y=None if y is None else y.cpu().view(-1).to(torch.int64),
-        split=split,
-        class_names=graph.get("class_names"),
-    )
+    labels = None if y is None else y.cpu().view(-1).to(torch.int64)
+    known = {"y": labels, "split": split, "class_names": graph.get("class_names")}
+    return write_partitions(path, x, [edges], parts=parts, **known)
 
 
 def write_partitions(
-    path: Source,
-    x: Tensor,
-    edges: Iterable[Edges],
-    *,
-    parts: int = 1,
-    undirected: bool = False,
-    y: Tensor | None = None,
-    split: Tensor | None = None,
-    class_names: list[str] | None = None,
+    path: Name, x: Tensor, edges: Iterable[Edges], *, parts: int = 1, undirected: bool = False,
+    y: Tensor | None = None, split: Tensor | None = None, class_names: list[str] | None = None,
     memory: str | int = store.DEFAULT_MEMORY,
-) -> GraphStore:
+) -> GraphStore:  # fmt: skip
     """Write a graph whose edges come in chunks (see `append_nodes`) and need not fit into memory.
 
     `x` [N, d] may be mapped from a file, or CSR; `split` [N] is uint8: 1, 2, 3 for training,
@@ -109,10 +98,10 @@ def write_partitions(
             for number, part in enumerate(rows):
                 tell("partitions", number, len(rows))
                 mine = _sorted(Path(work), number, weighted, limit, merge=undirected)
-                arrays = _csr_arrays(*mine, part, nodes) | _feature_arrays(x, part)
-                arrays |= {} if y is None else {"y": y[part].numpy()}
-                arrays |= {} if split is None else {"split": split[part].numpy()}
-                found.append(_write_partition(folder, number, part, arrays))
+                known = {"y": y, "split": split}
+                more = {name: None if one is None else one[part] for name, one in known.items()}
+                own = take_rows(x, torch.arange(part.start, part.stop))
+                found.append(_write_partition(folder, number, part, nodes, mine, own, **more))
         manifest = {"format": "algnn graph", "version": store.VERSION, "nodes": nodes}
         manifest |= {"edges": sum(one["edges"] for one in found), "features": x.size(1)}
         manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
@@ -122,7 +111,7 @@ def write_partitions(
 
 
 def append_nodes(
-    path: Source,
+    path: Name,
     x: Tensor,
     edges: Iterable[Edges],
     *,
@@ -174,29 +163,59 @@ def append_nodes(
         limit = (weighted, store.parse_bytes(store.DEFAULT_MEMORY))
         old, new = (_sorted(Path(work), n, *limit, merge=undirected) for n in (0, 1))
     x = to_csr(x) if manifest["sparse"] else x.to_dense()
-    arrays = _csr_arrays(*new, part, part.stop) | _feature_arrays(x, slice(0, x.size(0)))
-    names = ("more_sources", "more_targets", "more_weights")
-    arrays |= {name: ends for name, ends in zip(names, old, strict=True) if ends is not None}
+    more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
     if manifest["labelled"]:
-        arrays["y"] = np.full(x.size(0), -1) if y is None else y.numpy().astype(np.int64)
+        more["y"] = np.full(x.size(0), -1) if y is None else y.numpy().astype(np.int64)
     if manifest["split"]:
-        arrays["split"] = np.zeros(x.size(0), np.uint8)
+        more["split"] = np.zeros(x.size(0), np.uint8)
     with _local_folder(path) as folder:
-        found = _write_partition(folder, len(manifest["partitions"]), part, arrays)
+        number = len(manifest["partitions"])
+        found = _write_partition(folder, number, part, part.stop, new, x, **more)
         manifest["partitions"].append(found)
         manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
         store.write_manifest(folder, manifest)
     return GraphStore(path)
 
 
-# -- tables of edges and features -----------------------------------------------------------------
+def write_tables(
+    edges: Path, path: Name, features: Path | None, labels: Path | None = None,
+    append: bool = False, undirected: bool = False, **options: Any,
+) -> GraphStore:  # fmt: skip
+    """Write a graph from tables of its edges, features and labels, or append these to one."""
+    if features is None:
+        x = torch.zeros(0, store.read_manifest(path)["features"])
+    else:
+        x = read_features(features, _beside(path))
+    if append:
+        return append_nodes(path, x, read_edges(edges), undirected=undirected)
+    if labels is not None:
+        ids, given = read_labels(labels, x.size(0))
+        names, codes = np.unique(given, return_inverse=True)
+        words = given.dtype.kind == "U"
+        y = torch.full((x.size(0),), -1)
+        y[torch.from_numpy(ids)] = torch.from_numpy(codes if words else given)
+        options |= {"y": y, "class_names": names.tolist() if words else None}
+    return write_partitions(path, x, read_edges(edges), undirected=undirected, **options)
 
 
-def read_edges(path: Source, header: bool = True) -> Iterator[Edges]:
-    """The edges of a CSV or Parquet table, or of a folder of such, in chunks.
+def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
+    """Write a graph from the raw files of OGB (``raw/edge.csv.gz`` …), which have no header."""
+    x = read_features(source / "raw" / "node-feat.csv.gz", _beside(path), header=False)
+    y = pd.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0].fillna(-1)
+    if len(x) != len(y):
+        raise DatasetError(f"{len(x)} rows of features and {len(y)} labels do not belong together")
+    split = torch.zeros(len(x), dtype=torch.uint8)
+    for code, part in enumerate(("train", "valid", "test"), 1):
+        for file in source.glob(f"split/*/{part}.csv.gz"):
+            split[pd.read_csv(file, header=None)[0].to_numpy(copy=True)] = code
+    options["y"] = torch.from_numpy(y.to_numpy(np.int64, copy=True))
+    options["split"] = split if bool(split.any()) else None
+    edges = read_edges(source / "raw" / "edge.csv.gz", header=False)
+    return write_partitions(path, x, edges, **options)
 
-    Columns `source`, `target` and, if edges have weights, `weight`; the first two without a header.
-    """
+
+def read_edges(path: Name, header: bool = True) -> Iterator[Edges]:
+    """The edges of a CSV or Parquet table, or of a folder of such, in chunks."""
     columns = ("source", "target", "weight") if header else ("source", "target")
     for file in _tables(Path(path)):
         for frame in _frames(file, columns, header):
@@ -205,12 +224,8 @@ def read_edges(path: Source, header: bool = True) -> Iterator[Edges]:
             yield source, target, weight
 
 
-def read_features(path: Source, work: Path, header: bool = True) -> Tensor:
-    """Features [N, d], mapped: of an ``.npy`` file, or of a table with a row for each node in turn.
-
-    Of a table, all columns count but `node`, which must then say 0, 1, 2, …. It is copied to an
-    ``.npy`` file in the folder `work` first.
-    """
+def read_features(path: Name, work: Path | None = None, header: bool = True) -> Tensor:
+    """Features [N, d], mapped: of an ``.npy``, or of a table, which is first copied into `work`."""
     file = Path(path)
     if file.suffix == ".npy":
         try:
@@ -220,8 +235,8 @@ def read_features(path: Source, work: Path, header: bool = True) -> Tensor:
         if found.ndim != 2 or found.dtype.kind not in "fiub" or not found.size:
             raise DatasetError(f"{file} ({found.dtype}, {found.shape}) must be numbers [N, d]")
         return torch.from_numpy(found)
-    raw, width, count = work / "features.raw", 0, 0
-    with raw.open("wb") as out:
+    width, count = 0, 0
+    with tempfile.TemporaryFile(dir=work) as out:  # which is gone once nobody maps it
         for table in _tables(file):
             for frame in _frames(table, None, header):
                 if "node" in frame:
@@ -233,16 +248,25 @@ def read_features(path: Source, work: Path, header: bool = True) -> Tensor:
                     raise DatasetError(f"{table} has {values.shape[1]} features, others {width}")
                 width, count = values.shape[1], count + len(values)
                 out.write(np.ascontiguousarray(values).data)
-    if not width or not count:
-        raise DatasetError(f"{file} holds no features: give a row of numbers for each node")
-    return torch.from_numpy(np.memmap(raw, np.float32, "c", shape=(count, width)))
+        if not width or not count:
+            raise DatasetError(f"{file} holds no features: give a row of numbers for each node")
+        out.flush()
+        return torch.from_numpy(np.memmap(out, np.float32, "c", shape=(count, width)))
+
+
+def _beside(path: Name) -> Path | None:
+    """Where large temporary files belong: on the disk of a graph, if that is one of ours."""
+    if "://" in str(path):
+        return None
+    make_folder(parent := Path(path).absolute().parent)
+    return parent
 
 
 def _tables(path: Path) -> list[Path]:
     """A table, or all tables in a folder by their names."""
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if not p.name.startswith((".", "_")))
-        return [p for p in found if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
+        tables = [p for p in path.iterdir() if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
+        return sorted(p for p in tables if not p.name.startswith((".", "_")))
     if not path.is_file():
         raise DatasetError(f"{path}: there is no such file")
     return [path]
@@ -259,12 +283,12 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
             for batch in table.iter_batches(CHUNK, columns=names):
                 yield batch.to_pandas()
         else:
-            options: dict[str, Any] = {"header": None, "names": columns}
-            if header:
-                options = {"usecols": None if columns is None else columns.__contains__}
-            packed = "gzip" if file.suffix.lower() == ".gz" else None
+            options: dict[str, Any] = {"chunksize": CHUNK, "header": 0 if header else None}
+            options["usecols"] = columns.__contains__ if columns and header else None
+            options["compression"] = "gzip" if file.suffix.lower() == ".gz" else None
             with WatchedFile(file) as lines:
-                yield from pd.read_csv(lines, chunksize=CHUNK, compression=packed, **options)
+                for frame in pd.read_csv(lines, **options):
+                    yield frame if header or not columns else frame.set_axis(columns, axis=1)
     except ImportError as error:
         raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
@@ -295,9 +319,6 @@ def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
     return values
 
 
-# -- sorting and writing --------------------------------------------------------------------------
-
-
 def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[Edges]:
     """The same chunks, sound, and their reverses where these are asked for."""
     for source, target, weight in edges:
@@ -316,10 +337,7 @@ def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[E
 
 
 def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool | None:
-    """Append each edge to the file of its target's partition; says whether edges have weights.
-
-    None where there are no edges.
-    """
+    """Append each edge to the file of its target's partition; whether edges, if any, weigh."""
     stops = np.array([part.stop for part in rows])
     weighted = None
     for source, target, weight in edges:
@@ -337,10 +355,7 @@ def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool |
 
 
 def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -> Edges:
-    """The edges that were put aside for a partition, by target, then by source.
-
-    Where one is there more than once they are merged, if that is asked for.
-    """
+    """The edges put aside for a partition, by target, then by source; equal ones may be merged."""
     files = [work / f"{part}{name}" for name in "stw"]
     for file in files:
         file.touch()  # a partition may have no edges
@@ -365,39 +380,31 @@ def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -
     return source, target, weight
 
 
-def _csr_arrays(
-    source: Ints, target: Ints, weight: Any, part: slice, nodes: int
-) -> dict[str, npt.NDArray[Any]]:
-    counts = np.bincount(target - part.start, minlength=part.stop - part.start)
-    kind = np.int32 if nodes < 2**31 else np.int64
-    arrays = {"indptr": np.append(0, np.cumsum(counts)), "indices": source.astype(kind)}
-    return arrays if weight is None else {**arrays, "weights": weight.astype(np.float32)}
-
-
-def _feature_arrays(x: Tensor, part: slice) -> dict[str, npt.NDArray[Any]]:
-    rows = take_rows(x, torch.arange(part.start, part.stop)).to(torch.float32)
-    values = rows if rows.layout == torch.strided else rows.values()
+def _write_partition(
+    folder: Path, number: int, part: slice, nodes: int, edges: Edges, x: Tensor, **more: Any
+) -> dict[str, Any]:
+    """Write a partition's edges and rows of X, and `more` but None; its entry in the manifest."""
+    source, target, weight = edges
+    degrees = np.bincount(target - part.start, minlength=part.stop - part.start)
+    indices = source.astype(np.int32 if nodes < 2**31 else np.int64)
+    arrays: dict[str, Any]
+    arrays = {"indptr": np.append(0, np.cumsum(degrees)), "indices": indices, "weights": weight}
+    values = x.float() if x.layout == torch.strided else x.values().float()
     if not bool(torch.isfinite(values).all()):
         place = f"among nodes {part.start} to {part.stop - 1}"
         raise InputError(f"x holds NaN or infinite values {place}: replace them")
-    if rows.layout == torch.strided:
-        return {"x": rows.numpy()}
-    found = {"x_indptr": rows.crow_indices(), "x_indices": rows.col_indices(), "x_data": values}
-    return {name: one.numpy() for name, one in found.items()}
-
-
-def _write_partition(
-    folder: Path, number: int, part: slice, arrays: dict[str, npt.NDArray[Any]]
-) -> dict[str, Any]:
-    """Write a partition's files; returns its entry in the manifest."""
-    name = f"part-{number:05d}"
-    files = {f"{k}.npy": store.save_array(folder / name / f"{k}.npy", a) for k, a in arrays.items()}
-    edges = arrays["indices"].size + arrays.get("more_sources", np.empty(0)).size
-    return {"name": name, "nodes": [part.start, part.stop], "edges": int(edges), "files": files}
+    if x.layout == torch.strided:
+        arrays["x"] = values
+    else:
+        arrays |= {"x_indptr": x.crow_indices(), "x_indices": x.col_indices(), "x_data": values}
+    name, given = f"part-{number:05d}", {k: a for k, a in (arrays | more).items() if a is not None}
+    files = {f"{k}.npy": store.save_array(folder / name / f"{k}.npy", a) for k, a in given.items()}
+    count = source.size + len(more.get(store.MORE[0], ()))
+    return {"name": name, "nodes": [part.start, part.stop], "edges": count, "files": files}
 
 
 @contextmanager
-def _local_folder(path: Source) -> Iterator[Path]:
+def _local_folder(path: Name) -> Iterator[Path]:
     """The folder to write to; of a remote graph, one that is copied there, its manifest last."""
     if "://" not in str(path):
         yield Path(path)

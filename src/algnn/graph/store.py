@@ -27,15 +27,14 @@ from torch_geometric.data import Data
 
 from algnn.errors import DatasetError, InputError
 from algnn.files import replacing
-from algnn.graph.catalogue import MANIFEST, cache_dir, filesystem
+from algnn.graph.catalogue import MANIFEST, Name, cache_dir, filesystem
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
 
 VERSION = 1
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
-
-Source = str | os.PathLike[str]
+MORE = ("more_sources", "more_targets", "more_weights")
 
 
 class GraphStore:
@@ -80,10 +79,10 @@ class GraphStore:
 
     def __init__(
         self,
-        path: Source,
+        path: Name,
         *,
         memory: str | int = DEFAULT_MEMORY,
-        cache: Source | None = None,
+        cache: Name | None = None,
         verify: bool = False,
     ) -> None:
         self.path = os.fspath(path).rstrip("/")
@@ -96,6 +95,7 @@ class GraphStore:
         self.parts = [slice(*part["nodes"]) for part in self.partitions]
         self.num_nodes, self.num_edges = self.manifest["nodes"], self.manifest["edges"]
         self.num_features: int = self.manifest["features"]
+        self.shape: tuple[int, int] = (self.num_nodes, self.num_features)  # of X
         self.device = torch.device("cpu")
         self.runner: Any = None  # what runs the steps of encoding elsewhere, if anything does
         # stands for the graph where results are cached by its tensors
@@ -108,11 +108,6 @@ class GraphStore:
             f"GraphStore({self.path!r}, nodes={self.num_nodes}, edges={self.num_edges},"
             f" features={self.num_features}, parts={len(self.parts)})"
         )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of X: nodes, features."""
-        return self.num_nodes, self.num_features
 
     @cached_property
     def fingerprint(self) -> str:
@@ -148,22 +143,20 @@ class GraphStore:
         """Sources, targets and weights of all edges that end in a partition, by target."""
         rows = self.parts[part]
         target = torch.repeat_interleave(self._map(part, "indptr").diff()) + rows.start
-        found = [(self._map(part, "indices").long(), target, self._map(part, "weights"))]
+        found: list[Any] = [(self._map(part, "indices").long(), target, self._map(part, "weights"))]
         ends = torch.tensor([rows.start, rows.stop])
         for later in range(part + 1, len(self.parts)):
-            names = ("more_sources", "more_targets", "more_weights")
-            source, target, weight = (self._map(later, name) for name in names)
-            if target is None:
-                continue
-            mine = slice(*torch.searchsorted(target.contiguous(), ends).tolist())
-            if mine.start < mine.stop:
-                found.append((source[mine], target[mine], None if weight is None else weight[mine]))
-        if len(found) == 1:
-            return found[0]
-        source, target = (torch.cat([one[place] for one in found]) for place in (0, 1))
-        weight = torch.cat([one[2] for one in found]) if self.manifest["weighted"] else None
-        order = torch.argsort(target, stable=True)
-        return source[order], target[order], None if weight is None else weight[order]
+            more = [self._map(later, name) for name in MORE]
+            first, end = (0, 0) if more[1] is None else torch.searchsorted(more[1], ends).tolist()
+            if first < end:
+                found.append([None if one is None else one[first:end] for one in more])
+        if len(found) > 1:
+            parts = zip(*found, strict=True)
+            joined: list[Any] = [None if some[0] is None else torch.cat(some) for some in parts]
+            order = torch.argsort(joined[1], stable=True)
+            found = [[None if one is None else one[order] for one in joined]]
+        source, target, weight = found[0]
+        return source, target, weight
 
     def adjacency(self, part: int) -> Tensor:
         """A partition's rows of Â in CSR, float32, mapped from the cache, where they are put."""
@@ -218,12 +211,11 @@ class GraphStore:
         return {f"{p['name']}/{n}": f for p in self.partitions for n, f in p["files"].items()}
 
     def _check(self, path: Path, name: str, verify: bool) -> None:
-        facts = self._files[name]
+        facts, remedy = self._files[name], "partition it again"
         if not path.is_file():
-            raise DatasetError(f"{name} is missing from the graph: partition it again")
+            raise DatasetError(f"{name} is missing from the graph: {remedy}")
         if path.stat().st_size != facts["bytes"] or (verify and _digest(path) != facts["sha256"]):
-            words = "is not as it was written (it is damaged): partition it again"
-            raise DatasetError(f"{name} {words}")
+            raise DatasetError(f"{name} is not as it was written (it is damaged): {remedy}")
 
     def _map(self, part: int, name: str) -> Any:
         """An array of a partition, mapped; None where it has none of that name."""
@@ -265,7 +257,7 @@ def whole(graph: Data | GraphStore) -> Data:
     return graph.in_memory if isinstance(graph, GraphStore) else graph
 
 
-def read_manifest(path: Source) -> dict[str, Any]:
+def read_manifest(path: Name) -> dict[str, Any]:
     """The checked manifest of a graph on disk."""
     name = os.fspath(path)
     place = f"{name}/{MANIFEST}"
@@ -284,8 +276,8 @@ def read_manifest(path: Source) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != "algnn graph":
         raise DatasetError(f"{place} is not the manifest of a graph")
     if (version := found["version"]) != VERSION:
-        words = f"has version {version} of the format and this algnn reads {VERSION}"
-        raise DatasetError(f"{name} {words}")
+        words = f"version {version} of the format and this algnn reads {VERSION}"
+        raise DatasetError(f"{name} has {words}")
     return found
 
 
@@ -306,12 +298,7 @@ def parse_bytes(size: str | int) -> int:
 
 def mapped(path: Path) -> Tensor:
     """An ``.npy`` file as a tensor over its mapped pages; what is written to it stays in memory."""
-    try:
-        return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
-    except FileNotFoundError:
-        raise DatasetError(f"{path} is missing") from None
-    except (ValueError, OSError):  # what is empty cannot be mapped
-        return torch.from_numpy(np.load(path, allow_pickle=False))
+    return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
 
 
 def save_array(path: Path, array: Tensor | npt.NDArray[Any]) -> dict[str, Any]:

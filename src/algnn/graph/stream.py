@@ -94,7 +94,9 @@ class ClassStream:
         self.base = int(base)
         starts = [0, *range(self.base, len(present), self.step), len(present)]
         self.classes = [tuple(self.order[a:b]) for a, b in pairwise(starts)]
-        self._session_of = _session_index(labels, self.classes)
+        session_of = {c: i for i, members in enumerate(self.classes) for c in members}
+        names, places = torch.unique(labels, return_inverse=True)
+        self._session_of = torch.tensor([session_of.get(c, -1) for c in names.tolist()])[places]
         # stable: within a session nodes keep the graph's own order
         arrival = torch.argsort(self._session_of.clamp(min=0), stable=True)
         self._arrival = arrival if edges == "seen" else torch.arange(labels.numel())
@@ -200,12 +202,3 @@ def _ordered(present: list[int], order: str | Sequence[int], seed: int) -> list[
             f"order={order!r} must name each class of the graph exactly once; they are {present}"
         )
     return given
-
-
-def _session_index(labels: Tensor, classes: list[tuple[int, ...]]) -> Tensor:
-    """The session that each node's class belongs to; -1 where a node has no label."""
-    # through the sorted classes rather than a table up to the largest: ids may be any numbers
-    pairs = sorted((c, index) for index, members in enumerate(classes) for c in members)
-    names, sessions = (torch.tensor(column) for column in zip(*pairs, strict=True))
-    position = torch.searchsorted(names, labels.long()).clamp(max=names.numel() - 1)
-    return torch.where(labels >= 0, sessions[position], -1)

@@ -29,26 +29,21 @@ HALF = np.uint64(32)
 
 
 def communities(
-    nodes: int,
-    edges: int,
-    features: int,
-    classes: int,
-    seed: int = SEED,
-    *,
-    inside: float = 0.9,
-    strangers: float = 0.1,
-) -> Data:
+    nodes: int, edges: int, features: int, classes: int, seed: int = SEED, *,
+    inside: float = 0.9, strangers: float = 0.1,
+) -> Data:  # fmt: skip
     """A graph of planted communities that a learner can learn in part.
 
-    Communities are of uneven size (a geometric series) and node ids say nothing about them. The
-    `edges` are undirected and all different; a share `inside` lies inside a community, and what
-    does not fit into a small one goes between two. Within a community the node of rank r is an end
-    of an edge with probability ∝ r^(-1/2), so that degrees have a heavy tail: the share of nodes
-    with a degree above k falls as k^(-2). Features are the mean of the node's community plus
-    uniform noise. A share of nodes, the `strangers`, have swapped labels among themselves: neither
-    features nor edges reveal these, so accuracy stays below 1.
+    Sizes of communities are a geometric series. A share `inside` of the `edges`, undirected and all
+    different, lies inside a community; what does not fit into a small one goes between two. Within
+    one the node of rank r is an end of an edge with probability ∝ r^(-1/2): degrees have a heavy
+    tail, the share above k falls as k^(-2). Features are the community's mean plus uniform noise.
+    A share of nodes, the `strangers`, have swapped labels, which nothing reveals.
     """
-    _check_sizes(nodes, edges, classes)
+    check_number("classes", classes, 2, whole=True)
+    # below: so that a pair of nodes fits one int64
+    check_number("nodes", nodes, 1, 2**31, whole=True)
+    check_number("edges", edges, 1, whole=True)
     check_number("features", features, 1, whole=True)
     check_number("seed", seed, 0, 2**63, whole=True)
     check_number("inside", inside, 0, 1)
@@ -59,29 +54,14 @@ def communities(
     order = _shuffle(nodes, seed, ORDER)
     community = np.empty(nodes, np.int64)
     community[order] = np.repeat(np.arange(classes), sizes)
-    y = _labels(community, strangers, seed)
+    chosen = _shuffle(nodes, seed, STRANGERS)[: round(strangers * nodes)]
+    y = community.copy()
+    y[chosen] = community[np.roll(chosen, 1)]  # handed on in a circle: classes keep their sizes
     # edges first: their temporary memory is free again before the features are made
     edge_index = _edges(counts, sizes, order, community, seed)
     x = _features(community, features, classes, seed)
     arrays = {"x": x, "edge_index": edge_index, "y": y, **_split(y, sizes, seed)}
     return Data(**{key: torch.from_numpy(array) for key, array in arrays.items()})
-
-
-def _check_sizes(nodes: int, edges: int, classes: int) -> None:
-    check_number("classes", classes, 2, whole=True)
-    # below: so that a pair of nodes fits one int64
-    check_number("nodes", nodes, 1, 2**31, whole=True)
-    check_number("edges", edges, 1, whole=True)
-    if nodes < SMALLEST * classes:
-        raise InputError(
-            f"nodes={nodes} is too few for classes={classes}: give at least {SMALLEST * classes},"
-            f" {SMALLEST} for each class"
-        )
-    if edges > nodes * (nodes - 1) // 4:
-        raise InputError(
-            f"edges={edges} is too many for nodes={nodes}: give at most"
-            f" {nodes * (nodes - 1) // 4}, half of the pairs of nodes"
-        )
 
 
 def _bits(seed: int, purpose: int) -> np.random.Philox:
@@ -100,6 +80,11 @@ def _apportion(total: int, weights: Ints) -> Ints:
 
 
 def _class_sizes(nodes: int, classes: int, seed: int) -> Ints:
+    if nodes < SMALLEST * classes:
+        raise InputError(
+            f"nodes={nodes} is too few for classes={classes}: give at least {SMALLEST * classes},"
+            f" {SMALLEST} for each class"
+        )
     # rounded, so that the last bit of a power, which differs between machines, cannot matter
     series = [round(2**20 * IMBALANCE ** (-c / (classes - 1))) for c in range(classes)]
     # ten of each first, or the smallest might have no node for the validation
@@ -109,10 +94,14 @@ def _class_sizes(nodes: int, classes: int, seed: int) -> Ints:
 
 def _edge_counts(sizes: Ints, edges: int, inside: float) -> Ints:
     """How many edges lie inside each community and, last, between two [C + 1]."""
-    room = sizes * (sizes - 1) // 4
+    nodes, room = int(sizes.sum()), sizes * (sizes - 1) // 4
+    if edges > nodes * (nodes - 1) // 4:
+        raise InputError(
+            f"edges={edges} is too many for nodes={nodes}: give at most"
+            f" {nodes * (nodes - 1) // 4}, half of the pairs of nodes"
+        )
     within = np.minimum(_apportion(round(inside * edges), sizes), room)
     between = edges - int(within.sum())
-    nodes = int(sizes.sum())
     limit = (nodes * (nodes - 1) // 2 - int((sizes * (sizes - 1) // 2).sum())) // 2
     if between > limit:
         raise InputError(
@@ -120,14 +109,6 @@ def _edge_counts(sizes: Ints, edges: int, inside: float) -> Ints:
             f" communities, where {limit} fit; give fewer edges or more nodes"
         )
     return np.append(within, between)
-
-
-def _labels(community: Ints, strangers: float, seed: int) -> Ints:
-    chosen = _shuffle(community.size, seed, STRANGERS)[: round(strangers * community.size)]
-    y = community.copy()
-    # handed on in a circle, so that classes keep their sizes
-    y[chosen] = community[np.roll(chosen, 1)]
-    return y
 
 
 def _split(y: Ints, sizes: Ints, seed: int) -> dict[str, npt.NDArray[np.bool_]]:
@@ -152,10 +133,8 @@ def _features(community: Ints, features: int, classes: int, seed: int) -> npt.ND
 
 
 def _uniform(bits: np.random.Philox, rows: int, columns: int) -> npt.NDArray[np.float32]:
-    """The next rows × columns numbers in [-1, 1), of 24 bits each, which a float32 holds exactly.
-
-    A row takes whole words of 64 bits, so that it does not matter in which blocks rows are drawn.
-    """
+    """The next rows × columns numbers in [-1, 1), of 24 bits each: a float32 holds them exactly."""
+    # a row takes whole words of 64 bits, so that it does not matter in which blocks rows are drawn
     words = bits.random_raw(rows * -(-columns // 2)).astype("<u8", copy=False)
     numbers = words.view("<u4").reshape(rows, -1)[:, :columns] >> np.uint32(8)
     unit = numbers.astype(np.float32)
@@ -165,11 +144,9 @@ def _uniform(bits: np.random.Philox, rows: int, columns: int) -> npt.NDArray[np.
 
 
 def _edges(counts: Ints, sizes: Ints, order: Ints, community: Ints, seed: int) -> Ints:
-    """All edges in both directions, sorted [2, 2 · edges]; while drawn, an edge is one number.
-
-    Edges are drawn with repetition; duplicates are drawn again, as edges of the same kind, until
-    there are none. No kind is more than half full, so this ends.
-    """
+    """All edges in both directions, sorted [2, 2 · edges]; while drawn, an edge is one number."""
+    # drawn with repetition; duplicates are drawn again, as edges of the same kind, until there are
+    # none: no kind is more than half full, so this ends
     nodes, edges = order.size, int(counts.sum())
     edge_index = np.empty((2, 2 * edges), np.int64)
     # the first row holds what is being made, so that sorting it needs no other memory
@@ -206,18 +183,14 @@ def _draw(bits: np.random.Philox, kinds: npt.NDArray[np.int32], sizes: Ints, ord
     position = _scaled(v, nodes - sizes[here])
     position += np.where(position >= starts[here], sizes[here], 0)
     there = np.where(within, kinds, np.searchsorted(starts, position, side="right") - 1)
-    # low ranks more often; the second one among all others, too
-    one = _scaled(_square(u_rank), sizes[here])
-    two = _scaled(_square(v_rank), sizes[there] - within)
+    # low ranks more often, as the square of a uniform u has a density ∝ u^(-1/2); the second one
+    # among all others, too
+    one = _scaled(u_rank * u_rank >> HALF, sizes[here])
+    two = _scaled(v_rank * v_rank >> HALF, sizes[there] - within)
     two += within & (two >= one)
     one, two = order[starts[here] + one], order[starts[there] + two]
     keys: Ints = np.minimum(one, two) * nodes + np.maximum(one, two)
     return keys
-
-
-def _square(fraction: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """u² for fractions u of 2³²: that of a uniform u has a density ∝ u^(-1/2)."""
-    return (fraction * fraction) >> HALF
 
 
 def _scaled(fraction: npt.NDArray[np.uint64], count: int | Ints) -> Ints:

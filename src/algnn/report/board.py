@@ -51,8 +51,7 @@ def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
             graph: {n: _cell(study, graph, n, runs) for n, runs in found.items() if len(runs)}
             for graph, found in cells.items()
         },
-        "metrics": WORDS["metrics"],
-        "kinds": WORDS["kinds"],
+        **{of: WORDS[of] for of in ("metrics", "kinds")},
         "families": {
             family(name): FAMILIES.get(family(name), "vermilion")
             for name in in_order(table.index, list(METHODS))
@@ -112,10 +111,8 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
     if bins := [o.reliability for o in outcomes if o.reliability is not None]:
         found["curve"] = _curve(np.sum(bins, axis=0))
     steps = {s: study.cell(hardware, graph, s, method) for s in study.steps(graph, hardware)}
-    lines = {"steps": steps} | {
-        n: study.sweeps[n].get((graph, method, hardware), {}) for n in SWEEPS
-    }
-    for kind, points in lines.items():
+    swept = {n: study.sweeps[n].get((graph, method, hardware), {}) for n in SWEEPS}
+    for kind, points in {"steps": steps, **swept}.items():
         if len(ap := {x: summarise(some.ap) for x, some in points.items() if len(some)}) > 1:
             means, halves = ([_short(v[i]) for v in ap.values()] for i in (0, 1))
             found[kind] = [means, halves, list(ap)]

@@ -7,7 +7,7 @@ from itertools import count as counter
 from statistics import mean
 from typing import Any, TypeVar
 
-from algnn.bench.paper import paper_datasets, paper_figures, paper_methods
+from algnn.bench.paper import PAPER_DATASETS, PAPER_METHODS, paper_figures
 from algnn.progress import counted
 from algnn.report import tables, verdicts
 from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
@@ -18,6 +18,7 @@ Item = Table | Chart
 Kind = TypeVar("Kind", Table, Chart)
 # a heading, empty for none, and what stands below it
 Part = tuple[str, tuple[Item, ...]]
+Parts = tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Section:
     key: str
     title: str
     text: tuple[str, ...]
-    parts: tuple[Part, ...] = ()
+    parts: Parts = ()
     commands: tuple[str, ...] = ()
 
 
@@ -55,27 +56,26 @@ def build(study: Study, pictures: bool = False) -> Report:
     looks, graphs = styles(study.runs.method), study.datasets(step=1)
     # matplotlib takes a second, and the page needs none
     figures: Any = import_module("algnn.report.charts") if pictures else None
+    drawn = graphs if pictures else []
     for graph in counted("paired tests", graphs):  # which are kept for all that follows
         for name in study.methods(dataset=graph, step=1):
             study.against(graph, name, "ap")
     sections: dict[str, Callable[[], Iterable[Part]]] = {
         "board": lambda: _board(study, figures),
-        "figures": lambda: (
-            (graph, (figures.of_graph(study, graph, looks),)) for graph in graphs * pictures
-        ),
+        "figures": lambda: _parts((g, figures.of_graph(study, g, looks)) for g in drawn),
         "results": lambda: _by_hardware(study, _results),
         "tuned": lambda: _parts(
-            ("", tables.tuned_means(study)), *((g, tables.tuned(study, g)) for g in graphs)
+            [("", tables.tuned_means(study)), *((g, tables.tuned(study, g)) for g in graphs)]
         ),
         "steps": lambda: _parts(
-            *((g, tables.by_step(study, h, g)) for h in study.hardware for g in study.datasets(h))
+            (g, tables.by_step(study, h, g)) for h in study.hardware for g in study.datasets(h)
         ),
-        "seen": lambda: _parts(("", tables.seen_edges(study))),
-        "retained": lambda: _parts(("", tables.retained(study) if graphs else None)),
+        "seen": lambda: _parts([("", tables.seen_edges(study))]),
+        "retained": lambda: _parts([("", tables.retained(study) if graphs else None)]),
         "speed": lambda: _by_hardware(study, lambda *where: [tables.speeds(*where)]),
         "sensitivity": lambda: _sensitivity(study, figures),
-        "others": lambda: _parts(("", tables.others(study))),
-        "failed": lambda: _parts(("", tables.failed(study))),
+        "others": lambda: _parts([("", tables.others(study))]),
+        "failed": lambda: _parts([("", tables.failed(study))]),
     }
     made = {key: tuple(sections[key]()) for key in counted("sections", list(sections))}
     names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
@@ -98,14 +98,12 @@ def build(study: Study, pictures: bool = False) -> Report:
     )
 
 
-def _section(key: str, parts: tuple[Part, ...] = (), **values: str) -> Section:
+def _section(key: str, parts: Parts = (), **values: str) -> Section:
     words = WORDS["sections"][key]
     return Section(key, words["title"], tuple(t.format(**values) for t in words["text"]), parts)
 
 
-def _numbered(
-    made: Mapping[str, tuple[Part, ...]], apart: str, opening: Iterable[str]
-) -> Iterator[Section]:
+def _numbered(made: Mapping[str, Parts], apart: str, opening: Iterable[str]) -> Iterator[Section]:
     """Sections with numbers for their tables and figures, and no two files of one name."""
     seen: set[tuple[type, str]] = set()
     kept = {section: parts for section, parts in made.items() if parts}
@@ -188,11 +186,11 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
         yield name, ", ".join(sorted(found))
 
 
-def _parts(*tables: tuple[str, Table | None]) -> tuple[Part, ...]:
-    return tuple((title, (table,)) for title, table in tables if table)
+def _parts(items: Iterable[tuple[str, Item | None]]) -> Parts:
+    return tuple((title, (item,)) for title, item in items if item)
 
 
-def _by_hardware(study: Study, make: Callable[..., Any]) -> tuple[Part, ...]:
+def _by_hardware(study: Study, make: Callable[..., Any]) -> Parts:
     """Tables below the name of their hardware, which is left out where there is but one."""
     several = len(study.hardware) > 1
     found = {h: tuple(table for table in make(study, h) if table) for h in study.hardware}
@@ -224,7 +222,7 @@ def _sensitivity(study: Study, figures: Any) -> Iterator[Part]:
 
 def _missing(study: Study) -> Iterator[Section]:
     """The paper's rows for which there is no run."""
-    absent = [name for name in paper_datasets() if name not in study.datasets(step=1)]
+    absent = [name for name in PAPER_DATASETS if name not in study.datasets(step=1)]
     if not absent:
         return
     words = WORDS["sections"]["missing"]
@@ -232,7 +230,7 @@ def _missing(study: Study) -> Iterator[Section]:
     names = listed(stand_ins) if stand_ins else ""
     why = words["offline" if stand_ins else "download"].format(names=names)
     section = _section("missing", absent=listed(f"`{name}`" for name in absent), why=why)
-    methods = ",".join(in_order(paper_methods(), list(STYLES)))
+    methods = ",".join(in_order(PAPER_METHODS, list(STYLES)))
     seeds = ",".join(map(str, sorted(set(study.runs.seed))))
     command = f"algnn bench --datasets {','.join(absent)} --methods {methods} --steps 1,5,10"
     yield replace(section, commands=(f"{command} --seeds {seeds}",))

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from PIL import Image
+from sklearn.isotonic import isotonic_regression
 
 from algnn.bench.runs import Summary, summarise
 from algnn.bench.significance import Ranking, rank
@@ -23,6 +24,7 @@ from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style, dra
 from algnn.report.table import WORDS, Chart, count, three
 
 Looks = Mapping[str, Style]
+Points = Mapping[str, Mapping[Any, pd.DataFrame]]  # for each graph, runs by the value of a setting
 LINE2D: Any = Line2D
 MARKED = 15  # up to so many points every one has a marker
 LETTER = 8.3  # width of a letter in pixels, with some to spare
@@ -73,19 +75,14 @@ def of_graph(study: Study, graph: str, looks: Looks) -> Chart:
     return Chart(f"stages-{graph}", *words, partial(stages, shown, looks), made)
 
 
-def of_sweep(
-    study: Study, name: str, method: str, hardware: str, points: Mapping[str, Any]
-) -> Chart:
-    """Final AP against one setting; `points` holds, for each graph, runs by its value."""
-    usual = {
-        graph: runs.settings.iloc[0][name]
-        for graph in points
-        if len(runs := study.cell(hardware, graph, 1, method))
-    }
+def of_sweep(study: Study, name: str, method: str, hardware: str, points: Points) -> Chart:
+    """Final AP against one setting."""
+    cells = {graph: study.cell(hardware, graph, 1, method) for graph in points}
+    usual = {graph: runs.settings.iloc[0][name] for graph, runs in cells.items() if len(runs)}
     symbol = {"gamma": "γ"}.get(name, name)
     best = {}
     for graph, found in points.items():
-        ap = {summarise(runs.ap).mean: value for value, runs in reversed(found.items())}
+        ap = {summarise(runs.ap).mean: value for value, runs in reversed([*found.items()])}
         best[graph] = ap[max(ap)]
     key = f"sensitivity-{name}-{method}-{study.number(hardware)}"
     words = _words("sensitivity", best, "{:g}".format, hardware, method=method, symbol=symbol)
@@ -97,9 +94,8 @@ def _words(
     kind: str, values: Mapping[str, float], write: Callable[[float], str], hardware: str, **of: Any
 ) -> tuple[str, str, str]:
     """Title, caption, and in words for those who cannot see it the highest and lowest values."""
-    title, caption, alt = (
-        WORDS["figures"][kind][part].format(**of) for part in ("title", "caption", "alt")
-    )
+    words = WORDS["figures"][kind]
+    title, caption, alt = (words[part].format(**of) for part in ("title", "caption", "alt"))
     names = sorted(values, key=lambda name: -values[name])
     shown = names if len(names) <= 6 else [*names[:3], *names[-2:]]
     each = [f"{name} {write(values[name])}" for name in shown]
@@ -140,9 +136,7 @@ def stages(cells: Mapping[str, pd.DataFrame], looks: Looks) -> Figure:
     return figure
 
 
-def sensitivity(
-    points: Mapping[str, Mapping[Any, pd.DataFrame]], usual: Mapping[str, Any], name: str
-) -> Figure:
+def sensitivity(points: Points, usual: Mapping[str, Any], name: str) -> Figure:
     """Final AP against one setting, a line for each graph, with a ring at its usual value."""
     lines = {}
     for i, (graph, found) in enumerate(points.items()):
@@ -253,17 +247,9 @@ def _at_ends(axes: Any, lines: Mapping[str, Line]) -> None:
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Positions nearest to those wanted (ascending), a gap apart; `high` yields before `low`."""
-    # clusters (mean of what the members want, count) of labels that would touch
-    clusters: list[tuple[float, int]] = []
-    for value in wanted:
-        mean, count = value, 1
-        while clusters and mean - clusters[-1][0] < gap * (count + clusters[-1][1]) / 2 - 1e-9:
-            other, more = clusters.pop()
-            mean, count = (mean * count + other * more) / (count + more), count + more
-        clusters.append((mean, count))
-    spots = [mean + gap * (i - (count - 1) / 2) for mean, count in clusters for i in range(count)]
-    for i in reversed(range(len(spots))):
-        spots[i] = min(spots[i], high - gap * (len(spots) - 1 - i))
-    for i in range(len(spots)):
-        spots[i] = max(spots[i], low + gap * i, *(s + gap for s in spots[i - 1 : i] if i))
-    return [float(spot) for spot in spots]
+    if not len(wanted):
+        return []
+    # without the gaps it is a regression by a function that never falls
+    gaps = gap * np.arange(len(wanted))
+    level = np.minimum(isotonic_regression(np.asarray(wanted) - gaps), high - gaps[-1])
+    return [float(spot) for spot in np.maximum(level, low) + gaps]

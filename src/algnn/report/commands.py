@@ -24,9 +24,7 @@ def commands(runs: pd.DataFrame) -> tuple[str, ...]:
 
 def _benches(runs: pd.DataFrame) -> list[str]:
     """Runs with the same options join in seeds, then in methods, steps and datasets."""
-    rows = [
-        (_options(run), run.dataset, run.step, run.method, run.seed) for run in runs.itertuples()
-    ]
+    rows = [(_options(r), r.dataset, r.step, r.method, r.seed) for r in runs.itertuples()]
     for axis in (4, 3, 2, 1):
         groups: dict[Any, list[Any]] = defaultdict(list)
         for row in rows:
@@ -36,8 +34,8 @@ def _benches(runs: pd.DataFrame) -> list[str]:
     lines = []
     for (device, *rest), graphs, steps, names, seeds in rows:
         methods = ["all"] if set(names) == set(METHODS) else in_order(names, list(METHODS))
-        ordered = in_order(graphs, known)
-        parts = {"datasets": ordered, "methods": methods, "steps": steps, "seeds": seeds}
+        parts = {"datasets": in_order(graphs, known), "methods": methods}
+        parts |= {"steps": steps, "seeds": seeds}
         options = [f"--{name} {_joined(values)}" for name, values in parts.items()]
         lines.append(" ".join(["algnn bench", *options, f"--device {device}", *rest]))
     return list(dict.fromkeys(lines))

@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from algnn import settings
-from algnn.bench.paper import paper_methods
 from algnn.bench.runs import read_tables
 from algnn.bench.significance import FIGURES, Comparison, compare
 from algnn.bench.tuning import chosen, settings_key, tuned
@@ -242,6 +241,7 @@ def gather(
     texts = [json.dumps(one, sort_keys=True) for one in found.settings]
     own = _commonest(zip(zip(found.method, found.dataset, strict=True), texts, strict=True))
     changes = [_changes(run, graphs, own) for run in found.itertuples()]
+    streams = zip(changes, found.provenance, found.dataset, strict=True)
     best = chosen(runs.iloc[:0].assign(split="val") if trials is None else trials)
     found = found.assign(
         changes=changes,
@@ -250,10 +250,7 @@ def gather(
         main=[not one for one in changes],
         own=[not one.keys() - set(STREAM) for one in changes],
         usual=[not one.keys() & set(STREAM) for one in changes],
-        drawn=[
-            _drawn(one, provenance, files[graphs[name]])
-            for one, provenance, name in zip(changes, found.provenance, found.dataset, strict=True)
-        ],
+        drawn=[_drawn(one, here, files[graphs[name]]) for one, here, name in streams],
         tuned=found.index.isin(tuned(found, best).index),
     )
     # one value that trials chose is no sweep
@@ -266,11 +263,6 @@ def gather(
     half = [-(-outcome.total.size // 2) for outcome in best.outcome]
     shown = best[(best.step == 1) & (best.edges == "full") & (best.base == half)]
     return Study(found.reset_index(drop=True).copy(), missing, older, tried, shown)
-
-
-def baselines() -> list[str]:
-    """The methods that the paper compares its own with, in the order of the registry."""
-    return in_order(set(paper_methods()) - {FOCUS}, list(METHODS))
 
 
 def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:
@@ -336,10 +328,10 @@ def in_words(changes: Mapping[str, Any]) -> str:
 
 def _swept(changes: Mapping[str, Any]) -> str:
     """The one setting that differs, if it is one of `SWEEPS` and has a place on a log axis."""
-    if len(changes) != 1:
-        return ""
-    ((name, value),) = changes.items()
-    return name if name in SWEEPS and isinstance(value, int | float) and value > 0 else ""
+    for name, value in changes.items() if len(changes) == 1 else ():
+        if name in SWEEPS and isinstance(value, int | float) and value > 0:
+            return name
+    return ""
 
 
 def _commonest(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:

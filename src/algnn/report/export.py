@@ -3,8 +3,6 @@
 The page needs nothing but itself: no network, no files beside it.
 """
 
-import csv
-import io
 import json
 import os
 import re
@@ -156,8 +154,7 @@ def _fenced(commands: Sequence[str]) -> str:
 
 def _md(text: str) -> str:
     """Text without meaning in Markdown."""
-    flat = re.sub(r"\s+", " ", printable(text))
-    escaped = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = escape(re.sub(r"\s+", " ", printable(text)), quote=False)
     escaped = re.sub(r"([\\`*\[\]|~$])", r"\\\1", escaped)
     # an underline within a word is no mark
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", escaped)
@@ -196,19 +193,17 @@ def _tex_prose(text: str) -> str:
 
 def table_csv(table: Table) -> str:
     """A table as CSV: means, then half their intervals; AP, then micro and the verdict's mark."""
-    columns: list[list[object]] = []
+    columns: dict[str, list[Any]] = {}
     more = {"ci95": "±95%", "micro": "micro", "mark": "verdict"}
     for i, column in enumerate(table.columns):
         values = [row.values[i] for row in table.rows]
-        means = [v.mean if isinstance(v, Summary | Both) else v for v in values]
-        columns.append([column.name, *means])
+        columns[column.name] = [v.mean if isinstance(v, Summary | Both) else v for v in values]
         for part, name in more.items():
             if any(hasattr(value, part) for value in values):
                 found = [getattr(value, part, None) for value in values]
-                columns.append([f"{column.name} {name}", *found])
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
-    return file.getvalue()
+                columns[f"{column.name} {name}"] = found
+    text: str = pd.DataFrame(columns, dtype=object).to_csv(index=False, lineterminator="\n")
+    return text
 
 
 def runs_csv(study: Study) -> str:

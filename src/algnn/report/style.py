@@ -45,13 +45,10 @@ class Style:
     @property
     def marks(self) -> dict[str, Any]:
         """The marker, for matplotlib's `plot`."""
-        return {
-            "marker": self.marker,
-            "markerfacecolor": self.colour if self.filled else PAGE,
-            "markeredgecolor": self.colour,
-            "markeredgewidth": 0.6 if self.filled else 1.2,
-            "markersize": 7.5 if self.marker in "*dPX" else 5.8,
-        }
+        inside, edge = (self.colour, 0.6) if self.filled else (PAGE, 1.2)
+        size = 7.5 if self.marker in "*dPX" else 5.8
+        look = {"marker": self.marker, "markersize": size, "markerfacecolor": inside}
+        return {**look, "markeredgecolor": self.colour, "markeredgewidth": edge}
 
     @property
     def strokes(self) -> dict[str, Any]:

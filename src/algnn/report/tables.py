@@ -9,17 +9,19 @@ from typing import Any
 import pandas as pd
 
 from algnn import settings
-from algnn.bench.paper import paper_figures, paper_space
+from algnn.bench.paper import PAPER_METHODS, paper_figures, paper_space
 from algnn.bench.runs import Summary, summarise
 from algnn.methods import METHODS
 from algnn.report import verdicts
 from algnn.report.board import standings
 from algnn.report.commands import commands, tuning
-from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, baselines, in_order, in_words
+from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, in_order, in_words
 from algnn.report.table import COLUMNS, WORDS, Both, Column, Table, Value, count, listed, ranked
 
 MEANS = ("mean_ap", "base_accuracy", "macro", "micro")
 TEXT = WORDS["tables"]
+# what the paper compares its own method with, in the order of the registry
+BASELINES = in_order(set(PAPER_METHODS) - {FOCUS}, list(METHODS))
 
 
 def leaderboard(study: Study) -> Table | None:
@@ -168,7 +170,7 @@ def fastest(study: Study, hardware: str) -> list[float]:
     """Of each graph, the learn time of the fastest baseline over that of the paper's method."""
     found = []
     for graph in study.datasets(hardware, 1, scored=False):
-        each = [ratios(study, hardware, graph, name) for name in baselines()]
+        each = [ratios(study, hardware, graph, name) for name in BASELINES]
         found += [min(median(ratio) for ratio in each if ratio)] if any(each) else []
     return sorted(found)
 
@@ -221,13 +223,9 @@ def seen_edges(study: Study) -> Table | None:
 
 def others(study: Study) -> Table | None:
     """Runs with other settings or streams than those of the main tables."""
-    runs = study.runs
-    runs = runs[~runs.main & ~((runs.swept != "") & (runs.step == 1))]
-    runs = runs[
-        ~runs.index.isin(
-            study.compared.index.union(study.tuned.index).union(study.seen_edges.index)
-        )
-    ]
+    runs, shown = study.runs, pd.concat([study.compared, study.tuned, study.seen_edges]).index
+    swept = (runs.swept != "") & (runs.step == 1)
+    runs = runs[~runs.main & ~swept & ~runs.index.isin(shown)]
     groups = dict(iter(runs.groupby(["dataset", "differs", "method", "step", "hardware"])))
     order = {name: i for i, name in enumerate(METHODS)}
     rows = []
@@ -267,7 +265,7 @@ def paper_ratios(dataset: str) -> dict[str, float]:
     own = paper_figures(dataset, FOCUS)
     if own is None or own.seconds is None:
         return {}
-    found = {name: paper_figures(dataset, name) for name in baselines()}
+    found = {name: paper_figures(dataset, name) for name in BASELINES}
     return {n: f.seconds[0] / own.seconds[0] for n, f in found.items() if f and f.seconds}
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 
@@ -38,7 +38,8 @@ def standing(
     study: Study, graph: str, names: Sequence[str], figure: str = "ap", tuned: bool = False
 ) -> str:
     """``"leads"`` if `algnn` leads each of these, ``"trails"`` if it trails one of them."""
-    found = {_verdict(study.against(graph, name, figure, tuned)) for name in names}
+    tests = [study.against(graph, name, figure, tuned) for name in names]
+    found = {test and test.verdict for test in tests}
     return "trails" if "trails" in found else "leads" if found == {"leads"} else "undecided"
 
 
@@ -51,9 +52,10 @@ def leads(study: Study, figure: str = "ap") -> dict[str, bool]:
 def tally(study: Study, method: str, tuned: bool = False) -> str:
     """On how many graphs `algnn` leads a method, is not told apart from it, and trails it."""
     graphs = study.datasets(step=1)
-    found = Counter(_verdict(study.against(g, method, "ap", tuned)) for g in graphs)
+    tests = [study.against(graph, method, "ap", tuned) for graph in graphs]
+    found = Counter(test.verdict for test in tests if test)
     each = [f"{found[verdict]}{MARKS[verdict][0]}" for verdict in ("leads", "undecided", "trails")]
-    return " ".join(each) if found.total() > found[""] else ""
+    return " ".join(each) if found else ""
 
 
 def opening(study: Study) -> Iterator[str]:
@@ -72,16 +74,13 @@ def opening(study: Study) -> Iterator[str]:
     yield _tuned(study) if len(study.chosen) else TEXT["untuned"]
 
 
-def _split(
-    study: Study, rivals: Mapping[str, Sequence[str]], tuned: bool = False
-) -> dict[str, str]:
+def _split(study: Study, rivals: dict[str, list[str]], tuned: bool = False) -> dict[str, str]:
     """The graphs on which `algnn` leads all of some rivals, trails one, and neither."""
     of = {g: standing(study, g, names, "ap", tuned) for g, names in rivals.items()}
-    behind = {
-        g: [n for n in names if standing(study, g, [n], "ap", tuned) == "trails"]
-        for g, names in rivals.items()
-    }
-    trails = [f"{_code(g)} ({_codes(names)})" for g, names in behind.items() if names]
+    trails = []
+    for g, names in rivals.items():
+        if behind := [n for n in names if standing(study, g, [n], "ap", tuned) == "trails"]:
+            trails.append(f"{_code(g)} ({_codes(behind)})")
     return {
         "leads": _graphs_of(g for g in of if of[g] == "leads"),
         "trails": listed(trails) if trails else "no graph",
@@ -91,9 +90,9 @@ def _split(
 
 def tuned_rivals(study: Study) -> dict[str, list[str]]:
     """On each graph the rivals that ran with the setting that trials chose for them."""
-    ran = [(g, [n for n in rivals(study, g) if len(study.anywhere(g, n, tuned=True))])
-           for g in _graphs(study)]  # fmt: skip
-    return {graph: names for graph, names in ran if names}
+    every = [(g, n) for g in _graphs(study) for n in rivals(study, g)]
+    ran = [(g, n) for g, n in every if len(study.anywhere(g, n, tuned=True))]
+    return {graph: [n for g, n in ran if g == graph] for graph, _ in ran}
 
 
 def _tuned(study: Study) -> str:
@@ -114,10 +113,6 @@ def _units(runs: pd.DataFrame) -> int:
 
 def _graphs(study: Study) -> list[str]:
     return [g for g in study.datasets(step=1) if len(study.anywhere(g, DEFAULT))]
-
-
-def _verdict(found: Comparison | None) -> str:
-    return "" if found is None else found.verdict
 
 
 def _compared(study: Study) -> str:
@@ -141,7 +136,7 @@ def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
             ahead = study.means["ap"][graph][DEFAULT] - study.means["ap"][graph][best]
             found = study.against(graph, best, "ap")
             tested += [found] if found else []
-            verdict = _verdict(found) or "unpaired"
+            verdict = found.verdict if found else "unpaired"
             words = f"{_code(graph)} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
             sides[bool(ahead < 0)].append((-abs(ahead), words))
     below, above = ([words for _, words in sorted(some)] or ["no graph"] for some in sides.values())

@@ -19,10 +19,8 @@ from algnn.errors import InputError
 
 
 def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
-    """Parameters of a method's learner for a dataset; those left out keep their defaults.
-
-    A dataset without a table of its own gets ``[default]``, or is refused where `strict`.
-    """
+    """Parameters of a method's learner for a dataset; those left out keep their defaults."""
+    # a dataset without a table of its own gets [default], or is refused where `strict`
     tables = dict(_tables(method))
     inherited = read(tables.pop("inherits"), dataset) if "inherits" in tables else {}
     known = sorted(tables.keys() - {"default", "grid"})
@@ -47,10 +45,8 @@ def grid(method: str) -> list[dict[str, Any]]:
 
 @cache
 def declared(module: str, name: str) -> dict[str, Any]:
-    """Parameters of a learner of this package and their defaults from its source, without torch.
-
-    They are literals, the fields of a dataclass and of its bases.
-    """
+    """Parameters of a learner of this package and their defaults from its source, without torch."""
+    # they are literals, the fields of a dataclass and of its bases
     path = Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py")
     body = ast.parse(path.read_text("utf-8")).body
     classes = {part.name: part for part in body if isinstance(part, ast.ClassDef)}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from algnn.analytic.features.expansion import Expansion, random_weights
-from algnn.analytic.features.gcn import GCNEncoder
+import algnn
+from algnn.analytic.features.expansion import ExpandedGCN, random_weights
 from algnn.analytic.features.reduce import principal_basis, unit_rows
 from algnn.errors import InputError
 from algnn.graph import propagate
@@ -16,21 +16,24 @@ from algnn.graph.propagate import normalised_adjacency, to_csr
 GOLDEN = [1060345535, 3207482061, 1062090121, 3194781929, 3197365458, 3188920684]
 
 
+def expanded(kind: str, h: int, width: int, **changes) -> ExpandedGCN:
+    settings = {"kind": kind, "width": width, "seed": 5, **changes}
+    return ExpandedGCN(torch.eye(h), torch.zeros(h), **settings)
+
+
 def test_the_plain_expansion_is_the_papers_equation():
-    expansion = Expansion("plain", inputs=3, width=7, seed=5)
     H = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    prepared = expansion.prepare(torch.empty(0), H)
     expected = torch.relu(H.double() @ random_weights(3, 7, 5).double())
-    torch.testing.assert_close(expansion(prepared), expected)
+    torch.testing.assert_close(expanded("plain", 3, 7)(H), expected)
 
 
 def test_the_gcn_expansion_is_a_random_gcn_layer(small_graph):
-    expansion = Expansion("gcn", inputs=12, width=20, seed=5)
+    features = expanded("gcn", 12, 20)
     adjacency = normalised_adjacency(small_graph.edge_index, small_graph.num_nodes)
+    H = torch.relu(adjacency.to_dense() @ small_graph.x)
     # the layer expands and then propagates; the library propagates and then expands
-    widened = small_graph.x @ random_weights(12, 20, 5)
-    expected = torch.relu(adjacency.to_dense() @ widened)
-    found = expansion(expansion.prepare(adjacency, small_graph.x))
+    expected = torch.relu(adjacency.to_dense() @ (H @ random_weights(12, 20, 5)))
+    found = features(features.prepare(adjacency, small_graph.x))
     torch.testing.assert_close(found, expected.double(), rtol=1e-5, atol=1e-6)
 
 
@@ -60,40 +63,39 @@ def test_weights_are_uniform_within_glorots_bound():
 
 
 def test_the_features_of_a_node_do_not_depend_on_its_batch():
-    expansion = Expansion("plain", inputs=64, width=300, seed=5)
+    features = expanded("plain", 64, 300)
     H = torch.randn(200, 64, generator=torch.Generator().manual_seed(0))
-    alone = torch.cat([expansion(row) for row in H.split(1)])
-    torch.testing.assert_close(expansion(H), alone, rtol=1e-12, atol=1e-13)
+    alone = torch.cat([features(row) for row in H.split(1)])
+    torch.testing.assert_close(features(H), alone, rtol=1e-12, atol=1e-13)
 
 
 def test_seeds_differ():
     assert not torch.equal(random_weights(4, 4, 1), random_weights(4, 4, 2))
 
 
-@pytest.mark.parametrize("wrong", [{"inputs": 0}, {"width": 2.0}, {"seed": -1}, {"seed": 2**63}])
+@pytest.mark.parametrize("wrong", [{"width": 2.0}, {"seed": -1}, {"seed": 2**63}])
 def test_what_cannot_be_drawn_is_refused_at_once(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
-        Expansion(**{"kind": "plain", "inputs": 4, "width": 16, "seed": 0, **wrong})
+        expanded(**{"kind": "plain", "h": 4, "width": 16, **wrong})
 
 
 # -- the GCN --------------------------------------------------------------------------------------
 
 
-SETTINGS = {"hidden": 16, "lr": 0.01, "dropout": 0.5, "weight_decay": 5e-4, "seed": 1}
+SETTINGS = {"encoder": "gcn", "expansion": "plain", "width": 32, "gamma": 1.0, "device": "cpu"}
 
 
 def fitted(graph, **changes):
     adjacency = normalised_adjacency(graph.edge_index, graph.num_nodes)
-    nodes = graph.train_mask.nonzero().squeeze(1)
-    settings = {"epochs": 50, **SETTINGS, **changes}
-    field = propagate.receptive_field(adjacency, graph.x, nodes)
-    return adjacency, GCNEncoder.fit(field, graph.y[nodes], **settings)
+    trained = {"hidden": 16, "lr": 0.01, "seed": 1, **changes}
+    model = algnn.ALGNN(**SETTINGS, **trained)
+    return adjacency, model.fit(graph, graph.train_mask, graph.y[graph.train_mask])._known.features
 
 
 def test_the_encoder_is_the_first_layer_of_a_gcn(small_graph):
     adjacency, encoder = fitted(small_graph)
     expected = torch.relu(adjacency.to_dense() @ small_graph.x @ encoder.weight + encoder.bias)
-    torch.testing.assert_close(encoder(adjacency, small_graph.x), expected)
+    torch.testing.assert_close(encoder.prepare(adjacency, small_graph.x), expected)
 
 
 def test_training_moves_it_and_brings_classes_together(small_graph):
@@ -101,7 +103,7 @@ def test_training_moves_it_and_brings_classes_together(small_graph):
     _, untrained = fitted(small_graph, epochs=1, lr=0.0)
 
     def spread_ratio(encoder):
-        H = encoder(adjacency, small_graph.x)
+        H = encoder.prepare(adjacency, small_graph.x)
         means = torch.stack([H[small_graph.y == c].mean(0) for c in range(4)])
         return (means - means.mean(0)).norm() / (H - means[small_graph.y]).norm()
 
@@ -124,9 +126,9 @@ def test_a_frozen_encoder_asks_for_no_gradient(small_graph):
 
 def test_the_block_size_does_not_matter(small_graph, monkeypatch):
     adjacency, encoder = fitted(small_graph)
-    whole = encoder(adjacency, small_graph.x)
+    whole = encoder.prepare(adjacency, small_graph.x)
     monkeypatch.setattr(propagate, "BLOCK_BYTES", 500)
-    torch.testing.assert_close(encoder(adjacency, small_graph.x), whole)
+    torch.testing.assert_close(encoder.prepare(adjacency, small_graph.x), whole)
 
 
 # -- fewer columns --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import torch
 
 import algnn
 from algnn.analytic.features.hops import HopEncoder
-from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder, _Thinning
+from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder, _thinning
 from algnn.errors import InputError
 from algnn.gcn import glorot
 from algnn.graph.propagate import Operator, normalised_adjacency
@@ -44,8 +44,8 @@ def test_training_makes_copies_of_the_graph_agree(planted):
     untrained = SelfSupervisedEncoder.beside(
         hops, glorot(hops.view_width, 16, start), glorot(16, 16, start)
     )
-    thinning = _Thinning(Operator(adjacency), torch.Generator().manual_seed(9))
-    copies = [thinning.draw().matrix.to_dense() for _ in range(2)]
+    thinning = _thinning(Operator(adjacency), torch.Generator().manual_seed(9))
+    copies = [thinning().matrix.to_dense() for _ in range(2)]
 
     def apart(one):
         W1, W2 = one.weights.values()
@@ -69,7 +69,7 @@ def test_the_seed_decides_and_labels_do_not(planted):
 
 def test_a_thinned_graph_is_normalised_anew(planted):
     adjacency = normalised_adjacency(planted.edge_index, planted.num_nodes)
-    some = _Thinning(Operator(adjacency), torch.Generator().manual_seed(0)).draw()
+    some = _thinning(Operator(adjacency), torch.Generator().manual_seed(0))()
     matrix = some.matrix.to_dense()
     assert torch.equal(matrix.mT, some.T.matrix.to_dense())
     kept = (matrix > 0).double()

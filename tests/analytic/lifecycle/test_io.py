@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import algnn
 from algnn import checkpoint
-from algnn.analytic.features.expansion import Expansion
-from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
+from algnn.analytic.features.expansion import ExpandedGCN
 from algnn.analytic.heads import HEADS, balanced_system
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.lifecycle.membership import Membership
@@ -130,14 +129,14 @@ def test_without_its_record_a_learner_forgets_on_trust(path, small_graph):
 
 def test_fingerprints_never_change():
     """Hashes of nodes are made with them, so how they are made is part of the format."""
-    weight, expansion = torch.arange(6.0).view(2, 3), Expansion("gcn", inputs=3, width=8, seed=7)
+    weight = torch.arange(6.0).view(2, 3)
     facts = '{"expansion": {"inputs": 3, "kind": "gcn", "seed": 7, "width": 8}}'
     text = b"encoder.bias torch.float32 [3]" + np.ones(3, dtype="<f4").tobytes()
     text += b"encoder.weight torch.float32 [2, 3]" + np.arange(6, dtype="<f4").tobytes()
     expected = hashlib.sha256(facts.encode() + text).hexdigest()
     # the same numbers in another order in memory
     for same in (weight, weight.T.contiguous().T):
-        assert fingerprint(ExpandedGCN(GCNEncoder(same, torch.ones(3)), expansion)) == expected
+        assert fingerprint(ExpandedGCN(same, torch.ones(3), "gcn", width=8, seed=7)) == expected
 
 
 # -- summary --------------------------------------------------------------------------------------

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 import algnn
-from algnn.analytic.classes import CodedLabels
+from algnn.analytic.classes import GONE, CodedLabels
 from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.joint import JointRidge
 from algnn.analytic.lifecycle.preconditions import affected, hops, without_node
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.state import State
-from algnn.analytic.statistics import GONE, Statistics
+from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError, NotFittedError
 
 GCN = {"encoder": "gcn", "width": 48, "hidden": 8, "epochs": 2}
@@ -401,9 +401,9 @@ def test_how_far_features_look():
     far = {"all": 10, "pagerank": 10, "two hops": 2, "own and pagerank": 10}
     far |= {"own and two hops": 2, "raw": 0}
     assert {name: hops(HopEncoder(name, inputs=2)) for name in far} == far
-    path = torch.stack([torch.arange(9), torch.arange(1, 10)])
-    assert affected(HopEncoder("two hops", inputs=2), path, 10, 2).tolist() == [2, 3, 4, 5]
-    assert affected(HopEncoder("raw", inputs=2), path, 10, 2).tolist() == [2]
+    path = Data(num_nodes=10, edge_index=torch.stack([torch.arange(9), torch.arange(1, 10)]))
+    assert affected(HopEncoder("two hops", inputs=2), path, 2).tolist() == [2, 3, 4, 5]
+    assert affected(HopEncoder("raw", inputs=2), path, 2).tolist() == [2]
 
 
 def test_forget_node_says_what_it_needs(make_graph, tmp_path):
@@ -558,7 +558,7 @@ def weighted(model, graph, sessions, half_life, seed=0):
     classes = np.unique(np.concatenate([labels for _, labels in sessions]))
     n = np.zeros(classes.size)
     for place, (nodes, labels) in enumerate(sessions):
-        Z = torch.cat(list(model._features(graph, nodes, model._learned)))
+        Z = torch.cat(list(model._features(graph, nodes, model._learned.features)))
         Y = torch.from_numpy((labels[:, None] == classes).astype(float))
         weight = 0.5 ** ((len(sessions) - 1 - place) / half_life)
         G, Q, n = G + weight * Z.mT @ Z, Q + weight * Z.mT @ Y, n + weight * Y.sum(0).numpy()

@@ -99,7 +99,7 @@ def test_a_learner_of_real_graphs_has_the_weights_of_the_recursion(real_graph, n
     model, state = algnn.ALGNN(**settings, seed=1, device="cpu"), None
     for session in algnn.ClassStream(real_graph(name)):
         model.partial_fit(session.graph, session.nodes, session.labels)
-        Z = torch.cat(list(model._features(session.graph, session.nodes, model._learned)))
+        Z = torch.cat(list(model._features(session.graph, session.nodes, model._learned.features)))
         codes = torch.from_numpy(np.unique(session.labels, return_inverse=True)[1])
         Y = torch.nn.functional.one_hot(codes).double()
         state = Recursion.base(Z, Y, gamma) if state is None else state.update(Z, Y)

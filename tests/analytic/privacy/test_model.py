@@ -161,7 +161,7 @@ def test_nothing_is_kept_but_noisy_sums(small_graph, tmp_path):
 def test_a_long_row_counts_no_more_than_a_short_one(small_graph):
     small_graph.x = small_graph.x * 1000
     model = PrivateALGNN(epsilon=1.0, width=5).fit(small_graph, [0, 1], [0, 1])
-    rows = torch.cat(model._features(small_graph, torch.arange(50), model._learned))
+    rows = torch.cat(list(model._features(small_graph, torch.arange(50), model._learned.features)))
     assert float(torch.linalg.vector_norm(rows, dim=1).max()) <= 1 + 1e-12
     assert rows.size(1) == 5
 

@@ -5,19 +5,25 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch_geometric.data import Data
+from torch_geometric.transforms import ToSparseTensor
 
 from algnn import ALGNN
 from algnn.analytic.heads import HEADS
 from algnn.analytic.statistics import Statistics
 from algnn.analytic.uncertainty.calibration import (
+    MOST_MOVE,
     POINTS,
+    SAMPLE,
     TAILS,
     WEIGHTS,
     Scores,
+    fitted,
     held_out,
     probabilities,
     sharpness,
 )
+from algnn.analytic.uncertainty.novelty import spread_out
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -183,16 +189,65 @@ def test_probabilities_do_not_know_the_order_of_sessions(make_graph):
     np.testing.assert_allclose(models[0], models[1], rtol=1e-5, atol=1e-9)
 
 
-def test_a_new_session_or_head_means_a_new_sharpness(make_graph):
-    graph = make_graph(classes=4, per_class=20)
+def labelled(rng, count, beta, C):
+    """Scores, some of them farther apart than others, and classes drawn from softmax(β s)."""
+    found = torch.from_numpy(rng.normal(0, 0.3, (count, C)) * rng.uniform(0.5, 1.5, (count, 1)))
+    drawn = probabilities(found, beta).cumsum(1) < torch.from_numpy(rng.random((count, 1)))
+    return found, drawn.sum(1).clamp_max(C - 1).numpy()
+
+
+def summed(found, labels, C):
+    mean = np.stack([found[labels == c].mean(0).numpy() for c in range(C)])
+    rest = found.numpy() - mean[labels]
+    return Scores(mean, rest.T @ rest / len(rest), np.bincount(labels, minlength=C).astype(float))
+
+
+@pytest.mark.parametrize("C", [2, 5, 25])
+@pytest.mark.parametrize("wrong", [0.8, 1.25])
+def test_a_graph_without_labels_puts_sharpness_right(C, wrong):
+    rng = np.random.default_rng(C)
+    scores = summed(*labelled(rng, 20_000, 8.0, C), C)
+    sample, _ = labelled(rng, SAMPLE, 8.0, C)
+    assert abs(np.log(fitted(8.0 * wrong, scores, sample) / 8.0)) < 0.4 * abs(np.log(wrong))
+    # no score tells by what all classes share
+    shifted = Scores(scores.mean + 3.0, scores.scatter, scores.n)
+    assert fitted(6.0, shifted, sample - 5.0) == pytest.approx(fitted(6.0, scores, sample))
+
+
+def test_weights_make_up_for_nodes_that_score_low():
+    """A tenth of the graph scores low for all classes; as all count the same, β moves by 0.23."""
+    rng = np.random.default_rng(0)
+    scores = summed(*labelled(rng, 20_000, 8.0, 4), 4)
+    sample, _ = labelled(rng, SAMPLE, 8.0, 4)
+    sample[::10] *= 0.4
+    assert abs(np.log(fitted(8.0, scores, sample) / 8.0)) < 0.12
+
+
+@given(seeds, st.integers(1, 6), st.floats(0.01, 100), st.integers(0, 30))
+@settings(max_examples=40, deadline=None)
+def test_a_graph_moves_sharpness_by_so_much_at_most(seed, C, beta, size):
+    scores = some_scores(seed, C)
+    rng = np.random.default_rng(seed)
+    sample = torch.from_numpy(rng.normal(size=(size, C)) * rng.choice([0.0, 1e-6, 1.0, 1e6]))
+    found = fitted(beta, scores, sample)
+    few = size / (size + 200)
+    assert abs(np.log(found / beta)) <= few * np.log(MOST_MOVE) + 1e-12
+
+
+def test_a_new_session_head_or_graph_means_a_new_sharpness(make_graph):
+    graph, other = make_graph(classes=4, per_class=20), make_graph(classes=4, per_class=20, seed=1)
     train = graph.train_mask.nonzero().squeeze(1)
     model = ALGNN(width=256).fit(graph, train[::2], graph.y[train[::2]])
     model.predict_proba(graph)
     model.partial_fit(graph, train[1::2], graph.y[train[1::2]])
-    known = model._learned
-    beta = sharpness(held_out(known.head, known.gamma, known.statistics))
-    expected = torch.softmax(beta * torch.from_numpy(model.decision_function(graph)).double(), 1)
-    np.testing.assert_allclose(model.predict_proba(graph), expected, rtol=1e-9)
+    for asked in (graph, other, graph):
+        known = model._learned
+        sums = held_out(known.head, known.gamma, known.statistics)
+        scores = torch.from_numpy(model.decision_function(asked))
+        beta = fitted(sharpness(sums), sums, scores[spread_out(len(scores), SAMPLE)])
+        expected = torch.softmax(beta * scores, 1)
+        np.testing.assert_allclose(model.predict_proba(asked), expected, rtol=1e-9)
+        np.testing.assert_allclose(model.predict_proba(asked, [3, 5]), expected[[3, 5]], rtol=1e-9)
 
 
 @pytest.mark.parametrize("C", [2, 10, 11, 15, 20, 70])
@@ -204,3 +259,19 @@ def test_with_many_classes_probabilities_are_a_mixture(C):
     found = probabilities(scores, 2.0)
     torch.testing.assert_close(found, mixed)
     assert torch.equal(found.argmax(1), scores.argmax(1))
+
+
+@pytest.mark.parametrize("count", [5, 22, 27, 100])
+def test_nodes_that_are_all_alike_but_for_rounding(count):
+    graph = Data(x=torch.full((count, 7), 0.3), edge_index=torch.zeros(2, 0, dtype=torch.int64))
+    model = ALGNN(width=64).fit(graph, range(4), [0, 1, 0, 1])
+    np.testing.assert_allclose(model.predict_proba(graph), 0.5, atol=1e-6)
+
+
+def test_a_graph_with_adj_t_has_probabilities(make_graph):
+    graph = make_graph(classes=3, per_class=12)
+    plain = Data(x=graph.x, edge_index=graph.edge_index)
+    train = graph.train_mask.nonzero().squeeze(1)
+    model = ALGNN(width=64).fit(plain, train, graph.y[train])
+    found = model.predict_proba(ToSparseTensor()(plain.clone()), [0, 1])
+    np.testing.assert_allclose(found, model.predict_proba(plain, [0, 1]), rtol=1e-6)

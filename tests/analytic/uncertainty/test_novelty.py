@@ -10,7 +10,7 @@ from torch.distributions import MultivariateNormal
 import algnn
 from algnn import ALGNN
 from algnn.analytic.statistics import Statistics
-from algnn.analytic.uncertainty.novelty import WIDENING, NoveltyModel, spread_out
+from algnn.analytic.uncertainty.novelty import WIDENING, NoveltyModel, sample_size, spread_out
 from algnn.bench.metrics import auroc
 from algnn.errors import NotFittedError
 
@@ -49,7 +49,8 @@ def test_it_is_a_ratio_of_two_gaussians(seed, d):
     anything = MultivariateNormal(centre, whole + wider).log_prob(asked)
     classes = [MultivariateNormal(mean, scatter + wider).log_prob(asked) for mean in means]
     expected = anything - torch.stack(classes).amax(0)
-    torch.testing.assert_close(ratio(model.novelty(asked)), expected, rtol=1e-7, atol=1e-7)
+    # the ratio is read back from a number next to 0 or 1, which costs it some digits
+    torch.testing.assert_close(ratio(model.novelty(asked)), expected, rtol=1e-5, atol=1e-7)
 
 
 @given(seeds, st.integers(2, 6))
@@ -89,9 +90,9 @@ def test_sums_of_little_or_nothing(labels, scale):
 
 
 def test_nodes_looked_at():
-    assert spread_out(7, 4).tolist() == list(range(7))
-    assert len(spread_out(100_000, 10)) == 512
-    some = spread_out(100_000, 1000)
+    assert spread_out(7, sample_size(4)).tolist() == list(range(7))
+    assert len(spread_out(100_000, sample_size(10))) == 512
+    some = spread_out(100_000, sample_size(1000))
     assert len(some) == len(some.unique()) == 2000
     assert int(some.max()) < 100_000
     assert int(some.diff().max()) - int(some.diff().min()) <= 1

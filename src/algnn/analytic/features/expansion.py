@@ -1,4 +1,4 @@
-"""The fixed random feature map that follows the encoder."""
+"""The paper's features: a GCN trained on the base session, frozen, and a random expansion of it."""
 
 import math
 from dataclasses import dataclass
@@ -9,56 +9,48 @@ import torch
 from torch import Tensor
 
 from algnn.checks import check_number
+from algnn.gcn import hidden_layer
 from algnn.graph.propagate import spmm
 
 EXPANSIONS = ("gcn", "plain")
 
 
 @dataclass(frozen=True)
-class Expansion:
-    """Z = σ(H W_feg) or σ(Â H W_feg), with σ = ReLU and W_feg random and fixed.
+class ExpandedGCN:
+    """Z = σ(H W_feg) or σ(Â H W_feg), where H = f_gcn(X, A) = ReLU(Â X W_1 + b_1) and σ = ReLU.
 
-    The paper's equation is the first (``"plain"``); its appendix makes the expansion a GCN layer
-    (``"gcn"``), which adds a hop and is what its figures were made with. Both are computed as
-    propagate first, expand after: `prepare` handles the whole graph at the encoder's width, and
-    `__call__` widens only the rows that are asked for. It does so in float64: matrix products round
-    differently for batches of different sizes, and in float32 that alone would make the weights
-    depend on the batching of a session (by 1e-8).
-
-    Attributes
-    ----------
-    kind : {"plain", "gcn"}
-    inputs, width : int
-        Of W_feg.
-    seed : int
-        W_feg follows from it, bit for bit on any machine, so it need not be stored.
-
-    Examples
-    --------
-    >>> import torch
-    >>> expansion = Expansion("plain", inputs=4, width=16, seed=0)
-    >>> expansion(torch.ones(3, 4)).shape
-    torch.Size([3, 16])
+    W_1 and b_1, `weight` [inputs, h] and `bias` [h], are the first layer of a trained GCN. W_feg
+    [h, width] is random and fixed: it follows from `seed`, bit for bit on any machine, and need not
+    be stored. The paper's equation is the first (kind ``"plain"``); its appendix makes the
+    expansion a GCN layer (``"gcn"``), which adds a hop and is what its figures were made with.
     """
 
+    weight: Tensor
+    bias: Tensor
     kind: str
-    inputs: int
     width: int
     seed: int
 
     def __post_init__(self) -> None:
         # a damaged checkpoint may name any, and weights are made only when they are needed
-        check_number("inputs", self.inputs, 1, whole=True)
         check_number("width", self.width, 1, whole=True)
         check_number("seed", self.seed, 0, 2**63, whole=True)
 
-    def prepare(self, adjacency: Tensor, hidden: Tensor) -> Tensor:
-        """What must be done once for the whole graph: H [N, inputs], or Â H."""
+    @property
+    def inputs(self) -> int:
+        """Width of X."""
+        return self.weight.size(0)
+
+    def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
+        """What must be done once for the whole graph, at the encoder's width: H [N, h], or Â H."""
+        hidden = hidden_layer(adjacency, x, self.weight, self.bias)
         return spmm(adjacency, hidden) if self.kind == "gcn" else hidden
 
     def __call__(self, prepared: Tensor) -> Tensor:
         """Z [n, width] of some rows of what `prepare` gave, in float64."""
-        weights = _weights_on(prepared.device, self.inputs, self.width, self.seed)
+        # matrix products round differently for batches of different sizes, and in float32 that
+        # alone would make the weights depend on the batching of a session (by 1e-8)
+        weights = _weights_on(prepared.device, prepared.size(1), self.width, self.seed)
         return torch.mm(prepared.to(torch.float64), weights).relu_()
 
 
@@ -69,12 +61,9 @@ def _weights_on(device: torch.device, rows: int, columns: int, seed: int) -> Ten
 
 
 def random_weights(rows: int, columns: int, seed: int) -> Tensor:
-    """Glorot-uniform weights [rows, columns] in float32, from raw random bits.
-
-    NumPy promises that the bits of a bit generator never change, and 24 bits fit a float32 exactly,
-    so these are the same on every platform and with every version: a checkpoint holds the seed
-    instead of the matrix.
-    """
+    """Glorot-uniform weights [rows, columns] in float32, the same on every platform and version."""
+    # NumPy promises that the bits of a bit generator never change, and 24 bits fit a float32
+    # exactly: a checkpoint holds the seed in the place of the matrix
     words = np.random.Philox(key=seed).random_raw(rows * columns) >> np.uint64(40)
     # from 0 … 2^24 to ±bound: only the product rounds
     weights = words.astype(np.float32) - np.float32(2.0**23)

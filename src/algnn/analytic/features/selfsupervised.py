@@ -9,6 +9,7 @@ first one is learned, so all that is exact without it is exact with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import torch
@@ -27,20 +28,15 @@ DECORRELATION = 1e-3  # weight of the term that keeps columns uncorrelated
 SMALLEST_DEVIATION = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SelfSupervisedEncoder(HopEncoder):
     """All columns of `HopEncoder`, and H = Â ReLU(Â X W_1) W_2, its rows of length one.
 
     X is the first view: the node's own features, of length one.
-
-    Attributes
-    ----------
-    weight1 : Tensor [view_width, h], float32
-    weight2 : Tensor [h, h], float32
     """
 
-    weight1: Tensor | None = None
-    weight2: Tensor | None = None
+    weight1: Tensor  # [view_width, h], float32
+    weight2: Tensor  # [h, h], float32
 
     @classmethod
     def trained(
@@ -59,32 +55,26 @@ class SelfSupervisedEncoder(HopEncoder):
     @property
     def weights(self) -> dict[str, Tensor]:
         """W_1 and W_2 by name."""
-        assert self.weight1 is not None
-        assert self.weight2 is not None
         return {"weight1": self.weight1, "weight2": self.weight2}
 
     @property
     def width(self) -> int:
         """d: of views, sizes, units and embedding."""
-        return super().width + self.weights["weight2"].size(1)
+        return super().width + self.weight2.size(1)
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """Views, sizes and embedding [N, prepared_width + h] of every node in float32."""
         views = super().prepare(adjacency, x)
-        return torch.cat([views, self._embedding(adjacency, views[:, : self.view_width])], dim=1)
+        # in float64, so that devices agree on what is rounded in the end
+        exact, own = adjacency.to(FLOAT), views[:, : self.view_width].to(FLOAT)
+        hidden = spmm(exact, own @ self.weight1.to(FLOAT)).relu_()
+        embedding = normalize(spmm(exact, hidden @ self.weight2.to(FLOAT)))
+        return torch.cat([views, embedding.to(torch.float32)], dim=1)
 
     def __call__(self, prepared: Tensor) -> Tensor:
         """Z [n, width] of some rows of what `prepare` gave, in float64."""
         views, embedding = prepared.tensor_split([self.prepared_width], dim=1)
         return torch.cat([super().__call__(views), embedding.to(FLOAT)], dim=1)
-
-    def _embedding(self, adjacency: Tensor, own: Tensor) -> Tensor:
-        # in float64, so that devices agree on what is rounded in the end
-        exact = adjacency.to(FLOAT)
-        W1, W2 = (weight.to(FLOAT) for weight in self.weights.values())
-        hidden = spmm(exact, own.to(FLOAT) @ W1).relu_()
-        found: Tensor = normalize(spmm(exact, hidden @ W2))
-        return found.to(torch.float32)
 
 
 def _trained(adjacency: Operator, x: Tensor, hidden: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -94,12 +84,12 @@ def _trained(adjacency: Operator, x: Tensor, hidden: int, seed: int) -> tuple[Te
     shapes = ((width, hidden), (hidden, hidden))
     weights = [nn.Parameter(glorot(*shape, initial).to(x.device)) for shape in shapes]
     chance = torch.Generator(x.device).manual_seed(seed)
-    thinned = _Thinning(adjacency, chance)
+    thinned = _thinning(adjacency, chance)
     unit = torch.eye(hidden, dtype=x.dtype, device=x.device)
 
     def copy() -> Tensor:
         kept = torch.rand(width, generator=chance, dtype=x.dtype, device=x.device) > DROPPED
-        some = thinned.draw()
+        some = thinned()
         H = torch.relu(some @ ((x * kept) @ weights[0]))
         embedded = some @ (H @ weights[1])
         deviation = embedded.std(dim=0, correction=0) + SMALLEST_DEVIATION
@@ -116,34 +106,25 @@ def _trained(adjacency: Operator, x: Tensor, hidden: int, seed: int) -> tuple[Te
     return weights[0].detach(), weights[1].detach()
 
 
-class _Thinning:
-    """Â of the graph with some of its edges dropped at random."""
+def _thinning(adjacency: Operator, chance: torch.Generator) -> Callable[[], Operator]:
+    """A function that gives Â of the graph with some of its edges dropped at random."""
+    matrix, transpose = adjacency.matrix, adjacency.T.matrix
+    rows, columns = torch.repeat_interleave(matrix.crow_indices().diff()), matrix.col_indices()
+    diagonal = columns == rows
+    # with self-loops of weight 1, Â_ii = 1 / D_ii, and edges have the weight Â_ij √(D_ii D_jj)
+    degrees = matrix.values()[diagonal].rsqrt()
+    weights = matrix.values() * degrees[rows] * degrees[columns]
+    # entry e of the transpose is entry order[e] of the matrix
+    order = torch.argsort(columns, stable=True)
 
-    def __init__(self, adjacency: Operator, chance: torch.Generator) -> None:
-        self.matrix, self.transpose = adjacency.matrix, adjacency.T.matrix
-        self.chance = chance
-        counts = self.matrix.crow_indices().diff()
-        rows = torch.arange(counts.numel(), device=counts.device).repeat_interleave(counts)
-        self.rows, self.columns = rows, self.matrix.col_indices()
-        self.diagonal = self.columns == rows
-        # with self-loops of weight 1, Â_ii = 1 / D_ii, and edges have the weight Â_ij √(D_ii D_jj)
-        roots = self.matrix.values()[self.diagonal].rsqrt()
-        self.weights = self.matrix.values() * roots[rows] * roots[self.columns]
-        # entry e of the transpose is entry order[e] of the matrix
-        self.order = torch.argsort(self.matrix.col_indices(), stable=True)
+    def draw() -> Operator:
+        drawn = torch.rand(rows.numel(), generator=chance, dtype=torch.float32, device=rows.device)
+        kept = weights * ((drawn > DROPPED) | diagonal)
+        roots = spmm(_with(matrix, kept), kept.new_ones(matrix.size(0), 1))[:, 0].rsqrt()
+        thin = kept * roots[rows] * roots[columns]
+        return Operator(_with(matrix, thin), _with(transpose, thin[order]))
 
-    def draw(self) -> Operator:
-        drawn = torch.rand(
-            self.rows.numel(),
-            generator=self.chance,
-            dtype=torch.float32,
-            device=self.rows.device,
-        )
-        kept = self.weights * ((drawn > DROPPED) | self.diagonal)
-        ones = kept.new_ones(self.matrix.size(0), 1)
-        roots = spmm(_with(self.matrix, kept), ones)[:, 0].rsqrt()
-        thin = kept * roots[self.rows] * roots[self.columns]
-        return Operator(_with(self.matrix, thin), _with(self.transpose, thin[self.order]))
+    return draw
 
 
 def _with(matrix: Tensor, values: Tensor) -> Tensor:

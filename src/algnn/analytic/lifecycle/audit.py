@@ -2,9 +2,8 @@
 
 Events are only ever added. Each holds the SHA-256 of the one before, so an event that is changed,
 removed or cut off is noticed when the learner is loaded; so is a log whose counts do not add up to
-the learner's own. That guards against accidents. Whoever can write the file can also write another
-log: keep `AuditLog.end` elsewhere to prove that nobody did. The log names classes, forgotten ones
-too, and no node.
+the learner's own. Whoever can write the file can also write another log: keep `AuditLog.end`
+elsewhere to prove that nobody did. The log names classes, forgotten ones too, and no node.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from algnn.analytic.classes import COUNT_ROUNDING, GONE
 from algnn.errors import CheckpointError, InputError
 
 Label = int | str
@@ -77,8 +77,6 @@ class AuditLog:
 
     def nodes(self) -> dict[Label, float]:
         """The nodes of each class that all events together leave."""
-        from algnn.analytic.statistics import GONE  # which imports torch: reading a log does not
-
         total: dict[Label, float] = {}
         for event in self.events:
             if event.kept != 1:
@@ -105,8 +103,6 @@ class AuditLog:
 
     def adds_up(self, nodes: Counts) -> bool:
         """Whether all events together leave these nodes of each class."""
-        from algnn.analytic.statistics import COUNT_ROUNDING
-
         total = self.nodes()
         return total.keys() == nodes.keys() and all(
             math.isclose(total[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
@@ -115,6 +111,13 @@ class AuditLog:
     def to_json(self) -> dict[str, Any]:
         """The log as JSON values."""
         return {"events": [dict(vars(event)) for event in self.events], "end": self.end}
+
+    @classmethod
+    def of(cls, facts: dict[str, Any], nodes: Counts) -> AuditLog:
+        """The log of a checkpoint; of one from before there were logs, that it was found."""
+        if "log" in facts:
+            return cls.from_json(facts["log"])
+        return cls().plus("found", nodes, facts["head"], float(facts["gamma"]))
 
     @classmethod
     def from_json(cls, found: Any) -> AuditLog:

@@ -89,8 +89,7 @@ class Summary:
             lines.append(f"degrees of freedom  {self.degrees:.1f}, effectively")
         kept = "" if self.record else ", no record of which nodes were learned"
         lines.append(f"kept                {self.retained_bytes:,} bytes{kept}")
-        if self.encoder:
-            lines.append(f"encoder             {self.encoder}")
+        lines += [f"encoder             {self.encoder}"] if self.encoder else []
         lines.append(f"schema              {self.schema}")
         away = f"gives away          {exposure(self.record)}"
         return "\n".join([*lines, *textwrap.wrap(away, 99, subsequent_indent=" " * 20)])
@@ -103,10 +102,8 @@ def exposure(record: bool) -> str:
 
 
 def glance(path: str | os.PathLike[str]) -> Summary | dict[str, str]:
-    """The summary of an `ALGNN` in a file; of a `PrivateALGNN`, rows of names and words.
-
-    The log is checked; the content of the file is not compared with its SHA-256, which `load` does.
-    """
+    """The summary of an `ALGNN` in a file; of a `PrivateALGNN`, rows of names and words."""
+    # the log is checked; the content is not compared with its SHA-256, which `load` does
     found = peek(path, ("statistics.n", "shown.n", "spent"))
     try:
         if found.kind == "ALGNN":
@@ -131,12 +128,10 @@ def summary_of(
     # files of early versions have no sketches; where they are loaded they get empty ones
     sizes.setdefault("record.prints", sizes.get("record.hashes", 0))
     nodes = dict(zip(classes, counts, strict=True))
-    log = facts.get("log")
-    old = AuditLog().plus("found", nodes, facts["head"], facts["gamma"])
     schema = json.dumps({"inputs": inputs, "labels": labels}, sort_keys=True)
     return Summary(
         nodes=nodes,
-        events=(old if log is None else AuditLog.from_json(log)).events,
+        events=AuditLog.of(facts, nodes).events,
         head=facts["head"],
         gamma=facts["gamma"],
         inputs=inputs,
@@ -174,9 +169,8 @@ def private_exposure(spent: float, delta: float) -> str:
 
 
 def _row(event: Event) -> tuple[str, ...]:
-    count = number(event.count) if event.nodes else ""
-    classes = str(len(event.nodes)) if event.nodes else ""
-    return event.time, event.what, count, classes, event.head, f"{event.gamma:.3g}"
+    counts = (number(event.count), str(len(event.nodes))) if event.nodes else ("", "")
+    return event.time, event.what, *counts, event.head, f"{event.gamma:.3g}"
 
 
 def number(value: float) -> str:

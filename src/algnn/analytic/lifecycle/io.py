@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.features.expansion import EXPANSIONS, Expansion
-from algnn.analytic.features.gcn import ExpandedGCN, GCNEncoder
+from algnn.analytic.classes import GONE
+from algnn.analytic.features.expansion import EXPANSIONS, ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder
 from algnn.analytic.heads import HEADS
@@ -19,7 +19,7 @@ from algnn.analytic.lifecycle.membership import Membership, no_prints
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS
 from algnn.analytic.state import Features, State, per_class
-from algnn.analytic.statistics import GONE, Statistics
+from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor, digest
 from algnn.checks import check_number
 from algnn.errors import CheckpointError
@@ -69,10 +69,9 @@ def encoder_state(features: Features) -> tuple[Tensors, Facts]:
         if isinstance(features, SelfSupervisedEncoder):
             tensors |= {f"encoder.{name}": t for name, t in features.weights.items()}
         return tensors, {"bank": bank}
-    encoder, expansion = features.encoder, features.expansion
-    shape = ("kind", "inputs", "width", "seed")
-    facts = {"expansion": {name: getattr(expansion, name) for name in shape}}
-    return {"encoder.weight": encoder.weight, "encoder.bias": encoder.bias}, facts
+    shape = {"kind": features.kind, "inputs": features.bias.numel()}
+    facts = {"expansion": {**shape, "width": features.width, "seed": features.seed}}
+    return {"encoder.weight": features.weight, "encoder.bias": features.bias}, facts
 
 
 def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
@@ -99,8 +98,8 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
             raise CheckpointError("span.basis is not orthonormal")
         span = Span(width, basis.to(device))
     statistics = restored_sums(tensors, "statistics", span.rank, classes, device)
-    places = [place for place in range(MOST_HALVINGS) if f"second{place}.G" in tensors]
-    halves = [restored_sums(tensors, f"second{p}", span.rank, classes, device) for p in places]
+    names = [f"second{place}" for place in range(MOST_HALVINGS) if f"second{place}.G" in tensors]
+    halves = [restored_sums(tensors, name, span.rank, classes, device) for name in names]
     fewest = GONE if statistics.n.is_floating_point() else 1.0
     for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
         if bool((n < least).any()) or bool((n > statistics.n).any()):
@@ -109,31 +108,20 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     if halves:
         G, Q, n = (torch.stack([getattr(half, name) for half in halves]) for name in "GQn")
         half_sums = Statistics(G, Q, n, classes)
-    log = _restored_log(facts, statistics)
+    log = AuditLog.of(facts, per_class(statistics))
+    if not log.adds_up(per_class(statistics)):
+        raise CheckpointError("the log does not add up to the nodes that were learned")
     members = _restored_membership(tensors, features, int(statistics.n.sum()))
     gamma = float(facts["gamma"])
     return State(features, span, statistics, half_sums, facts["head"], gamma, members, log)
-
-
-def _restored_log(facts: Facts, statistics: Statistics) -> AuditLog:
-    nodes = per_class(statistics)
-    if "log" not in facts:
-        # written before there were logs
-        return AuditLog().plus("found", nodes, facts["head"], float(facts["gamma"]))
-    log = AuditLog.from_json(facts["log"])
-    if not log.adds_up(nodes):
-        raise CheckpointError("the log does not add up to the nodes that were learned")
-    return log
 
 
 def _restored_membership(tensors: Tensors, features: Features, count: int) -> Membership | None:
     if "record.hashes" not in tensors:
         return None
     hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64).numpy()
-    prints = no_prints(count)
-    if "record.prints" in tensors:
-        found = check_tensor("record.prints", tensors["record.prints"], (count,), torch.int64)
-        prints = found.numpy()
+    kept = tensors.get("record.prints", torch.from_numpy(no_prints(count)))
+    prints = check_tensor("record.prints", kept, (count,), torch.int64).numpy()
     return Membership(fingerprint(features), hashes, prints)
 
 
@@ -169,10 +157,9 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
     weight = tensors["encoder.weight"]
     weight = check_tensor("encoder.weight", weight, (weight.size(0), h), torch.float32)
     bias = check_tensor("encoder.bias", tensors["encoder.bias"], (h,), torch.float32)
-    if weight.size(0) < 1 or h * d > LARGEST_EXPANSION or shape["kind"] not in EXPANSIONS:
+    if not weight.numel() or h * d > LARGEST_EXPANSION or shape["kind"] not in EXPANSIONS:
         raise CheckpointError("expansion is none that this version makes")
-    expansion = Expansion(shape["kind"], h, d, shape["seed"])
-    return ExpandedGCN(GCNEncoder(weight.to(device), bias.to(device)), expansion)
+    return ExpandedGCN(weight.to(device), bias.to(device), shape["kind"], d, shape["seed"])
 
 
 def check_values(tensors: Tensors) -> None:

@@ -1,10 +1,9 @@
 """Which nodes were learned as what, as 64-bit hashes, so that only those can be forgotten.
 
 The sums do not tell whether a node is in them; a hash of each learned pair of node and class, eight
-bytes a node, does. It is what refuses a request to forget what was never learned, which would
-corrupt the sums without a trace, and to learn what was learned before. Such a request passes with a
-probability of the number of learned nodes over 2^64. Eight more bytes are a sketch of the features
-that a node was learned with: it can be forgotten only with the same ones.
+bytes a node, does. It refuses a request to forget what was never learned, which would corrupt the
+sums without a trace, but with a probability of the number of learned nodes over 2^64. Eight more
+bytes are a sketch of the features that a node was learned with, and can be forgotten with.
 
 A hash does not reveal its node by itself, but whoever has the file can try every id with every
 class, and where ids are row numbers there are few to try: treat the hashes like a list of the
@@ -80,14 +79,11 @@ def no_prints(count: int) -> Hashes:
 
 @dataclass(frozen=True)
 class Membership:
-    """A multiset of learned pairs of node and class: a node learned twice can be forgotten twice.
+    """A multiset of learned pairs of node and class: a pair learned twice is forgotten twice."""
 
-    `hashes` with different keys have nothing in common; `prints` are sketches of the features.
-    """
-
-    key: str
+    key: str  # hashes with different keys have nothing in common
     hashes: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    prints: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    prints: Hashes = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # of the features
 
     @cached_property
     def ordered(self) -> tuple[Hashes, Hashes]:
@@ -163,10 +159,8 @@ class Membership:
         return int((pairs & _alike(numbers)).sum())
 
     def contradicted(self, other: Membership, classes: Labels) -> int:
-        """The number of nodes that both hold, with the same features, as different classes.
-
-        A hash does not tell its node: where features are alike, ids up to `MOST_IDS` are tried.
-        """
+        """The number of nodes that both hold, with the same features, as different classes."""
+        # a hash does not tell its node: where features are alike, ids up to MOST_IDS are tried
         hashes, numbers, owner = self._beside(other, by_features=True)
         alike = _alike(numbers) & np.isfinite(numbers[1:, 0]) & np.isfinite(numbers[:-1, 0])
         alike &= (hashes[1:] != hashes[:-1]) & (owner[1:] != owner[:-1])

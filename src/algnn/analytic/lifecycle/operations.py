@@ -234,9 +234,7 @@ class Lifecycle(Encoding):
         """
         graph = whole(self._check_graph(graph, self.n_features_in_))
         one = int(check_nodes([node], graph.x.size(0), session=True))
-        return preconditions.affected(
-            self._known.features, graph.edge_index, graph.x.size(0), one
-        ).numpy()
+        return preconditions.affected(self._known.features, graph, one).numpy()
 
     @changes
     def forget_node(self, graph: Data, node: int, nodes: Nodes = (), labels: Labels = ()) -> Data:
@@ -415,13 +413,12 @@ class Lifecycle(Encoding):
     ) -> tuple[Data, Tensor, CodedLabels]:
         """A graph, nodes and labels that may have been learned, as far as can be told so far."""
         self._check_params()
-        known = self._known
         graph = self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, node_count(graph), session=once)
         # an empty list comes as floating point
         none = chosen.numel() == 0 and np.size(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
-        if known.decays:
+        if self._known.decays:
             raise InputError(
                 "half_life has made old sessions count for less, and what a node still counts for"
                 " is not kept: a learner can forget only with half_life=0, or before its second"

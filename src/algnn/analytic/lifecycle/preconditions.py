@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 
 from algnn.analytic.classes import union
 from algnn.analytic.features.blocked import steps
-from algnn.analytic.features.gcn import ExpandedGCN
+from algnn.analytic.features.expansion import ExpandedGCN
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.state import Features, State
 from algnn.errors import InputError
@@ -92,20 +92,18 @@ def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
 def hops(features: Features) -> int:
     """The receptive field of the features in hops."""
     if isinstance(features, ExpandedGCN):
-        return 2 if features.expansion.kind == "gcn" else 1
+        return 2 if features.kind == "gcn" else 1
     return max(map(steps, features.views))
 
 
-def affected(features: Features, edge_index: Tensor, num_nodes: int, node: int) -> Tensor:
-    """The nodes, sorted, whose features may change when one loses its features and edges.
-
-    One hop more than the receptive field: a neighbour that loses an edge weighs its other
-    neighbours otherwise, and is weighed otherwise by them.
-    """
+def affected(features: Features, graph: Data, node: int) -> Tensor:
+    """The nodes, sorted, whose features may change when one loses its features and edges."""
     far = hops(features)
-    source, target = edge_index.cpu()
-    reached = torch.zeros(num_nodes, dtype=torch.bool)
+    source, target = graph.edge_index.cpu()
+    reached = torch.zeros(graph.num_nodes, dtype=torch.bool)
     reached[node] = True
+    # one hop more than the receptive field: a neighbour that loses an edge weighs its other
+    # neighbours otherwise, and is weighed otherwise by them
     for _ in range(far + 1 if far else 0):
         reached[target[reached[source]]] = True
     return reached.nonzero().squeeze(1)

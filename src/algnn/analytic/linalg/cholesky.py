@@ -81,9 +81,8 @@ class UpdatedFactor:
             residual = torch.addmm(Q, G, W, alpha=-1).sub_(W, alpha=gamma)
             step = self.times(residual)
             W = W + step
-            last, size, rest, target = torch.stack(
-                [t.abs().amax() for t in (step, W, residual, Q)]
-            ).tolist()
+            largest = [t.abs().amax() for t in (step, W, residual, Q)]
+            last, size, rest, target = torch.stack(largest).tolist()
             # NaN is never small enough
             if last <= LARGEST_CORRECTION * size and rest <= LARGEST_RESIDUAL * target:
                 return W

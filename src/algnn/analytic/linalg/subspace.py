@@ -37,13 +37,10 @@ SUBTRACTION_ROUNDING = 1e-14
 
 @dataclass(frozen=True)
 class Span:
-    """A subspace of the feature space, or all of it.
+    """A subspace of the feature space, or all of it."""
 
-    `width` is d; `basis` [r, d] has orthonormal rows in float64, or is None for the whole space.
-    """
-
-    width: int
-    basis: Tensor | None
+    width: int  # d
+    basis: Tensor | None  # [r, d] with orthonormal rows in float64; None for the whole space
 
     @classmethod
     def empty(cls, width: int, device: torch.device | str = "cpu") -> Span:
@@ -86,10 +83,8 @@ class Span:
     def narrowed(
         self, sums: Statistics, half_sums: Statistics, before: Statistics
     ) -> tuple[Span, Tensor]:
-        """The directions that sums still need once nodes were subtracted, and no others.
-
-        Eigenvectors of G, and whatever else Q and the half sums hold; `before` are the sums before
-        the subtraction, which say what rounding is. Also what takes old coordinates to new ones.
+        """The directions that sums still need without some nodes, and what takes coordinates there:
+        eigenvectors of G, and what else Q and the half sums hold, beyond the rounding of `before`.
         """
         assert self.basis is not None
         trace, size = float(before.G.trace()), float(torch.linalg.vector_norm(before.Q))
@@ -99,9 +94,8 @@ class Span:
         turn, unseen = vectors[:, seen].flip(1), vectors[:, ~seen]
         held = [sums.Q / (size or 1.0)]
         held += [*(half_sums.Q / (size or 1.0)), *(half_sums.G @ turn / (trace or 1.0))]
-        mix, sizes, _ = torch.linalg.svd(
-            (unseen.mT @ torch.cat(held, dim=1)).cpu(), full_matrices=False
-        )
+        rest = (unseen.mT @ torch.cat(held, dim=1)).cpu()
+        mix, sizes, _ = torch.linalg.svd(rest, full_matrices=False)
         more = mix[:, sizes > NEW_DIRECTION].to(turn.device)
         turn = torch.cat([turn, unseen @ more], dim=1)
         # at most as many as there are nodes: the strongest come first, and what is beyond is noise
@@ -110,11 +104,7 @@ class Span:
 
     def whole(self, statistics: Statistics) -> Statistics:
         """Sums over coordinates as the sums over features that they stand for."""
-        if self.basis is None:
-            return statistics
-        G = self.basis.mT @ statistics.G @ self.basis
-        # symmetric to the last bit, as sums are
-        return Statistics((G + G.mT) / 2, self.lift(statistics.Q), statistics.n, statistics.classes)
+        return statistics if self.basis is None else statistics.turned(self.basis)
 
     def coordinates(self, Z: Tensor) -> Tensor:
         """Features [n, d] as coordinates [n, r]."""

@@ -88,14 +88,11 @@ def _least(enough: Callable[[float], bool]) -> float:
 
 
 def with_noise(statistics: Statistics, sigma: float, entropy: Entropy = os.urandom) -> Statistics:
-    """The sums of one session with noise on every number; n is not whole any more.
+    """The sums of one session, over rows at most 1 long and each node once, with noise on them."""
+    # from random bytes of the operating system: noise from a known seed can be subtracted again
 
-    The rows that were summed must be at most 1 long, each node once. `entropy` gives so many random
-    bytes: the operating system's by default, since noise from a known seed can be subtracted again.
-    """
-
-    def noisy(value: Tensor, share: float, standard: Tensor) -> Tensor:
-        scale = sigma / math.sqrt(share)
+    def noisy(value: Tensor, name: str, standard: Tensor) -> Tensor:
+        scale = sigma / math.sqrt(SHARES[name])
         grid = 2.0 ** math.floor(math.log2(scale * GRID))
         shown = value.double() + scale * standard.to(value.device)
         return (shown / grid).round() * grid
@@ -104,12 +101,9 @@ def with_noise(statistics: Statistics, sigma: float, entropy: Entropy = os.urand
     # Half of the sum with its transpose: 1 on the diagonal and 1/√2 beside it, where each number
     # stands twice. That is noise of 1 on every direction in the space of symmetric matrices.
     symmetric = (square + square.mT) / 2
-    return replace(
-        statistics,
-        G=noisy(statistics.G, SHARES["G"], symmetric),
-        Q=noisy(statistics.Q, SHARES["Q"], _standard_normal(statistics.Q.shape, entropy)),
-        n=noisy(statistics.n, SHARES["n"], _standard_normal(statistics.n.shape, entropy)),
-    )
+    for_Q, for_n = (_standard_normal(t.shape, entropy) for t in (statistics.Q, statistics.n))
+    G, Q = noisy(statistics.G, "G", symmetric), noisy(statistics.Q, "Q", for_Q)
+    return replace(statistics, G=G, Q=Q, n=noisy(statistics.n, "n", for_n))
 
 
 def _standard_normal(shape: Size, entropy: Entropy) -> Tensor:

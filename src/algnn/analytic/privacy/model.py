@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
@@ -14,21 +15,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.features.blocked import Prepared, encoded
+from algnn.analytic.features.encoding import Encoding
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle import io
 from algnn.analytic.lifecycle.glance import private_exposure
-from algnn.analytic.lifecycle.io import FLOAT
+from algnn.analytic.lifecycle.io import FLOAT, WIDEST_INPUTS
 from algnn.analytic.privacy.accountant import SHARES, attained_epsilon, noise_scale, with_noise
-from algnn.analytic.state import per_class
+from algnn.analytic.state import Features, per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_trained
 from algnn.errors import CheckpointError
-from algnn.graph.memo import Memo, inputs_of
-from algnn.graph.propagate import blocks
-from algnn.learner import Learner, shortened
+from algnn.learner import shortened
 
 # The ridge penalty as a share of the largest eigenvalue that noise alone gives G, found in the same
 # trials as `SHARES`; and, where there is next to no noise, as a share of the trace.
@@ -66,8 +65,6 @@ class PrivateState:
     # Σ σ² over sessions, and Σ 1/σ² over the sessions of each class
     variance: float
     spent: Tensor
-    # features are frozen, so a graph is encoded once for as long as it stays the same
-    encoded: Memo[Prepared] = field(default_factory=Memo)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -84,7 +81,7 @@ class PrivateState:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateALGNN(Learner):
+class PrivateALGNN(Encoding):
     """Analytic learning with (ε, δ)-differentially private sums.
 
     `ALGNN` with its label-free views and its balanced head, except that each session's sums get
@@ -135,12 +132,7 @@ class PrivateALGNN(Learner):
     device: str = "auto"
 
     # beyond these, noise would be more or less than a float can hold
-    _limits: ClassVar = {
-        "epsilon": (1e-6, 1e6),
-        "delta": (1e-100, 1),
-        "width": (0, io.WIDEST_INPUTS),
-    }
-    _takes_stores = True
+    _limits: ClassVar = {"epsilon": (1e-6, 1e6), "delta": (1e-100, 1), "width": (0, WIDEST_INPUTS)}
     # the source of noise; a measurement that must be repeatable may set another
     _entropy = staticmethod(os.urandom)
 
@@ -169,11 +161,6 @@ class PrivateALGNN(Learner):
         sigmas = self._known.spent.rsqrt().tolist()
         return np.array([attained_epsilon(self.delta, sigma) for sigma in sigmas])
 
-    @property
-    def n_features_in_(self) -> int:
-        """The width of `x` in the base session."""
-        return self._known.features.inputs
-
     def exposure(self) -> str:
         """What a file of this learner gives away, in a line; docs/privacy.md has the details."""
         return private_exposure(float(self.spent_.max()), self.delta)
@@ -187,40 +174,28 @@ class PrivateALGNN(Learner):
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: PrivateState | None
     ) -> PrivateState:
         if learned is None:
-            learned = self._untaught(self._rows(graph).shape[1])
+            inputs = self._rows(graph).shape[1]
+            projected = self.width if 0 < self.width < inputs else 0
+            features = HopEncoder("pagerank", inputs, projected=projected, seed=self.seed)
+            nothing = Statistics.empty(features.width, self._device)
+            learned = PrivateState(features, nothing, 0.0, torch.zeros(0, dtype=FLOAT))
         sigma = noise_scale(self.epsilon, self.delta)
         nothing = Statistics.empty(learned.features.width, self._device)
-        exact = nothing.plus(self._features(graph, nodes, learned), labels)
+        exact = nothing.plus(self._features(graph, nodes, learned.features), labels)
         after = learned.plus(with_noise(exact, sigma, self._entropy), sigma)
         # solve now: it is part of learning
         check_trained(after.weights)
         return after
 
-    def _untaught(self, inputs: int) -> PrivateState:
-        """The state before any session."""
-        projected = self.width if 0 < self.width < inputs else 0
-        features = HopEncoder("pagerank", inputs, projected=projected, seed=self.seed)
-        nothing = Statistics.empty(features.width, self._device)
-        return PrivateState(features, nothing, 0.0, torch.zeros(0, dtype=torch.float64))
-
-    def _features(self, graph: Data, nodes: Tensor, learned: PrivateState) -> list[Tensor]:
-        """Z of some nodes, float64, in blocks of rows that are at most 1 long."""
-        features = learned.features
-
-        def prepare() -> Prepared:
-            return encoded(features, self._rows(graph), self._device)
-
-        views = learned.encoded.get(inputs_of(graph), prepare)
-        chosen = nodes.to(views.device)
-        return [
-            _clipped(features(views[chosen[block]]))
-            for block in blocks(chosen.numel(), 8 * features.width, chosen.device)
-        ]
+    def _features(self, graph: Data, nodes: Tensor, features: Features) -> Iterator[Tensor]:
+        """Z of some nodes in blocks, its rows at most 1 long, as the guarantee needs."""
+        for Z in super()._features(graph, nodes, features):
+            yield Z / torch.linalg.vector_norm(Z, dim=1, keepdim=True).clamp_min(1)
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
-        W = self._known.weights
-        scores = [Z @ W for Z in self._features(graph, nodes, self._known)]
-        return torch.cat(scores) if scores else W.new_zeros(0, W.size(1))
+        known = self._known
+        scores = [Z @ known.weights for Z in self._features(graph, nodes, known.features)]
+        return torch.cat([known.weights[:0], *scores])
 
     def _described(self) -> dict[str, str]:
         features, nodes = self._known.features, per_class(self._known.shown)
@@ -255,9 +230,3 @@ class PrivateALGNN(Learner):
         if not bool(known.weights.isfinite().all()):
             raise CheckpointError("shown holds values that no weights follow from")
         return known
-
-
-def _clipped(Z: Tensor) -> Tensor:
-    """Rows with a norm of at most 1, which the guarantee needs."""
-    lengths: Tensor = torch.linalg.vector_norm(Z, dim=1, keepdim=True)
-    return Z / lengths.clamp_min(1)

@@ -75,9 +75,14 @@ class NoveltyModel:
         return (1 + ratio / (1 + ratio.abs())) / 2
 
 
-def spread_out(num_nodes: int, width: int) -> Tensor:
-    """A sample of a graph's nodes for sums of some width: all, or some evenly among their ids."""
-    size = min(max(SMALLEST_SAMPLE, PER_COORDINATE * width), num_nodes)
+def sample_size(coordinates: int) -> int:
+    """How many nodes of a graph are held against sums over so many coordinates."""
+    return max(SMALLEST_SAMPLE, PER_COORDINATE * coordinates)
+
+
+def spread_out(num_nodes: int, most: int) -> Tensor:
+    """A sample of a graph's nodes: all, or so many evenly among their ids."""
+    size = min(most, num_nodes)
     return torch.arange(size) * num_nodes // max(size, 1)
 
 
