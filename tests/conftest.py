@@ -140,7 +140,7 @@ def run_process(
         process.join(300)
         process.kill()  # nothing, where it has ended
         process.join()
-        assert process.exitcode == exitcode, err.read_text()
+        assert process.exitcode == exitcode, err.read_text() + out.read_text()
         return out.read_text()
 
     return run

@@ -90,6 +90,17 @@ def test_another_version_or_kind_is_named(paper, changes, words):
         algnn.ALGNN.load(paper)
 
 
+def test_a_flipped_bit_in_the_name_of_the_checksum_does_not_switch_it_off(paper):
+    content = paper.read_bytes()
+    at = content.index(b"sha256")
+    for place in range(at, at + 6):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        paper.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="not one that algnn wrote"):
+            algnn.ALGNN.load(paper)
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Path = str | os.PathLike[str]
 VERSION = 1
+# files of early versions have no SHA-256; an unknown key may be one that was damaged
+KEYS = {"format", "version", "kind", "facts", "sha256"}
 # errors raised by values of an unexpected type
 MISFITS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 LONGEST = 200
@@ -63,7 +65,6 @@ def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tenso
             )
         # clone: a tensor must not change or vanish when the file does
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        # files of early versions have none
         text = json.dumps(header["facts"])
         if verify and "sha256" in header and header["sha256"] != digest(text, tensors):
             raise CheckpointError(
@@ -145,6 +146,7 @@ def _header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:
     try:
         header = json.loads((metadata or {})["algnn"])
         ours = header["format"] == "algnn" and isinstance(header["facts"], dict)
+        ours = ours and header.keys() <= KEYS
         version, found = header["version"], header["kind"]
     except MISFITS:
         ours = False

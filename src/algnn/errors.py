@@ -14,8 +14,9 @@ class InputError(AlgnnError):
 
 
 class NotFittedError(AlgnnError, AttributeError):
-    """A learner that has not seen its first session; also an `AttributeError`, as in scikit-learn,
-    so that ``hasattr(model, "classes_")`` is False.
+    """A learner that has not seen its first session.
+
+    Also an `AttributeError`, as in scikit-learn: ``hasattr(model, "classes_")`` is then False.
     """
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from algnn.bench.progress import Progress, watch
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import RUN_FACTS, Failure, Record, Run
-from algnn.bench.scheduler import Progress, watch
 
 
 def a_run(method: str = "algnn", seed: int = 42, dataset: str = "cora", step: int = 1) -> Run:

@@ -313,6 +313,7 @@ def test_pickled_class_names_are_left_alone(root):
     [
         ("raw/node-feat.csv.gz", [(1, 2, 3)], "1 rows of features"),
         ("raw/node-label.csv.gz", [[0]], "1 labels"),
+        ("raw/num-node-list.csv.gz", [[7]], "7 nodes, 6 rows of features and 6 labels"),
         ("raw/edge.csv.gz", [(0, 6)], "edges name target 6 to 6: ids are 0 to 5"),
         ("raw/edge.csv.gz", [(0, 1, 2)], "edge.csv.gz is no whole table.* has 3 elements"),
         ("split/time/test.csv.gz", [], "No columns"),

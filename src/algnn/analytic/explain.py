@@ -14,6 +14,7 @@ counterfactual: without a feature or a neighbour, norms, units and sizes would b
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,15 @@ from algnn.graph.propagate import blocks, take_rows
 
 SHOWN = 5  # features and neighbours that are printed
 TINY = 1e-12  # the least norm by which torch's `normalize` divides
+
+
+class Ranking(NamedTuple):
+    """Contributions of features or neighbours: the largest by name, how many others, their sum."""
+
+    kind: str
+    largest: dict[str, float]
+    others: int
+    rest: float
 
 
 @dataclass(frozen=True)
@@ -82,13 +92,14 @@ class Explanation:
         rows = [("the same for all nodes", self.bias)] if self.bias else []
         for kind, top, others, rest in self._ranked(SHOWN):
             rows += [(f"{kind} {name}", value) for name, value in top.items()]
-            rows += [(f"{others:,} other {kind}{'s' * (others > 1)}", rest)] * (others > 0)
+            if others:
+                rows.append((f"{others:,} other {kind}{'s' * (others > 1)}", rest))
         width = max((len(name) for name, _ in rows), default=0)
         first = f"node {self.node} scores {self.score:+.4f} for class {self.label}"
         return "\n".join([first, *(f"  {name:<{width}}  {value:+.4f}" for name, value in rows)])
 
-    def _ranked(self, count: int) -> Iterator[tuple[str, dict[str, float], int, float]]:
-        """Of features, then neighbours: the largest by name, how many others, and their sum."""
+    def _ranked(self, count: int) -> Iterator[Ranking]:
+        """The ranking of features, then that of neighbours."""
         for kind, top, every in (
             ("feature", self.top_features(count), self.by_feature),
             ("neighbour", self.top_neighbours(count), self.by_neighbour),
@@ -96,14 +107,15 @@ class Explanation:
             own = self.node if kind == "neighbour" else None
             named = {f"{n} (itself)" if n == own else str(n): value for n, value in top}
             others = int(np.count_nonzero(every)) - len(top)
-            yield kind, named, others, every.sum() - sum(named.values())
+            yield Ranking(kind, named, others, every.sum() - sum(named.values()))
 
 
 def contributions(
     encoder: HopEncoder, transposed: Tensor, x: Tensor, node: int, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Contributions to one node's score without the bias: by feature, the neighbours, by neighbour;
-    from Âᵀ and W's column of the class.
+    """Contributions to one node's score: by feature, the neighbours, by neighbour; not the bias.
+
+    `transposed` is Âᵀ, and `weights` W's column of the class.
     """
     at = torch.tensor([node], device=x.device)
     seen = torch.cat([encoder.seen(view, transposed, at) for view in encoder.views], dim=1)
@@ -128,9 +140,7 @@ def contributions(
 
 
 def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
-    """The gradient of a node's score by its views before projection and scaling, `sums` [views,
-    inputs], at these.
-    """
+    """The gradient of a node's score by its views [views, inputs] before they are scaled."""
     reduction = encoder.reduction(sums.device) if encoder.is_reduced else None
     views = sums if reduction is None else sums @ reduction
     lengths = views.norm(dim=1, keepdim=True).clamp_min(TINY)

@@ -24,7 +24,7 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics
-from algnn.analytic.uncertainty.calibration import SAMPLE, fitted, probabilities
+from algnn.analytic.uncertainty.calibration import SAMPLE, adjusted_sharpness, probabilities
 from algnn.analytic.uncertainty.novelty import NoveltyModel, sample_size, spread_out
 from algnn.checks import Array, Labels, Nodes, check_base, check_choice, check_trained, onto
 from algnn.errors import InputError
@@ -67,8 +67,14 @@ class ALGNN(Lifecycle):
         Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
-    epochs, lr, dropout, weight_decay : int, float, float, float
-        Of the GCN's training on the base session (Adam, full batch); `lr` is its step size.
+    epochs : int
+        Of the GCN's training on the base session (Adam, full batch).
+    lr : float
+        Its step size.
+    dropout : float
+        Its dropout.
+    weight_decay : float
+        Its weight decay.
     half_life : float
         After so many further sessions a node counts for half, so that old ones fade; 0 for never.
     seed : int
@@ -335,7 +341,7 @@ class ALGNN(Lifecycle):
 
         def beta() -> float:
             sample = self._checked_scores(graph, spread_out(node_count(graph), SAMPLE))
-            return fitted(known.sharpness, known.held_out, sample)
+            return adjusted_sharpness(known.sharpness, known.held_out, sample)
 
         return probabilities(scores, known.graph_sharpness.get(inputs_of(graph), beta))
 

@@ -22,7 +22,7 @@ PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
 # parts of the package that no figure depends on: those that start runs, keep records or show them
 OUTSIDE = (
     *("__main__", "cli", "report", "plot", "serve", "cluster"),
-    *(f"bench/{name}" for name in ("scheduler", "processes", "worker")),
+    *(f"bench/{name}" for name in ("scheduler", "progress", "processes", "worker")),
     *(f"bench/{name}" for name in ("record", "runs", "paper", "tuning", "significance")),
 )
 # modules whose versions are recorded, or come with Python; a user's own program is none of these
@@ -43,9 +43,7 @@ def versions(learner: type | None = None) -> dict[str, str]:
 
 
 def code_version(learner: type | None = None) -> str:
-    """A short digest of the sources and settings that a run's figures depend on; after a ``+``,
-    that of the modules of a user's own learner and of its base classes.
-    """
+    """A digest of sources and settings behind figures; after a ``+``, of a user's own learner."""
     own = _package_digest(Path(algnn.__file__).parent)
     modules = {cls.__module__ for cls in (learner or object).__mro__}
     foreign = sorted(name for name in modules if name.partition(".")[0] not in RECORDED)

@@ -47,9 +47,8 @@ class Outcome:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """M: accuracy on session i's nodes after session t, [T+1, T+1], NaN above the diagonal and
-        for a session without nodes, as there may be in trials, which no mean counts.
-        """
+        """M [T+1, T+1]: accuracy on session i's nodes after session t; NaN above the diagonal."""
+        # and for a session without nodes, as there may be in trials: no mean counts it
         counted, total = self.correct, self.total
         sizes = [len(members) for members in self.sessions]
         shapes = (len(sizes), sum(sizes)), (sum(sizes),)

@@ -19,8 +19,9 @@ class PaperFigures(NamedTuple):
 
 
 def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | None:
-    """The paper's figures for a method on a dataset; None where it has none. They hold for its
-    stream: half of the classes first, in label order, then `step` at a time (5 and 10: AP alone).
+    """The paper's figures for a method on a dataset; None where it has none.
+
+    Its stream has half of the classes first, in label order, then `step` (5, 10: AP alone) a time.
     """
     entry = TABLES.get(dataset, {}).get(method, {})
     if step == 1 and entry:

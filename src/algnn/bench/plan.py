@@ -69,8 +69,9 @@ def _check_some(**given: Sized) -> None:
 
 
 def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int = 1) -> list[Plan]:
-    """The same plans with random splits and orders of classes, its own first, which are crossed
-    with each other and the seeds; or `draws` of one seed, in which all three change at once.
+    """The same plans with random splits and orders of classes besides their own.
+
+    These are crossed with each other and the seeds; of `draws`, all three change at once.
     """
     for name, count in (("splits", splits), ("orders", orders), ("draws", draws)):
         check_number(name, count, 1, whole=True)

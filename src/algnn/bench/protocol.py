@@ -5,6 +5,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -74,48 +75,31 @@ def run(
     tests = _tests(stream, split, column)
     correct, figures = [], []
     measured = _Confidence(stream, tests) if confidence and isinstance(learner, Learner) else None
-    handed: dict[str, tuple[Tensor, Tensor]] = {}
+    copies: dict[str, tuple[Tensor, Tensor]] = {}
     for session in stream:
         # all of them, but where the graph grows
         asked = tests[tests["node"] < session.graph.x.size(0)]
-        for name in ("x", "edge_index"):  # most streams hand out the same in every session
-            if name not in handed or handed[name][0] is not session.graph[name]:
-                handed[name] = session.graph[name], session.graph[name].clone()
+        _keep(copies, session.graph)
         learn = learner.fit if session.index == 0 else learner.partial_fit
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
         _, learning = _timed(learn, session.graph, session.nodes, session.labels, *extra)
         answers, predicting = _timed(learner.predict, session.graph, _nodes(asked))
         figures.append((learning, predicting, int(learner.retained_bytes())))
-        answers = np.asarray(answers)
-        if answers.shape != (len(asked),):
-            raise InputError(
-                f"learner.predict gave an array of shape {answers.shape} for {len(asked)} nodes: it"
-                " must give one class per node"
-            )
-        right = answers == asked["label"].to_numpy()
+        right = _check_answers(answers, len(asked)) == asked["label"].to_numpy()
         right &= asked["session"].to_numpy() <= session.index
         correct.append(np.bincount(asked["column"][right], minlength=len(column)))
         if measured is not None:
             measured.measure(learner, session.graph, asked)
-        for name, (tensor, copy) in handed.items():
-            if not torch.equal(tensor, copy):
-                tensor.copy_(copy)
-                what = f"{type(learner).__name__} has written into graph.{name}"
-                remedy = "a learner must work on a copy, or it spoils what others are handed"
-                raise InputError(f"{what} in session {session.index}: {remedy}")
+        _check_kept(copies, learner, session.index)
         if on_session is not None:
             on_session(session.index)
-    found = np.array([column.get(one, len(column)) for one in answers.tolist()])
+    found = np.array([column.get(one, len(column)) for one in np.asarray(answers).tolist()])
     given = found[np.lexsort((stream.original_ids(_nodes(asked)).numpy(), asked["column"]))]
     total = np.bincount(tests["column"], minlength=len(column))
     # a user's own learner need not clock its selection
     selecting = tuple(getattr(learner, "selection_seconds_", ()))
     clocks: Any = (*zip(*figures, strict=True), selecting)
-    more: dict[str, Any] = {"answers": given}
-    if measured is not None:
-        errors = tuple(map(metrics.calibration_error, measured.bins))
-        more |= {"calibration_errors": errors, "novelty_aurocs": tuple(measured.aurocs)}
-        more["reliability"] = measured.bins[-1]
+    more: Any = {"answers": given, **(measured.figures() if measured else {})}
     return Outcome(tuple(stream.classes), np.stack(correct), total, *clocks, **more)
 
 
@@ -163,6 +147,40 @@ class _Confidence:
             new, old = scores[sessions == coming], scores[sessions < coming]
             if len(new):  # a trial's session may be without
                 self.aurocs.append(metrics.auroc(new, old))
+
+    def figures(self) -> dict[str, Any]:
+        """What an outcome has of both."""
+        errors = tuple(map(metrics.calibration_error, self.bins))
+        found = {"calibration_errors": errors, "novelty_aurocs": tuple(self.aurocs)}
+        return {**found, "reliability": self.bins[-1]}
+
+
+def _keep(copies: dict[str, tuple[Tensor, Tensor]], graph: Data) -> None:
+    """Copy what is about to be handed out; most streams hand out the same in every session."""
+    for name in ("x", "edge_index"):
+        if name not in copies or copies[name][0] is not graph[name]:
+            copies[name] = graph[name], graph[name].clone()
+
+
+def _check_answers(answers: Any, count: int) -> npt.NDArray[Any]:
+    given = np.asarray(answers)
+    if given.shape != (count,):
+        raise InputError(
+            f"learner.predict gave an array of shape {given.shape} for {count} nodes: it must give"
+            " one class per node"
+        )
+    return given
+
+
+def _check_kept(copies: dict[str, tuple[Tensor, Tensor]], learner: Learner, index: int) -> None:
+    """Put back what a learner has changed, and raise an error that names it."""
+    for name, (tensor, copy) in copies.items():
+        if not torch.equal(tensor, copy):
+            tensor.copy_(copy)
+            raise InputError(
+                f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
+                " learner must work on a copy, or it spoils what others are handed"
+            )
 
 
 def test_nodes(stream: ClassStream, split: str) -> list[tuple[Tensor, Tensor]]:

@@ -57,8 +57,18 @@ def fit(
         chosen = {**parse(kind, changes or []), "seed": seed, "device": device}
         return kind(**chosen if private is None else {**chosen, "epsilon": private})
 
-    given = (model, graph, labels, device, dry_run, data, scheduler, workers)
-    with _session("learning", *given, make=make, force=force) as (learner, *some):
+    with _session(
+        "learning",
+        model,
+        graph,
+        labels,
+        dry_run=dry_run,
+        data=data,
+        scheduler=scheduler,
+        workers=workers,
+        make=make,
+        force=force,
+    ) as (learner, *some):
         learner.fit(*some)
     print(f"gives away: {learner.exposure()}")
 
@@ -78,8 +88,17 @@ def learn(
     workers: shared.Workers = 0,
 ) -> None:
     """Teach a model more labelled nodes, of new classes or of known ones."""
-    given = (model, graph, labels, device, dry_run, data, scheduler, workers)
-    with _session("learning", *given) as (learner, *some):
+    with _session(
+        "learning",
+        model,
+        graph,
+        labels,
+        device=device,
+        dry_run=dry_run,
+        data=data,
+        scheduler=scheduler,
+        workers=workers,
+    ) as (learner, *some):
         from algnn import PrivateALGNN
 
         if not isinstance(learner, PrivateALGNN):
@@ -102,8 +121,9 @@ def relabel(
     data: shared.DataRoot = None,
 ) -> None:
     """Correct the labels of nodes that were learned: forget the old ones and learn the new ones."""
-    given = (model, graph, labels, device, dry_run, data)
-    with _session("relabelling", *given) as (learner, now, nodes, classes):
+    with _session(
+        "relabelling", model, graph, labels, device=device, dry_run=dry_run, data=data
+    ) as (learner, now, nodes, classes):
         exact(model, learner).relabel(now, nodes, None, classes)
 
 
@@ -130,8 +150,9 @@ def forget(
         )
     if graph_out is not None and (graph_out.suffix != ".npz" or graph_out.exists()):
         raise InputError(f"--graph-out {graph_out} must be a new file that ends in .npz")
-    given = (model, graph, labels, device, dry_run, data)
-    with _session("forgetting", *given) as (found, now, nodes, classes):
+    with _session(
+        "forgetting", model, graph, labels, device=device, dry_run=dry_run, data=data
+    ) as (found, now, nodes, classes):
         import numpy as np
 
         from algnn import save_npz
@@ -198,10 +219,19 @@ def exact(path: Path, found: AnyModel) -> ALGNN:
 
 @contextmanager
 def _session(
-    doing: str, model: Path, graph: str, labels: Path, device: str | None, dry_run: bool,
-    data: Path | None, scheduler: str | None = None, workers: int = 0,
-    make: Callable[[], AnyModel] | None = None, force: bool = True,
-) -> Iterator[tuple[AnyModel, Any, Any, Any]]:  # fmt: skip
+    doing: str,
+    model: Path,
+    graph: str,
+    labels: Path,
+    *,
+    device: str | None = None,
+    dry_run: bool,
+    data: Path | None,
+    scheduler: str | None = None,
+    workers: int = 0,
+    make: Callable[[], AnyModel] | None = None,
+    force: bool = True,
+) -> Iterator[tuple[AnyModel, Any, Any, Any]]:
     """A model, a graph, nodes and labels; what the block changes in the model is written."""
     path = _writable(model, force)
     shared.check_inputs(*([] if make else [path]), graphs=[graph], data=data, table=labels)

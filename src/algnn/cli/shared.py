@@ -187,9 +187,12 @@ def load_torch() -> None:
 
 
 def check_inputs(
-    *models: Path, graphs: Sequence[str] = (), data: Path | None = None, table: Path | None = None,
+    *models: Path,
+    graphs: Sequence[str] = (),
+    data: Path | None = None,
+    table: Path | None = None,
     columns: Sequence[str] = ("node", "label"),
-) -> None:  # fmt: skip
+) -> None:
     """Before torch is loaded, which takes seconds: whether files are there and look right."""
     with working("loading"):
         from algnn.checkpoint import peek

@@ -19,10 +19,11 @@ from algnn import settings
 from algnn.bench.metrics import Matrix
 from algnn.bench.paper import PaperFigures, paper_figures
 from algnn.bench.plan import Plan, recorded_name
+from algnn.bench.progress import label
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import rows as matrix_rows
 from algnn.bench.runs import Summary, frame, summarise
-from algnn.bench.scheduler import Tally, label
+from algnn.bench.scheduler import Tally
 from algnn.cli.shared import plain_table, plural, print_table
 from algnn.plot import save
 

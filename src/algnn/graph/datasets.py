@@ -179,9 +179,12 @@ def finish(
 
 
 def structural_features(
-    edge_index: Tensor, num_nodes: int, width: int = WIDTH, hops: Sequence[int] = HOPS,
+    edge_index: Tensor,
+    num_nodes: int,
+    width: int = WIDTH,
+    hops: Sequence[int] = HOPS,
     seed: int = SEED,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Â^k R for some ascending k, rows of each block of length one; R [N, width] is Gaussian.
 
     Nodes whose k-hop neighbourhoods overlap get similar rows (Johnson–Lindenstrauss: inner products

@@ -73,10 +73,17 @@ def write_graph(graph: Data, path: Name, parts: int = 1) -> GraphStore:
 
 
 def write_partitions(
-    path: Name, x: Tensor, edges: Iterable[Edges], *, parts: int = 1, undirected: bool = False,
-    y: Tensor | None = None, split: Tensor | None = None, class_names: list[str] | None = None,
+    path: Name,
+    x: Tensor,
+    edges: Iterable[Edges],
+    *,
+    parts: int = 1,
+    undirected: bool = False,
+    y: Tensor | None = None,
+    split: Tensor | None = None,
+    class_names: list[str] | None = None,
     memory: str | int = store.DEFAULT_MEMORY,
-) -> GraphStore:  # fmt: skip
+) -> GraphStore:
     """Write a graph whose edges come in chunks (see `append_nodes`) and need not fit into memory.
 
     `x` [N, d] may be mapped from a file, or CSR; `split` [N] is uint8: 1, 2, 3 for training,
@@ -178,9 +185,14 @@ def append_nodes(
 
 
 def write_tables(
-    edges: Path, path: Name, features: Path | None, labels: Path | None = None,
-    append: bool = False, undirected: bool = False, **options: Any,
-) -> GraphStore:  # fmt: skip
+    edges: Path,
+    path: Name,
+    features: Path | None,
+    labels: Path | None = None,
+    append: bool = False,
+    undirected: bool = False,
+    **options: Any,
+) -> GraphStore:
     """Write a graph from tables of its edges, features and labels, or append these to one."""
     if features is None:
         x = torch.zeros(0, store.read_manifest(path)["features"])
@@ -202,8 +214,12 @@ def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
     """Write a graph from the raw files of OGB (``raw/edge.csv.gz`` …), which have no header."""
     x = read_features(source / "raw" / "node-feat.csv.gz", _beside(path), header=False)
     y = pd.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0].fillna(-1)
-    if len(x) != len(y):
-        raise DatasetError(f"{len(x)} rows of features and {len(y)} labels do not belong together")
+    counted = source / "raw" / "num-node-list.csv.gz"
+    nodes = int(pd.read_csv(counted, header=None)[0].sum()) if counted.exists() else len(x)
+    if not len(x) == len(y) == nodes:
+        raise DatasetError(
+            f"{nodes} nodes, {len(x)} rows of features and {len(y)} labels do not belong together"
+        )
     split = torch.zeros(len(x), dtype=torch.uint8)
     for code, part in enumerate(("train", "valid", "test"), 1):
         for file in source.glob(f"split/*/{part}.csv.gz"):

@@ -298,7 +298,10 @@ def parse_bytes(size: str | int) -> int:
 
 def mapped(path: Path) -> Tensor:
     """An ``.npy`` file as a tensor over its mapped pages; what is written to it stays in memory."""
-    return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
+    try:
+        return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is missing") from None
 
 
 def save_array(path: Path, array: Tensor | npt.NDArray[Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from algnn.analytic.uncertainty.calibration import (
     TAILS,
     WEIGHTS,
     Scores,
-    fitted,
+    adjusted_sharpness,
     held_out,
     probabilities,
     sharpness,
@@ -208,10 +208,14 @@ def test_a_graph_without_labels_puts_sharpness_right(C, wrong):
     rng = np.random.default_rng(C)
     scores = summed(*labelled(rng, 20_000, 8.0, C), C)
     sample, _ = labelled(rng, SAMPLE, 8.0, C)
-    assert abs(np.log(fitted(8.0 * wrong, scores, sample) / 8.0)) < 0.4 * abs(np.log(wrong))
+    assert abs(np.log(adjusted_sharpness(8.0 * wrong, scores, sample) / 8.0)) < 0.4 * abs(
+        np.log(wrong)
+    )
     # no score tells by what all classes share
     shifted = Scores(scores.mean + 3.0, scores.scatter, scores.n)
-    assert fitted(6.0, shifted, sample - 5.0) == pytest.approx(fitted(6.0, scores, sample))
+    assert adjusted_sharpness(6.0, shifted, sample - 5.0) == pytest.approx(
+        adjusted_sharpness(6.0, scores, sample)
+    )
 
 
 def test_weights_make_up_for_nodes_that_score_low():
@@ -220,7 +224,7 @@ def test_weights_make_up_for_nodes_that_score_low():
     scores = summed(*labelled(rng, 20_000, 8.0, 4), 4)
     sample, _ = labelled(rng, SAMPLE, 8.0, 4)
     sample[::10] *= 0.4
-    assert abs(np.log(fitted(8.0, scores, sample) / 8.0)) < 0.12
+    assert abs(np.log(adjusted_sharpness(8.0, scores, sample) / 8.0)) < 0.12
 
 
 @given(seeds, st.integers(1, 6), st.floats(0.01, 100), st.integers(0, 30))
@@ -229,7 +233,7 @@ def test_a_graph_moves_sharpness_by_so_much_at_most(seed, C, beta, size):
     scores = some_scores(seed, C)
     rng = np.random.default_rng(seed)
     sample = torch.from_numpy(rng.normal(size=(size, C)) * rng.choice([0.0, 1e-6, 1.0, 1e6]))
-    found = fitted(beta, scores, sample)
+    found = adjusted_sharpness(beta, scores, sample)
     few = size / (size + 200)
     assert abs(np.log(found / beta)) <= few * np.log(MOST_MOVE) + 1e-12
 
@@ -244,7 +248,7 @@ def test_a_new_session_head_or_graph_means_a_new_sharpness(make_graph):
         known = model._learned
         sums = held_out(known.head, known.gamma, known.statistics)
         scores = torch.from_numpy(model.decision_function(asked))
-        beta = fitted(sharpness(sums), sums, scores[spread_out(len(scores), SAMPLE)])
+        beta = adjusted_sharpness(sharpness(sums), sums, scores[spread_out(len(scores), SAMPLE)])
         expected = torch.softmax(beta * scores, 1)
         np.testing.assert_allclose(model.predict_proba(asked), expected, rtol=1e-9)
         np.testing.assert_allclose(model.predict_proba(asked, [3, 5]), expected[[3, 5]], rtol=1e-9)

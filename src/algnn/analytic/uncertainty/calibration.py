@@ -166,7 +166,7 @@ def sharpness(scores: Scores) -> float:
     return float(np.exp(best.x)) / apart
 
 
-def fitted(beta: float, scores: Scores, sample: Tensor) -> float:
+def adjusted_sharpness(beta: float, scores: Scores, sample: Tensor) -> float:
     """β, moved by the scores [m, C] of a sample of the graph, of which no labels are known."""
     if len(scores.mean) < 2 or not scores.apart() > 0 or not len(sample):
         return beta
@@ -179,7 +179,7 @@ def fitted(beta: float, scores: Scores, sample: Tensor) -> float:
     own = float(share @ mean.diagonal())
     size = float(np.trace(centred @ scores.scatter) + share @ np.square(mean).sum(1))
     found = sample.cpu() - sample.cpu().mean(1, keepdim=True)
-    weights = _weighed(found.square().sum(1), size)
+    weights = _tilted_weights(found.square().sum(1), size)
 
     def excess(log: float) -> float:
         p = probabilities(found, beta * float(np.exp(log)))
@@ -191,7 +191,7 @@ def fitted(beta: float, scores: Scores, sample: Tensor) -> float:
     return beta * float(np.exp(log * told / (told + HALF_TOLD)))
 
 
-def _weighed(sizes: Tensor, mean: float) -> Tensor:
+def _tilted_weights(sizes: Tensor, mean: float) -> Tensor:
     """Weights [m] that add up to one, exponential in sizes [m], whose mean comes out as asked."""
     from scipy.optimize import brentq
 
