@@ -92,7 +92,7 @@ def verdicts(study: Study) -> str:
         f"By a paired test at 95%, `algnn` leads every rival that learns class by class on"
         f" {len(won)} of {len(ahead)} graphs{f': {listed(won)}' if won else ''}. With"
         f" settings tuned on validation nodes, which {cells} cases of a rival on a graph have, it"
-        f" leads all of these on {_graphs(still)}, and {_graphs(behind)} has a rival ahead. Against"
+        f" leads all of these on {_graphs(still)}; a rival is ahead on {_graphs(behind)}. Against"
         f" the best network that is trained anew on all labels it leads on {of['leads']}, trails on"
         f" {of['trails']}, and is undecided or not tested on {of['undecided']}."
     )

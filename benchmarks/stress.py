@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from hashlib import sha256
 from multiprocessing.connection import wait
@@ -116,7 +117,16 @@ def replayed(journal):
     return ledger, pending, count
 
 
-def work(folder, seed, finish, ready):
+def work(folder, *given):
+    """`change_file`; what it may raise goes into a file, since its stderr is nobody's."""
+    try:
+        change_file(folder, *given)
+    except Exception:
+        (folder / "raised").write_text(traceback.format_exc())
+        raise
+
+
+def change_file(folder, seed, finish, ready):
     """Change the model in the file for ever, or only finish what was begun."""
     torch.set_num_threads(1)
     graph, chance = small_digits(), random.Random(seed)
@@ -220,8 +230,8 @@ class Stress:
         """Whatever is raised in a thread is wrong."""
         try:
             actor(random.Random(f"{self.seed} {place}"))
-        except Exception as error:
-            self.wrong.append(f"{actor.__name__}: {type(error).__name__}: {error}")
+        except Exception:
+            self.wrong.append(f"{actor.__name__}: {traceback.format_exc()}")
 
     def answer(self):
         """A reader's question: which classes, how probable, how new, of 50 nodes."""
@@ -268,8 +278,13 @@ class Stress:
             ready.wait(60)
             code = ended(process, chance.uniform(0, 3))
             if code != -signal.SIGKILL:
-                self.wrong.append(f"a process ended by itself: {code}")
+                self.wrong.append(f"a process ended by itself: {code} {self.raised()}")
             self.counts["processes killed"] += 1
+
+    def raised(self):
+        """What the process on the file has raised."""
+        found = self.folder / "raised"
+        return found.read_text() if found.exists() else ""
 
     def shell(self, chance):
         """Commands on the same file, some of them killed and sent again."""
@@ -328,7 +343,7 @@ class Stress:
         """When all is still: finish what was begun, and look."""
         ready = FORKS.Event()  # kept: it is gone with its last reference here
         if code := ended(started(work, self.folder, 0, True, ready), 60):
-            self.wrong.append(f"what was begun could not be finished: {code}")
+            self.wrong.append(f"what was begun could not be finished: {code} {self.raised()}")
         known, _, count = replayed(self.journal)
         self.counts["changes of the file, by the process"] = count
         with algnn.open_model(self.path) as model:

@@ -4,6 +4,11 @@ Every error a user can cause is one of these. All are `ValueError`; each message
 names the argument, what was wrong with it and what would be right.
 """
 
+import re
+
+# torch has no exception type of its own for these, on a CPU and inside a GPU's libraries
+NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")
+
 
 class AlgnnError(ValueError):
     """Base of all errors that bad input can cause."""
@@ -30,3 +35,9 @@ class CheckpointError(AlgnnError):
 
 class DeviceError(AlgnnError):
     """A device that was asked for and is not there."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed; any other error that speaks of memory is another."""
+    full = isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))
+    return isinstance(error, MemoryError) or bool(full)

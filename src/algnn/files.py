@@ -74,22 +74,36 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     _sync(target.parent)
 
 
+def write_atomically(path: Path, content: bytes) -> None:
+    """Put a file in its place in one step, so that no reader finds half of it."""
+    try:
+        with replacing(path) as draft:
+            draft.write_bytes(content)
+    except OSError as error:
+        raise AlgnnError(f"{path} cannot be written: {error.strerror}") from error
+
+
 @contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold a file's lock, so that a second writer starts from what the first has written."""
+def locked(
+    path: str | os.PathLike[str], patience: float | None = None, busy: str = ""
+) -> Iterator[None]:
+    """Hold a file's lock, so that a second writer starts from what the first has written.
+
+    Who waits longer than `patience` seconds gets an `InputError` with the words `busy`.
+    """
     # it ends with the process that holds it; the empty file that carries it may then stay behind
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")
     held = FileLock(lock, is_singleton=True)  # which counts how often a thread has taken it
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        held.acquire(timeout=PATIENCE, poll_interval=PAUSE)
+        held.acquire(timeout=PATIENCE if patience is None else patience, poll_interval=PAUSE)
     except Timeout:
-        raise InputError(
-            f"{path} is being changed by another algnn command: wait for it, then try again"
-        ) from None
-    except OSError as error:
-        raise AlgnnError(f"{lock} cannot be made: {error.strerror}") from error
+        usual = f"{path} is being changed by another algnn command: wait for it, then try again"
+        raise InputError(busy or usual) from None
+    except (OSError, NotImplementedError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise AlgnnError(f"{lock} cannot be made: {why}") from error
     try:
         if held.lock_counter == 1:
             _sweep(target, 0.0)  # whoever wrote here is dead, or does not hold the lock

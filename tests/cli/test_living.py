@@ -18,7 +18,8 @@ from torch_geometric.data import Data
 
 import algnn.files as files_module
 from algnn import ALGNN, InputError
-from algnn.cli import _is_out_of_memory, main
+from algnn.cli import main
+from algnn.errors import is_out_of_memory
 from algnn.graph.datasets import load_inputs
 
 WORDS = ["fox", "cat", "owl", "bee"]
@@ -422,9 +423,9 @@ def test_only_a_failed_allocation_is_called_out_of_memory(
     assert main(["fit", "a.safetensors", "graph.npz", "base.csv", *options]) == 2
     assert capsys.readouterr().err.startswith("algnn: out of memory: use smaller settings")
     assert files(desk) == before
-    assert _is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     # a bug, whose traceback is wanted
-    assert not _is_out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
+    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
 
 
 # -- nonsense -------------------------------------------------------------------------------------

@@ -11,25 +11,24 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import filelock
 import numpy as np
 
 from algnn.bench import record as form
 from algnn.bench.record import FAILED, RUN_FACTS, Failure, Record, Run, file_name, same
 from algnn.errors import AlgnnError, InputError
-from algnn.files import replacing
+from algnn.files import locked as file_locked
+from algnn.files import write_atomically
 from algnn.progress import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PACK = "records.jsonl.gz"
-LOCK = ".lock"
 PATIENCE = 5.0  # seconds in which a process that is being ended is certainly gone
 FIGURES = (
     *("ap", "af", "macro", "micro", "mean_ap", "base_accuracy"),
@@ -197,43 +196,27 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
     loose: dict[Path, list[tuple[Path, int]]] = {}
     for home, path in _single(root):
         loose.setdefault(home, []).append((path, path.stat().st_mtime_ns))
-    for home, files in loose.items():
+    for home, paths in loose.items():
         with locked(home):
             kept = (form.as_json(one) for (at, _), one in _read(home).items() if at == home)
             lines = [json.dumps(one, separators=(",", ":"), allow_nan=False) for one in kept]
             # without a time the bytes depend on the records alone
             content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
             write_atomically(home / PACK, content)
-            for path, written in files:
+            for path, written in paths:
                 if path.stat().st_mtime_ns == written:  # and not written again meanwhile
                     path.unlink()
                 with contextlib.suppress(OSError):  # where something else is left
                     for parent in list(path.parents)[: len(path.relative_to(home).parts) - 1]:
                         parent.rmdir()
-    return [(home / PACK, len(files)) for home, files in loose.items()]
+    return [(home / PACK, len(paths)) for home, paths in loose.items()]
 
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> contextlib.AbstractContextManager[None]:
     """Keep other benchmarks out of a folder of records; refused where one is at work there."""
-    try:
-        lock = filelock.FileLock(folder / LOCK).acquire(PATIENCE)
-    except filelock.Timeout:
-        remedy = "wait for it, or give another folder for the records"
-        raise InputError(f"{folder} is in use by another algnn bench or sweep: {remedy}") from None
-    except (OSError, NotImplementedError) as error:
-        raise AlgnnError(f"{folder} cannot be locked: {error}") from error
-    with lock:
-        yield
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put a file in its place in one step, so that no reader finds half of it."""
-    try:
-        with replacing(path) as draft:
-            draft.write_bytes(content)
-    except OSError as error:
-        raise AlgnnError(f"{path} cannot be written: {error.strerror}") from error
+    remedy = "wait for it, or give another folder for the records"
+    busy = f"{folder} is in use by another algnn bench or sweep: {remedy}"
+    return file_locked(folder / PACK, PATIENCE, busy)
 
 
 def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:

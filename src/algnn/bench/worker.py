@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import signal
 import sys
 import threading
@@ -21,12 +20,10 @@ from algnn.bench import environment, runs
 from algnn.bench.plan import Plan, Tell, perform, rehearse
 from algnn.bench.record import Record
 from algnn.checks import resolve_device
-from algnn.errors import AlgnnError
+from algnn.errors import AlgnnError, is_out_of_memory
 from algnn.graph.datasets import load
 
 MESSAGE = 200  # characters
-# torch has no exception type of its own for these, on a CPU and inside a GPU's libraries
-NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")
 
 # a process has one random generator, one number of threads and one GPU
 ALONE = threading.Lock()
@@ -88,10 +85,9 @@ def _told(error: BaseException) -> tuple[str, str]:
 
 def reason(error: BaseException) -> str:
     """The cause of a failure, in a line."""
-    lines = shorten(" ".join(str(error).split()), MESSAGE, placeholder=" …")
-    full = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    if full or (isinstance(error, RuntimeError) and NO_MEMORY.search(lines)):
+    if is_out_of_memory(error):
         return "out of memory"
+    lines = shorten(" ".join(str(error).split()), MESSAGE, placeholder=" …")
     return f"{type(error).__name__}: {lines}" if lines else type(error).__name__
 
 

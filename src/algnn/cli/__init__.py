@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from algnn.cli import asking, benching, living, partitioning, reporting
-from algnn.errors import AlgnnError
+from algnn.errors import AlgnnError, is_out_of_memory
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _complain("interrupted", 130)
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return _complain("out of memory: use smaller settings (width, hidden) or a smaller graph")
     except OSError as error:
@@ -63,14 +63,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         path = getattr(getattr(error, "ctx", None), "command_path", "")
         return _complain(error.format_message() + (f" Try {path} --help" if path else ""))
     return code
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether an allocation failed; any other error that speaks of memory keeps its traceback."""
-    # torch has a class for GPUs alone, under this name, and need not be imported here to know it
-    names = {kind.__name__ for kind in type(error).__mro__}
-    on_cpu = "DefaultCPUAllocator: " in str(error)
-    return bool(names & {"MemoryError", "OutOfMemoryError"}) or on_cpu
 
 
 def _complain(message: str, code: int = 2) -> int:

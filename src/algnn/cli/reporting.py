@@ -36,8 +36,8 @@ def demo(
     numbers = parse_seeds(seeds)
     start_workers_early()
     from algnn.bench.plan import cross
-    from algnn.bench.runs import write_atomically
     from algnn.cli.showing import tables
+    from algnn.files import write_atomically
     from algnn.graph.datasets import available
     from algnn.methods import METHODS
     from algnn.report.charts import of_graph, render

@@ -17,7 +17,8 @@ import pandas as pd
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from algnn.bench.runs import Summary, write_atomically
+from algnn.bench.runs import Summary
+from algnn.files import write_atomically
 from algnn.progress import counted
 from algnn.report.board import board
 from algnn.report.build import Report, build
