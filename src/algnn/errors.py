@@ -6,8 +6,8 @@ names the argument, what was wrong with it and what would be right.
 
 import re
 
-# torch has no exception type of its own for these, on a CPU and inside a GPU's libraries
-NO_MEMORY = re.compile("out of memory|not enough memory|allocate memory|ALLOC_FAILED")
+# how torch begins to say that an allocation failed; an error that only speaks of memory is a bug
+NO_MEMORY = re.compile("DefaultCPUAllocator: |CUDA (error: )?out of memory|_ALLOC_FAILED")
 
 
 class AlgnnError(ValueError):
@@ -38,6 +38,6 @@ class DeviceError(AlgnnError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed; any other error that speaks of memory is another."""
+    """Whether an allocation failed."""
     full = isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))
     return isinstance(error, MemoryError) or bool(full)

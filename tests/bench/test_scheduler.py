@@ -415,7 +415,8 @@ def test_what_has_been_packed_is_not_done_again(tmp_path: Path, file: str) -> No
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "out of memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 8 bytes"), "out of memory"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "out of memory"),
-        (RuntimeError("shapes differ"), "RuntimeError: shapes differ"),
+        (RuntimeError("CUDA error: out of memory"), "out of memory"),
+        (RuntimeError("memory format differs"), "RuntimeError: memory format differs"),
         (OSError("not enough memory for a joke"), "OSError: not enough memory for a joke"),
     ],
 )
