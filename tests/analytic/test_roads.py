@@ -203,11 +203,15 @@ def test_killed_workers_leave_the_same_bits(tmp_path, on_disk):
             found[-1].fit(there, nodes, graph.y[nodes])
             assert_same(found[-1], there, expected, graph)
             assert len(killed) == len(kills)
+        # all of them, once the first has the weights
+        killed = sabotage(there.runner, client, (1,), workers=2)
+        assert np.array_equal(found[1].predict(there), expected.predict(graph))
+        assert len(killed) == 2
     assert torch.equal(found[0].weights_, found[1].weights_)
 
 
-def sabotage(runner, client, kills):
-    """Kill a worker when so many tasks were submitted; returns the list of those killed.
+def sabotage(runner, client, kills, workers=1):
+    """Kill workers when so many tasks were submitted; returns the list of those killed.
 
     Futures are held, so that Dask does tasks of earlier steps again, too, if their worker dies.
     """
@@ -216,8 +220,10 @@ def sabotage(runner, client, kills):
     def sabotaged(*args):
         submitted.append(submit(*args))
         if len(submitted) in kills:
-            killed.append(next(iter(client.run(os.getpid).values())))
-            os.kill(killed[-1], signal.SIGKILL)
+            submitted[0].result()
+            killed.extend(list(client.run(os.getpid).values())[:workers])
+            for worker in killed[-workers:]:
+                os.kill(worker, signal.SIGKILL)
         return submitted[-1]
 
     runner._submit = sabotaged

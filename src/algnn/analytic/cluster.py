@@ -23,6 +23,7 @@ from torch import Tensor
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.blocked import Array, encoded, new_file
 from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.heads import Affine
 from algnn.analytic.lifecycle.membership import Sketch
 from algnn.analytic.statistics import Masks, Statistics, with_session
 from algnn.errors import InputError
@@ -121,7 +122,8 @@ class Cluster:
 
     def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
         """Scores [n, C] of some nodes."""
-        head = self.client.scatter([(W.cpu(), b.cpu())], broadcast=True)[0]
+        # a task, not data scattered to workers: what a worker held that dies is then made again
+        head = self._submit(_head, W.cpu(), b.cpu())
         pieces = _pieces(nodes.numel(), nodes.numel())
         tasks = [self._submit(_scores, self.where, encoder, nodes[at], head) for at in pieces]
         return torch.cat([W.cpu()[:0], *self.client.gather(tasks)]).to(W.device)
@@ -176,8 +178,10 @@ def _join(one: Sums, other: Sums) -> Sums:
     return one[0].merged(other[0]), one[1].merged(other[1])
 
 
-def _scores(
-    where: Where, encoder: HopEncoder, nodes: Tensor, head: tuple[Tensor, Tensor]
-) -> Tensor:
+def _head(W: Tensor, b: Tensor) -> Affine:
+    return W, b
+
+
+def _scores(where: Where, encoder: HopEncoder, nodes: Tensor, head: Affine) -> Tensor:
     W, b = head
     return torch.cat([torch.addmm(b, Z, W) for Z in _features(where, encoder, nodes)])

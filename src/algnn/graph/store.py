@@ -13,6 +13,7 @@ folder of ``.npy`` files:
 
 import hashlib
 import json
+import mmap
 import os
 import re
 from functools import cached_property
@@ -296,12 +297,18 @@ def parse_bytes(size: str | int) -> int:
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 
-def mapped(path: Path) -> Tensor:
-    """An ``.npy`` file as a tensor over its mapped pages; what is written to it stays in memory."""
+def mapped(path: Path, *, scattered: bool = False) -> Tensor:
+    """An ``.npy`` file as a tensor over its mapped pages; what is written to it stays in memory.
+
+    Of one that is read here and there (`scattered`), the system is told to read nothing ahead.
+    """
     try:
-        return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
+        array = np.load(path, mmap_mode="c", allow_pickle=False)
     except FileNotFoundError:
         raise DatasetError(f"{path} is missing") from None
+    if scattered and hasattr(mmap, "MADV_RANDOM"):
+        array._mmap.madvise(mmap.MADV_RANDOM)
+    return torch.from_numpy(array)
 
 
 def save_array(path: Path, array: Tensor | npt.NDArray[Any]) -> dict[str, Any]:
