@@ -295,6 +295,49 @@ def columns(work: Path) -> None:
     print(found)
 
 
+def cold(work: Path) -> None:
+    """Seconds to read views of 5,000 of ten million nodes from disk; empties the page cache."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import torch
+
+    import algnn
+    from algnn.analytic.features import blocked
+    from algnn.graph.propagate import blocks
+
+    graph = algnn.open_graph(work / "planted-10000000", memory="4GiB")
+    model = algnn.ALGNN(device="cpu")
+    encoder = model._hop_encoder(graph)
+    views = model._prepared(graph, encoder)
+    ways = {
+        "one thread, reading ahead": (1, 10**12),
+        "one thread": (1, blocked.SCATTERED),
+        "as it is": (blocked.READERS, blocked.SCATTERED),
+    }
+    found: dict = {name: [] for name in ways}
+    for seed in range(3):  # other nodes each time: the disk may have a cache of its own
+        for name, (readers, blocked.SCATTERED) in ways.items():
+            views._maps.clear()
+            views._readers = ThreadPoolExecutor(readers)
+            generator = torch.Generator().manual_seed(10 * seed + readers)
+            rows = torch.randint(10**7, (5000,), generator=generator).sort().values
+            os.sync()
+            Path("/proc/sys/vm/drop_caches").write_text("3")
+            start = time.perf_counter()
+            for block in blocks(rows.numel(), 8 * encoder.width, torch.device("cpu")):
+                views[rows[block]]
+            found[name].append(round(time.perf_counter() - start, 2))
+    record = {
+        "command": "python benchmarks/scale.py cold --work FOLDER",
+        "nodes": 10**7,
+        "asked": 5000,
+        "load before": round(os.getloadavg()[0], 2),
+        "seconds": found,
+    }
+    (FOLDER / "cold.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    print(found)
+
+
 def own_bytes(record: dict) -> int:
     """The peak over all steps: the graph, where it is in memory, and what is made of it."""
     if record["road"] == "gpu":
@@ -371,9 +414,10 @@ if __name__ == "__main__":
         runs.add_argument("--work", type=Path, required=True)
         runs.add_argument("--roads", default=USUAL, help=", ".join(ROADS))
         commands.add_parser("document")
-        commands.add_parser("columns").add_argument("--work", type=Path, required=True)
+        for name in ("columns", "cold"):
+            commands.add_parser(name).add_argument("--work", type=Path, required=True)
         chosen = parser.parse_args()
-        if chosen.command == "columns":
-            columns(chosen.work)
+        if chosen.command in ("columns", "cold"):
+            (columns if chosen.command == "columns" else cold)(chosen.work)
         else:
             run(chosen) if chosen.command == "run" else document()

@@ -27,7 +27,6 @@ from algnn.analytic.heads import Affine
 from algnn.analytic.lifecycle.membership import Sketch
 from algnn.analytic.statistics import Masks, Statistics, with_session
 from algnn.errors import InputError
-from algnn.files import replacing
 from algnn.graph.propagate import blocks
 from algnn.graph.store import GraphStore
 
@@ -86,9 +85,12 @@ class Cluster:
     def __call__(self, step: Callable[..., None], *args: Any) -> None:
         """Do a step of encoding for every partition."""
         self._steps += 1
-        with replacing(self._scratch / "step") as temporary:
-            temporary.write_text(str(self._steps), "utf-8")
-        turn = (self._scratch / "step").absolute(), self._steps
+        current, new = self._scratch / "step", self._scratch / "next"
+        # whole or not at all, but not synchronised: that would wait for the arrays, too
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        new.write_text(str(self._steps), "utf-8")
+        new.replace(current)
+        turn = current.absolute(), self._steps
         parts = range(len(self.graph.parts))
         tasks = [self._submit(_do, turn, step, self.where, part, *args) for part in parts]
         self.client.gather(tasks)
@@ -133,8 +135,12 @@ class Cluster:
 
 
 def _pieces(count: int, most: int) -> list[slice]:
-    """A session, or a question, in pieces: of `CHUNK_NODES` nodes, or of more so as to be few."""
-    pieces = max(1, min(most, -(-count // CHUNK_NODES))) if count else 0
+    """A session, or a question, in pieces of at most `CHUNK_NODES` nodes, or in `most` of them.
+
+    Their number is a power of two, which two, four or eight workers share evenly.
+    """
+    wanted = -(-count // CHUNK_NODES)
+    pieces = min(most, 1 << (wanted - 1).bit_length()) if count else 0
     cuts = np.linspace(0, count, pieces + 1).astype(int).tolist()
     return [slice(a, b) for a, b in pairwise(cuts)]
 

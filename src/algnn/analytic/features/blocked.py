@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,8 +40,10 @@ STORE_SHARE = 0.6
 ARRAYS = 3
 PRODUCT_BYTES = 16 * 2**20  # of a product before it is copied into its array
 # Nodes so many ids apart on average are on pages of their own, and reading ahead finds none of
-# them: at ten million nodes 5,000 of them take seconds from a cold disk, and else all of the views.
+# them; so many threads wait for the disk at once. 5,000 of ten million nodes, none of them in the
+# page cache, take 2 s; 5 s by one thread, and 19 s by one that reads ahead (docs/scale/cold.json).
 SCATTERED = 256
+READERS = 32
 
 # an array of all nodes: a tensor, or an .npy file that every worker can map
 Array = Tensor | Path
@@ -57,6 +60,7 @@ class Views:
         self.encoder, self.device, self.folder = encoder, torch.device(device), folder
         self.columns = _columns(encoder, _agreed(folder, step, self._complete))
         self.count, self._maps = count, dict[tuple[Path, bool], Tensor]()
+        self._readers = ThreadPoolExecutor(READERS)
 
     def lacking(self) -> list[slice]:
         """The blocks of columns that are not there in all views."""
@@ -79,13 +83,14 @@ class Views:
         encoder, here = self.encoder, rows.cpu()
         found = torch.empty(rows.numel(), encoder.prepared_width, dtype=torch.float32)
         between = int(here.max() - here.min()) // here.numel() if here.numel() else 0
-        scattered = between > SCATTERED
-        for view in range(len(encoder.views)):
-            for columns in self.columns:
-                file = self.file(view, columns.start)
-                found[:, _place(encoder, view, columns)] = self._mapped(file, scattered)[here]
-        if encoder.sizes:
-            found[:, encoder.breadth :] = self._mapped(self.sizes, scattered)[here]
+
+        def read(file: Path, place: slice) -> None:
+            found[:, place] = self._mapped(file, between > SCATTERED)[here]
+
+        views, sizes = range(len(encoder.views)), slice(encoder.breadth, None)
+        files = {self.file(v, c.start): _place(encoder, v, c) for v in views for c in self.columns}
+        files |= {self.sizes: sizes} if encoder.sizes else {}
+        list(self._readers.map(read, files, files.values()))
         return encoder.unit(found).to(self.device)
 
     def _mapped(self, file: Path, scattered: bool) -> Tensor:
