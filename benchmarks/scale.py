@@ -297,8 +297,6 @@ def columns(work: Path) -> None:
 
 def cold(work: Path) -> None:
     """Seconds to read views of 5,000 of ten million nodes from disk; empties the page cache."""
-    from concurrent.futures import ThreadPoolExecutor
-
     import torch
 
     import algnn
@@ -316,10 +314,10 @@ def cold(work: Path) -> None:
     }
     found: dict = {name: [] for name in ways}
     for seed in range(3):  # other nodes each time: the disk may have a cache of its own
-        for name, (readers, blocked.SCATTERED) in ways.items():
+        for number, (name, setting) in enumerate(ways.items()):
+            blocked.READERS, blocked.SCATTERED = setting
             views._maps.clear()
-            views._readers = ThreadPoolExecutor(readers)
-            generator = torch.Generator().manual_seed(10 * seed + readers)
+            generator = torch.Generator().manual_seed(10 * seed + number)
             rows = torch.randint(10**7, (5000,), generator=generator).sort().values
             os.sync()
             Path("/proc/sys/vm/drop_caches").write_text("3")

@@ -60,7 +60,6 @@ class Views:
         self.encoder, self.device, self.folder = encoder, torch.device(device), folder
         self.columns = _columns(encoder, _agreed(folder, step, self._complete))
         self.count, self._maps = count, dict[tuple[Path, bool], Tensor]()
-        self._readers = ThreadPoolExecutor(READERS)
 
     def lacking(self) -> list[slice]:
         """The blocks of columns that are not there in all views."""
@@ -83,14 +82,14 @@ class Views:
         encoder, here = self.encoder, rows.cpu()
         found = torch.empty(rows.numel(), encoder.prepared_width, dtype=torch.float32)
         between = int(here.max() - here.min()) // here.numel() if here.numel() else 0
-
-        def read(file: Path, place: slice) -> None:
-            found[:, place] = self._mapped(file, between > SCATTERED)[here]
-
+        scattered = between > SCATTERED
         views, sizes = range(len(encoder.views)), slice(encoder.breadth, None)
         files = {self.file(v, c.start): _place(encoder, v, c) for v in views for c in self.columns}
         files |= {self.sizes: sizes} if encoder.sizes else {}
-        list(self._readers.map(read, files, files.values()))
+        with ThreadPoolExecutor(READERS if scattered else 1) as pool:
+            parts = pool.map(lambda file: self._mapped(file, scattered)[here], files)
+            for place, part in zip(files.values(), parts, strict=True):
+                found[:, place] = part
         return encoder.unit(found).to(self.device)
 
     def _mapped(self, file: Path, scattered: bool) -> Tensor:
