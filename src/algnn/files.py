@@ -101,9 +101,8 @@ def locked(
     except Timeout:
         usual = f"{path} is being changed by another algnn command: wait for it, then try again"
         raise InputError(busy or usual) from None
-    except (OSError, NotImplementedError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise AlgnnError(f"{lock} cannot be made: {why}") from error
+    except OSError as error:
+        raise AlgnnError(f"{lock} cannot be made: {error.strerror}") from error
     try:
         if held.lock_counter == 1:
             _sweep(target, 0.0)  # whoever wrote here is dead, or does not hold the lock

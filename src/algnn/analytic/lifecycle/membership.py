@@ -1,9 +1,10 @@
 """Which nodes were learned as what, as 64-bit hashes, so that only those can be forgotten.
 
 The sums do not tell whether a node is in them; a hash of each learned pair of node and class, eight
-bytes a node, does. It refuses a request to forget what was never learned, which would corrupt the
-sums without a trace, but with a probability of the number of learned nodes over 2^64. Eight more
-bytes are a sketch of the features that a node was learned with, and can be forgotten with.
+bytes a node, does. With it a request to forget what was never learned, which would corrupt the sums
+without a trace, is refused; one passes by chance with a probability of the number of learned nodes
+over 2^64. Eight more bytes are a sketch of the features that a node was learned with: it can be
+forgotten only with the same ones.
 
 A hash does not reveal its node by itself, but whoever has the file can try every id with every
 class, and where ids are row numbers there are few to try: treat the hashes like a list of the
