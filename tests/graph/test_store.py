@@ -195,6 +195,13 @@ def test_bad_tables_are_named(tmp_path):
     assert not (tmp_path / "g" / "manifest.json").exists()
     with pytest.raises(InputError, match="NaN or infinite"):
         write_partitions(tmp_path / "g", graph.x / 0, [])
+    assert not (tmp_path / "g").exists()
+    # a folder of the user's stays, with what it holds
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    with pytest.raises(InputError, match="ids are 0 to 39"):
+        write_partitions(tmp_path / "mine", graph.x, [far])
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["notes.txt"]
     (tmp_path / "e.csv").write_text("from,to\n1,2\n")
     with pytest.raises(DatasetError, match="no column source"):
         list(read_edges(tmp_path / "e.csv"))

@@ -1,5 +1,6 @@
 """Write a graph in partitions: from memory, or from edge lists that need not fit there."""
 
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -421,9 +422,18 @@ def _write_partition(
 
 @contextmanager
 def _local_folder(path: Name) -> Iterator[Path]:
-    """The folder to write to; of a remote graph, one that is copied there, its manifest last."""
+    """The folder to write to; of a remote graph, one that is copied there, its manifest last.
+
+    One that is new is gone again where writing to it fails.
+    """
     if "://" not in str(path):
-        yield Path(path)
+        folder, there = Path(path), Path(path).exists()
+        try:
+            yield folder
+        except BaseException:
+            if not there:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         return
     system, place = filesystem(str(path))
     with tempfile.TemporaryDirectory() as work:
