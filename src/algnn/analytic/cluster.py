@@ -2,7 +2,7 @@
 
 A hop is a task for each partition: it maps the rows that it needs from the array of the hop before
 and writes its own rows of the next one. Sums of a session, and scores, are a task for some thousand
-nodes; sums are added up pairwise in an order that follows from the nodes alone, so that neither the
+nodes; sums are added up in pairs in an order that follows from the nodes alone, so that neither the
 number of workers nor one that dies and is replaced changes a bit.
 """
 
@@ -117,8 +117,11 @@ class Cluster:
         # kept apart from the sums, which stay with the workers until they are one
         tree, sketches = ([self._submit(itemgetter(at), task) for task in tasks] for at in (0, 1))
         while len(tree) > 1:
-            pairs = [tree[at : at + 2] for at in range(0, len(tree), 2)]
-            tree = [self._submit(_join, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+            # not neighbours: workers that take pieces in turn hold both terms of most of these sums
+            half = len(tree) // 2
+            tree = [
+                self._submit(_join, *pair) for pair in zip(tree[:half], tree[half:], strict=True)
+            ]
         (sums, half_sums), *parts = self.client.gather([*tree, *sketches])
         return sums, half_sums, [part for some in parts for part in some]
 
