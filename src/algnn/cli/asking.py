@@ -184,6 +184,9 @@ def evaluate(
         print(f'{{{total}, "classes": {rows}}}')
     else:
         _show(table)
+        if unknown := [str(name) for name in table.index if name not in learner.classes_]:
+            named = shared.plural(len(unknown), "class")
+            print(f"{named} never learned, whose nodes count as wrong: {', '.join(unknown)}")
 
 
 def _show(table: pd.DataFrame) -> None:
