@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -36,7 +37,9 @@ MOST_CHUNKS = 32  # tasks of sums, each of which holds a Gram matrix
 
 # path, memory and cache, by which a worker opens the graph
 Where = tuple[str, int, str]
-Sums = tuple[Statistics, Statistics]
+# G, Q, n and classes of both sums, as arrays: workers exchange them in a third of a tensor's time
+Arrays = tuple[npt.NDArray[Any], ...]
+Sums = list[Arrays]
 
 
 def on_cluster(graph: GraphStore, client: Any) -> GraphStore:
@@ -122,7 +125,8 @@ class Cluster:
             tree = [
                 self._submit(_join, *pair) for pair in zip(tree[:half], tree[half:], strict=True)
             ]
-        (sums, half_sums), *parts = self.client.gather([*tree, *sketches])
+        found, *parts = self.client.gather([*tree, *sketches])
+        sums, half_sums = map(_unpacked, found)
         return sums, half_sums, [part for some in parts for part in some]
 
     def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
@@ -180,11 +184,22 @@ def _sums(
     features = sketch.watch(_features(where, encoder, nodes))
     nothing = Statistics.empty(encoder.width)
     halves = Statistics.empty(encoder.width, ways=len(masks))
-    return with_session(nothing, halves, features, CodedLabels.of(labels), masks), sketch.parts
+    both = with_session(nothing, halves, features, CodedLabels.of(labels), masks)
+    return [_packed(sums) for sums in both], sketch.parts
 
 
 def _join(one: Sums, other: Sums) -> Sums:
-    return one[0].merged(other[0]), one[1].merged(other[1])
+    return [_packed(_unpacked(a).merged(_unpacked(b))) for a, b in zip(one, other, strict=True)]
+
+
+def _packed(sums: Statistics) -> Arrays:
+    return sums.G.numpy(), sums.Q.numpy(), sums.n.numpy(), sums.classes
+
+
+def _unpacked(arrays: Arrays) -> Statistics:
+    # what has come over the network cannot be written to, which torch asks for
+    G, Q, n = (torch.from_numpy(np.require(array, requirements="W")) for array in arrays[:3])
+    return Statistics(G, Q, n, arrays[3])
 
 
 def _head(W: Tensor, b: Tensor) -> Affine:
