@@ -193,7 +193,11 @@ def test_evaluate_from_a_shell(desk, graph, model, test, capsys):
     first = next(table.itertuples())
     assert told[1].split()[:4] == ["0", str(first.n), f"{100 * first.accuracy:.1f}%",
                                    f"{first.confidence:.3f}"]  # fmt: skip
-    assert told[-1].startswith(f"accuracy {100 * table.attrs['accuracy']:.2f}% over 600 nodes")
+    assert told[-2].startswith(f"accuracy {100 * table.attrs['accuracy']:.2f}% over 600 nodes")
+    assert told[-1] == "3 classes never learned, whose nodes count as wrong: 6, 8, 9"
+    (desk / "known.csv").write_text("node,label\n0,0\n1,1\n")
+    assert main(["evaluate", "m.safetensors", "digits", "known.csv"]) == 0
+    assert "never learned" not in capsys.readouterr().out
     for kind in ("confusion", "accuracy", "map"):
         command = ["evaluate", "m.safetensors", "digits", "test.csv", "--json"]
         assert main([*command, "--plot", f"deep/{kind}.png", "--kind", kind]) == 0

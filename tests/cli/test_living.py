@@ -166,20 +166,6 @@ def test_labels_stay_of_the_kind_they_were(desk: Path, small_graph: Data) -> Non
     assert ALGNN.load("b.safetensors").classes_.tolist() == [0, 1]
 
 
-def test_evaluate(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("fit", "a.safetensors", "graph.npz", "base.csv")
-    capsys.readouterr()
-    run("evaluate", "a.safetensors", "graph.npz", "base.csv")
-    assert "never learned" not in capsys.readouterr().out
-    run("evaluate", "a.safetensors", "graph.npz", "third.csv")
-    shown = capsys.readouterr().out
-    assert "accuracy 0.00%" in shown
-    assert "1 class never learned, whose nodes count as wrong: owl" in shown
-    run("evaluate", "a.safetensors", "graph.npz", "third.csv", "--json")
-    found = json.loads(capsys.readouterr().out)
-    assert (found["accuracy"], found["classes"][0]["class"]) == (0, "owl")
-
-
 def test_explain(desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str]) -> None:
     run("fit", "a.safetensors", "graph.npz", "base.csv")
     model = by_hand(small_graph, {0, 1})
