@@ -192,7 +192,7 @@ def test_bad_tables_are_named(tmp_path):
     far = (np.array([0, 40]), np.array([1, 2]), None)
     with pytest.raises(InputError, match="ids are 0 to 39"):
         write_partitions(tmp_path / "g", graph.x, [far])
-    assert not (tmp_path / "g" / "manifest.json").exists()
+    assert not (tmp_path / "g").exists()
     with pytest.raises(InputError, match="NaN or infinite"):
         write_partitions(tmp_path / "g", graph.x / 0, [])
     assert not (tmp_path / "g").exists()

@@ -37,7 +37,8 @@ MOST_CHUNKS = 32  # tasks of sums, each of which holds a Gram matrix
 
 # path, memory and cache, by which a worker opens the graph
 Where = tuple[str, int, str]
-# G, Q, n and classes of both sums, as arrays: workers exchange them in a third of a tensor's time
+# G, Q, n and classes of both sums, as arrays: Dask sends these as they lie in memory, where it
+# would pickle the tensors of a class
 Arrays = tuple[npt.NDArray[Any], ...]
 Sums = list[Arrays]
 
@@ -120,10 +121,9 @@ class Cluster:
         # kept apart from the sums, which stay with the workers until they are one
         tree, sketches = ([self._submit(itemgetter(at), task) for task in tasks] for at in (0, 1))
         while len(tree) > 1:
-            # not neighbours: workers that take pieces in turn hold both terms of most of these sums
-            half = len(tree) // 2
+            half = len(tree) // 2  # of a power of two
             tree = [
-                self._submit(_join, *pair) for pair in zip(tree[:half], tree[half:], strict=True)
+                self._submit(_join, a, b) for a, b in zip(tree[:half], tree[half:], strict=True)
             ]
         found, *parts = self.client.gather([*tree, *sketches])
         sums, half_sums = map(_unpacked, found)
