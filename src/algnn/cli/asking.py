@@ -158,9 +158,7 @@ def evaluate(
     graph: shared.Graph,
     labels: shared.Labels,
     plot: shared.Plot = None,
-    kind: Kind = Option(
-        Kind.confusion, help="Of the picture: what is confused, accuracy by age, or a map."
-    ),
+    kind: Kind = Option(Kind.confusion, help="Of the picture: confusion, accuracy by age, a map."),
     as_json: shared.AsJson = False,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,

@@ -68,9 +68,7 @@ def learn(
     model: shared.Model,
     graph: shared.Graph,
     labels: shared.Labels,
-    again: bool = Option(
-        False, "--again", help="Skip nodes that were learned before with the same label."
-    ),
+    again: bool = Option(False, "--again", help="Skip nodes learned before with the same label."),
     device: shared.ModelDevice = None,
     dry_run: shared.DryRun = False,
     data: shared.DataRoot = None,
@@ -154,9 +152,7 @@ def forget(
 def merge(
     models: Annotated[list[Path], Argument(help=f"Two or more {shared.ENDING} files.")],
     out: shared.NewModel,
-    overlap: bool = Option(
-        False, "--overlap", help="Let nodes that models share count more than once."
-    ),
+    overlap: bool = Option(False, "--overlap", help="Let shared nodes count more than once."),
     force: shared.Force = False,
     dry_run: shared.DryRun = False,
 ) -> None:

@@ -27,12 +27,8 @@ def partition(
         None, help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."
     ),
     labels: Path | None = Option(None, help="Of a table: CSV or Parquet, columns node and label."),
-    undirected: bool = Option(
-        False, "--undirected", help="Of a table: add the reverse of each edge."
-    ),
-    append: bool = Option(
-        False, "--append", help="Add a table's edges, and nodes, to a folder that exists."
-    ),
+    undirected: bool = Option(False, "--undirected", help="Of a table: add each edge's reverse."),
+    append: bool = Option(False, "--append", help="Add edges, and nodes, to a folder that exists."),
     memory: str = Option("4GiB", help="What sorting edges may take."),
     data: DataRoot = None,
 ) -> None:

@@ -104,9 +104,7 @@ def print_table(table: Table, heading: str = "", console: Console | None = None)
     """Print a table, below a heading that may hold brackets."""
     console = console or Console(highlight=False)
     if heading:
-        console.print()
-        console.print(heading, style="bold", markup=False, soft_wrap=True)
-        console.print()
+        console.print(f"\n{heading}\n", style="bold", markup=False, soft_wrap=True)
     console.print(table)
 
 
@@ -218,7 +216,6 @@ def load_model(path: Path, device: str | None) -> AnyModel:
 
 def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
     """The inputs of a graph, and how many nodes it has; one on disk stays there."""
-    load_torch()
     from algnn.graph.datasets import load_inputs
     from algnn.graph.store import node_count
 
@@ -242,16 +239,15 @@ def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
-    dask: Any = distributed  # its functions have no types
-    where: Any = {"address": scheduler}
+    where: dict[str, Any] = {"address": scheduler}
+    failure = f"--scheduler {scheduler} cannot be reached"
     if scheduler is None:
         where = {"n_workers": workers, "threads_per_worker": 1}
+        failure = f"--workers {workers} cannot be started"
     try:
-        client = dask.Client(**where)
+        client = distributed.Client(**where)
     except (OSError, ValueError) as error:
-        reached = f"--scheduler {scheduler} cannot be reached"
-        what = f"--workers {workers} cannot be started" if scheduler is None else reached
-        raise InputError(f"{what}: {error}") from error
+        raise InputError(f"{failure}: {error}") from error
     with client:
         print(f"dashboard: {client.dashboard_link}", file=sys.stderr)
         yield client
