@@ -132,9 +132,7 @@ def explain(
 def inspect(
     model: shared.Model,
     full: bool = Option(
-        False,
-        "--full",
-        help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
+        False, "--full", help="Check its SHA-256 too; add the condition number and the encoder's."
     ),
     as_json: shared.AsJson = False,
 ) -> None:

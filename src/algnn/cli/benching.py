@@ -31,10 +31,7 @@ SWEEPS: dict[str, tuple[str, list[str], list[str]]] = {
 commands = Typer()
 
 Draws = Annotated[int, Option(help="Runs, each with a split, an order and a seed of its own.")]
-Jobs = Annotated[
-    int | None,
-    Option(help="Worker processes; as many as there is room for by default. 1 to compare times."),
-]
+Jobs = Annotated[int | None, Option(help="Workers, as many as fit by default; 1 to compare times.")]
 Orders = Annotated[int, Option(help="Class orders: --order, then random ones; crossed with seeds.")]
 Retry = Annotated[bool, Option("--retry-failed", help="Try again what failed before.")]
 Splits = Annotated[int, Option(help="Random splits, if a graph has none; crossed with seeds.")]
@@ -103,18 +100,19 @@ def bench(
     data: shared.DataRoot = None,
     retry_failed: Retry = False,
     as_json: shared.AsJson = False,
-    scheduler: str | None = Option(None, help="A Dask scheduler, tcp://…, that does the runs."),
+    scheduler: str | None = Option(None, help="A Dask cluster, tcp://…, that does the runs."),
 ) -> None:
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers = shared.parse_seeds(seeds)
     common = {"base": base, "edges": edges, "order": shared.parse_order(order)}
-    shared.check_inputs(graphs=[] if datasets is None else _parts(datasets), data=data)
+    graphs = [] if datasets is None else _parts(datasets)
+    shared.check_inputs(graphs=graphs, data=data)
     (start_workers_early if scheduler is None else shared.load_torch)()
     from algnn.bench.plan import at_hand, cross, varied
     from algnn.cli import showing
 
-    graphs = at_hand(data) if datasets is None else _parts(datasets)
     if datasets is None:
+        graphs = at_hand(data)
         print("datasets at hand:", ", ".join(graphs), file=sys.stderr)
     chosen = _methods(methods, changes or [])
     plans = cross(graphs, chosen, _steps(steps), numbers, device=device, data=data, **common)

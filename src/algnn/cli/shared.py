@@ -45,17 +45,11 @@ NewModel = Annotated[Path, Option("-o", "--out", help=f"The new model, a {ENDING
 Order = Annotated[str, Option(help="label, random, or every class: 3,1,0,2.")]
 Plot = Annotated[Path | None, Option(help="Draw it into this .png, .svg or .pdf.")]
 Records = Annotated[Path, Option(help="Folder for a record of each run.")]
-Scheduler = Annotated[
-    str | None, Option(help="A Dask scheduler, tcp://…, whose workers share the folder.")
-]
+Scheduler = Annotated[str | None, Option(help="A Dask cluster, tcp://…, that shares the folder.")]
 Seeds = Annotated[str, Option(help="One run for each.")]
 Settings = Annotated[
     list[str] | None,
-    Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Change a setting, of methods that have it; may be repeated.",
-    ),
+    Option("--set", metavar="NAME=VALUE", help="Change a setting where it exists; repeatable."),
 ]
 Step = Annotated[int, Option(help="Classes of each later session.")]
 Workers = Annotated[int, Option(min=0, help="Or a Dask cluster of so many processes here.")]
@@ -129,7 +123,7 @@ class Work:
     ends: float | None = None  # when it will be over, once one of its steps is done
 
     def tell(self, done: int = 0, total: int | None = None, words: str | None = None) -> None:
-        """Steps done and all steps, where there are any to count; or other words."""
+        """Steps done and all steps, or other words; before any steps, phases below are shown."""
         self.what, self.own = words or self.what, total is not None
         self.hear("", done, total, own=True)
 
@@ -165,11 +159,7 @@ class Work:
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[..., None]]:
-    """Show on a terminal what takes a while, and how far it is, until the block ends.
-
-    What it yields may be told steps done and all steps, or other words; until it is told steps, the
-    phases of the work below are shown.
-    """
+    """Show on a terminal what takes a while, and how far it is; yields `Work.tell` of it."""
     console, work = Console(stderr=True), Work(what)
     # predictions go to stdout meanwhile, which may be a file
     live = Live(work, console=console, transient=True, redirect_stdout=False)
