@@ -120,7 +120,10 @@ def forget(
 ) -> None:
     """Take labelled nodes out of a model, exactly as if it had never seen their labels."""
     if (node is None) != (graph_out is None):
-        raise InputError("--node and --graph-out go together: a node, and a new .npz without it")
+        raise InputError(
+            "--node and --graph-out go together: name the node, and a new .npz for the graph"
+            " without it"
+        )
     if graph_out is not None and (graph_out.suffix != ".npz" or graph_out.exists()):
         raise InputError(f"--graph-out {graph_out} must be a new file that ends in .npz")
     session = _session("forgetting", model, graph, labels, device, dry_run, data)
