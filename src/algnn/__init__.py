@@ -54,9 +54,7 @@ def __getattr__(name: str) -> Any:
         return import_module("algnn.plot")
     if name not in _HOMES:
         raise AttributeError(f"module 'algnn' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 Each function returns a matplotlib `Figure` of its own, which a notebook shows; `save` writes it.
 """
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from torch_geometric.data import Data
 
 from algnn.analytic.model import ALGNN
 from algnn.checks import Labels, Nodes, check_labels, check_number
-from algnn.errors import AlgnnError, InputError
-from algnn.files import picture_path, replacing
+from algnn.errors import InputError
+from algnn.files import picture_path, write_atomically
 from algnn.learner import Learner
 
 NUMBERED = 15  # up to so many classes a cell of a confusion matrix has room for its number
@@ -98,29 +99,28 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
     (2, 10)
     """
     table = model.evaluate(graph, nodes, labels)
-    sessions = table.dropna(subset="session").groupby("session").accuracy.mean()
+    sessions = table.groupby("session").accuracy.mean()  # of classes that have one
     aged = len(sessions) > 1
     figure = Figure(figsize=(12 if aged else 8, 4.6), layout="constrained")
-    both: Any = figure.subplots(1, 2 if aged else 1, squeeze=False, width_ratios=[2, 1][: 1 + aged])
-    bars = both[0][0]
-    last = max(int(table.session.max()), 1) if table.session.notna().any() else 1
+    panels = figure.subplots(1, 1 + aged, squeeze=False, width_ratios=[2, 1][: 1 + aged])[0]
+    bars = panels[0]
+    last = max(sessions.index, default=0) or 1
     shades = [
         SOFT if pd.isna(s) else colormaps["viridis"](0.2 + 0.75 * s / last) for s in table.session
     ]
     places = np.arange(len(table))
     bars.bar(places, 100 * table.accuracy, color=shades)
-    marks = {"markerfacecolor": "black", "markeredgecolor": "white", "ms": 6}
-    bars.plot(places, 100 * table.confidence, "D", label="mean confidence", **marks)
+    bars.plot(places, 100 * table.confidence, "kD", mec="white", ms=6, label="mean confidence")
     _names(bars.xaxis, table.index.to_list())
     order = "class, in the order of learning" if aged else "class"
     bars.set(xlabel=order, title=_total(table))
     if aged:
-        ages = both[0][1]
+        ages = panels[1]
         ages.plot(sessions.index.astype(int), 100 * sessions, "o-", color=KNOWN)
         ages.set_xticks(range(0, int(sessions.index.max()) + 1, -(-len(sessions) // 12)))
-        words = "session in which a class was learned", "mean over the classes of a session"
-        ages.set(xlabel=words[0], title=words[1])
-    for axes in both[0]:
+        ages.set_xlabel("session in which a class was learned")
+        ages.set_title("mean over the classes of a session")
+    for axes in panels:
         axes.set(ylim=(0, 102), ylabel="accuracy (%)")
         axes.grid(axis="y", alpha=0.3)
         axes.set_axisbelow(True)
@@ -300,12 +300,9 @@ def _around(sure: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     """Write a figure as ``.png``, ``.svg`` or ``.pdf``, in a single step; returns the path."""
-    target = picture_path(path)
-    try:
-        with replacing(target) as draft:
-            figure.savefig(draft, format=target.suffix[1:], dpi=130)
-    except OSError as error:
-        raise AlgnnError(f"{target} cannot be written: {error.strerror}") from error
+    target, drawn = picture_path(path), io.BytesIO()
+    figure.savefig(drawn, format=target.suffix[1:], dpi=130)
+    write_atomically(target, drawn.getvalue())
     return target
 
 

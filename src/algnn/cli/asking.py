@@ -132,9 +132,7 @@ def explain(
 def inspect(
     model: shared.Model,
     full: bool = Option(
-        False,
-        "--full",
-        help="Read all of it: check its SHA-256, add the condition number and the encoder's.",
+        False, "--full", help="Check its SHA-256 too; add the condition number and the encoder's."
     ),
     as_json: shared.AsJson = False,
 ) -> None:
@@ -158,9 +156,7 @@ def evaluate(
     graph: shared.Graph,
     labels: shared.Labels,
     plot: shared.Plot = None,
-    kind: Kind = Option(
-        Kind.confusion, help="Of the picture: what is confused, accuracy by age, or a map."
-    ),
+    kind: Kind = Option(Kind.confusion, help="Of the picture: confusion, accuracy by age, a map."),
     as_json: shared.AsJson = False,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,

@@ -30,20 +30,11 @@ SWEEPS: dict[str, tuple[str, list[str], list[str]]] = {
 
 commands = Typer()
 
-Draws = Annotated[
-    int, Option(help="Runs that each have a split, an order and a seed of their own.")
-]
-Jobs = Annotated[
-    int | None,
-    Option(help="Worker processes; as many as there is room for by default. 1 to compare times."),
-]
-Orders = Annotated[
-    int, Option(help="Orders of classes: --order, then random ones; crossed with seeds.")
-]
+Draws = Annotated[int, Option(help="Runs, each with a split, an order and a seed of its own.")]
+Jobs = Annotated[int | None, Option(help="Workers, as many as fit by default; 1 to compare times.")]
+Orders = Annotated[int, Option(help="Class orders: --order, then random ones; crossed with seeds.")]
 Retry = Annotated[bool, Option("--retry-failed", help="Try again what failed before.")]
-Splits = Annotated[
-    int, Option(help="Random splits of a graph that comes without one; crossed with seeds.")
-]
+Splits = Annotated[int, Option(help="Random splits, if a graph has none; crossed with seeds.")]
 Steps = Annotated[str, Option(help="Classes of each later session.")]
 
 
@@ -109,20 +100,19 @@ def bench(
     data: shared.DataRoot = None,
     retry_failed: Retry = False,
     as_json: shared.AsJson = False,
-    scheduler: str | None = Option(
-        None, help="A Dask scheduler, tcp://…, whose workers do the runs."
-    ),
+    scheduler: str | None = Option(None, help="A Dask cluster, tcp://…, that does the runs."),
 ) -> None:
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers = shared.parse_seeds(seeds)
     common = {"base": base, "edges": edges, "order": shared.parse_order(order)}
-    shared.check_inputs(graphs=[] if datasets is None else _parts(datasets), data=data)
+    graphs = [] if datasets is None else _parts(datasets)
+    shared.check_inputs(graphs=graphs, data=data)
     (start_workers_early if scheduler is None else shared.load_torch)()
     from algnn.bench.plan import at_hand, cross, varied
     from algnn.cli import showing
 
-    graphs = at_hand(data) if datasets is None else _parts(datasets)
     if datasets is None:
+        graphs = at_hand(data)
         print("datasets at hand:", ", ".join(graphs), file=sys.stderr)
     chosen = _methods(methods, changes or [])
     plans = cross(graphs, chosen, _steps(steps), numbers, device=device, data=data, **common)
@@ -139,16 +129,12 @@ def tune(
     methods: str = Option("all", help="As `algnn methods` lists them; or all."),
     trials: int = Option(6, help="Settings that are tried for each method and graph."),
     steps: Steps = "1",
-    seeds: str = Option(
-        "42,43,44,45,46", help="Of the runs with the chosen settings; trials have the first."
-    ),
+    seeds: str = Option("42,43,44,45,46", help="Of the final runs; trials have the first."),
     edges: shared.Edges = "full",
     splits: Splits = 1,
     orders: Orders = 1,
     draws: Draws = 1,
-    only_trials: bool = Option(
-        False, "--only-trials", help="Choose settings, and do not run them."
-    ),
+    only_trials: bool = Option(False, "--only-trials", help="Choose settings, do not run them."),
     jobs: Jobs = None,
     device: shared.Device = "auto",
     records: shared.Records = RECORDS,

@@ -35,9 +35,7 @@ def fit(
     changes: shared.Settings = None,
     seed: int = Option(0, help="Of all that is random."),
     private: float | None = Option(
-        None,
-        metavar="EPSILON",
-        help="Make a model with differentially private sums, of this ε for each session.",
+        None, metavar="EPSILON", help="Make sums differentially private, with this ε per session."
     ),
     device: shared.Device = "auto",
     force: shared.Force = False,
@@ -57,19 +55,9 @@ def fit(
         chosen = {**parse(kind, changes or []), "seed": seed, "device": device}
         return kind(**chosen if private is None else {**chosen, "epsilon": private})
 
-    with _session(
-        "learning",
-        model,
-        graph,
-        labels,
-        dry_run=dry_run,
-        data=data,
-        scheduler=scheduler,
-        workers=workers,
-        make=make,
-        force=force,
-    ) as (learner, *some):
-        learner.fit(*some)
+    session = _session("learning", model, graph, labels, None, dry_run, data, make, force)
+    with session as (learner, now, *some), shared.spread(now, scheduler, workers) as there:
+        learner.fit(there, *some)
     print(f"gives away: {learner.exposure()}")
 
 
@@ -78,9 +66,7 @@ def learn(
     model: shared.Model,
     graph: shared.Graph,
     labels: shared.Labels,
-    again: bool = Option(
-        False, "--again", help="Skip nodes that were learned before with the same label."
-    ),
+    again: bool = Option(False, "--again", help="Skip nodes learned before with the same label."),
     device: shared.ModelDevice = None,
     dry_run: shared.DryRun = False,
     data: shared.DataRoot = None,
@@ -88,25 +74,16 @@ def learn(
     workers: shared.Workers = 0,
 ) -> None:
     """Teach a model more labelled nodes, of new classes or of known ones."""
-    with _session(
-        "learning",
-        model,
-        graph,
-        labels,
-        device=device,
-        dry_run=dry_run,
-        data=data,
-        scheduler=scheduler,
-        workers=workers,
-    ) as (learner, *some):
+    session = _session("learning", model, graph, labels, device, dry_run, data)
+    with session as (learner, now, *some), shared.spread(now, scheduler, workers) as there:
         from algnn import PrivateALGNN
 
         if not isinstance(learner, PrivateALGNN):
-            learner.partial_fit(*some, repeat="ignore" if again else "error")
+            learner.partial_fit(there, *some, repeat="ignore" if again else "error")
         elif again:
             raise InputError(f"--again: {model} is private and keeps no record to compare with")
         else:
-            learner.partial_fit(*some)
+            learner.partial_fit(there, *some)
     if isinstance(learner, PrivateALGNN):  # each session of a class spends more
         print(f"gives away: {learner.exposure()}")
 
@@ -121,9 +98,8 @@ def relabel(
     data: shared.DataRoot = None,
 ) -> None:
     """Correct the labels of nodes that were learned: forget the old ones and learn the new ones."""
-    with _session(
-        "relabelling", model, graph, labels, device=device, dry_run=dry_run, data=data
-    ) as (learner, now, nodes, classes):
+    session = _session("relabelling", model, graph, labels, device, dry_run, data)
+    with session as (learner, now, nodes, classes):
         exact(model, learner).relabel(now, nodes, None, classes)
 
 
@@ -150,9 +126,8 @@ def forget(
         )
     if graph_out is not None and (graph_out.suffix != ".npz" or graph_out.exists()):
         raise InputError(f"--graph-out {graph_out} must be a new file that ends in .npz")
-    with _session(
-        "forgetting", model, graph, labels, device=device, dry_run=dry_run, data=data
-    ) as (found, now, nodes, classes):
+    session = _session("forgetting", model, graph, labels, device, dry_run, data)
+    with session as (found, now, nodes, classes):
         import numpy as np
 
         from algnn import save_npz
@@ -175,9 +150,7 @@ def forget(
 def merge(
     models: Annotated[list[Path], Argument(help=f"Two or more {shared.ENDING} files.")],
     out: shared.NewModel,
-    overlap: bool = Option(
-        False, "--overlap", help="Let nodes that models share count more than once."
-    ),
+    overlap: bool = Option(False, "--overlap", help="Let shared nodes count more than once."),
     force: shared.Force = False,
     dry_run: shared.DryRun = False,
 ) -> None:
@@ -223,12 +196,9 @@ def _session(
     model: Path,
     graph: str,
     labels: Path,
-    *,
-    device: str | None = None,
+    device: str | None,
     dry_run: bool,
     data: Path | None,
-    scheduler: str | None = None,
-    workers: int = 0,
     make: Callable[[], AnyModel] | None = None,
     force: bool = True,
 ) -> Iterator[tuple[AnyModel, Any, Any, Any]]:
@@ -241,9 +211,8 @@ def _session(
         before, seen = (_holdings(learner), learner.classes_) if new is None else (({}, 0), None)
         now, count = shared.load_graph(graph, data)
         nodes, classes = shared.load_labels(labels, count, seen)
-        shown = shared.working(f"{doing} {shared.plural(nodes.size, 'node')}")
-        with shown, shared.spread(now, scheduler, workers) as there:
-            yield learner, there, nodes, classes
+        with shared.working(f"{doing} {shared.plural(nodes.size, 'node')}"):
+            yield learner, now, nodes, classes
         _finish(path, learner, before, dry_run)
 
 

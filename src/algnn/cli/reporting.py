@@ -18,18 +18,15 @@ QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
 GRAPHS = ("digits", "cora")
 SLOW = ("cat-long", "joint-appnp", "joint-sage", "joint-appnp-balanced", "joint-sage-balanced")
 
-demo_command, commands = Typer(), Typer()
+commands = Typer()
 records_commands = Typer(help="Folders of records.", no_args_is_help=True)
 commands.add_typer(records_commands, name="records")
 
 
-@demo_command.command()
 def demo(
     out: Path = Option("demo", help="Folder for the page, the chart and records."),
     seeds: Seeds = "42",
-    methods: str | None = Option(
-        None, help=f"By default {', '.join(QUICK)}; as algnn methods lists."
-    ),
+    methods: str | None = Option(None, help=f"{', '.join(QUICK)} by default; see algnn methods."),
     full: bool = Option(False, "--full", help="All methods, on Cora too if at hand: many minutes."),
 ) -> None:
     """Learn ten handwritten digits class after class, and compare with other methods."""
@@ -45,9 +42,8 @@ def demo(
     from algnn.report.export import write
     from algnn.report.style import styles
 
-    names = list(QUICK) if methods is None else methods.split(",")
-    if full and methods is None:
-        names = [name for name in METHODS if name not in SLOW]
+    usual = [name for name in METHODS if name not in SLOW] if full else list(QUICK)
+    names = usual if methods is None else methods.split(",")
     graphs = [name for name in GRAPHS[: None if full else 1] if available(name)]
     plans = cross(graphs, {name: {} for name in names}, [1], numbers, confidence=full)
     # the slowest methods stand last in the registry: started first, they keep no worker waiting
@@ -94,9 +90,7 @@ def pack_records(folders: list[Path] = Argument(metavar="FOLDER...", help="With 
 def report(
     records: list[Path] | None = Option(None, help="Folder of records; may be repeated."),
     out: Path = Option("report", help="Folder for the page."),
-    markdown: Path | None = Option(
-        None, help="Write this Markdown file instead, and its pictures beside it."
-    ),
+    markdown: Path | None = Option(None, help="Write this Markdown file and its pictures instead."),
     latex: Path | None = Option(None, help="Write the tables into this .tex file instead."),
     csv: Path | None = Option(None, help="Write runs and tables as CSV into this folder instead."),
 ) -> None:

@@ -45,17 +45,11 @@ NewModel = Annotated[Path, Option("-o", "--out", help=f"The new model, a {ENDING
 Order = Annotated[str, Option(help="label, random, or every class: 3,1,0,2.")]
 Plot = Annotated[Path | None, Option(help="Draw it into this .png, .svg or .pdf.")]
 Records = Annotated[Path, Option(help="Folder for a record of each run.")]
-Scheduler = Annotated[
-    str | None, Option(help="A Dask scheduler, tcp://…, whose workers share the folder.")
-]
+Scheduler = Annotated[str | None, Option(help="A Dask cluster, tcp://…, that shares the folder.")]
 Seeds = Annotated[str, Option(help="One run for each.")]
 Settings = Annotated[
     list[str] | None,
-    Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Change a setting, of methods that have it; may be repeated.",
-    ),
+    Option("--set", metavar="NAME=VALUE", help="Change a setting where it exists; repeatable."),
 ]
 Step = Annotated[int, Option(help="Classes of each later session.")]
 Workers = Annotated[int, Option(min=0, help="Or a Dask cluster of so many processes here.")]
@@ -104,9 +98,7 @@ def print_table(table: Table, heading: str = "", console: Console | None = None)
     """Print a table, below a heading that may hold brackets."""
     console = console or Console(highlight=False)
     if heading:
-        console.print()
-        console.print(heading, style="bold", markup=False, soft_wrap=True)
-        console.print()
+        console.print(f"\n{heading}\n", style="bold", markup=False, soft_wrap=True)
     console.print(table)
 
 
@@ -131,7 +123,7 @@ class Work:
     ends: float | None = None  # when it will be over, once one of its steps is done
 
     def tell(self, done: int = 0, total: int | None = None, words: str | None = None) -> None:
-        """Steps done and all steps, where there are any to count; or other words."""
+        """Steps done and all steps, or other words; before any steps, phases below are shown."""
         self.what, self.own = words or self.what, total is not None
         self.hear("", done, total, own=True)
 
@@ -167,11 +159,7 @@ class Work:
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[..., None]]:
-    """Show on a terminal what takes a while, and how far it is, until the block ends.
-
-    What it yields may be told steps done and all steps, or other words; until it is told steps, the
-    phases of the work below are shown.
-    """
+    """Show on a terminal what takes a while, and how far it is; yields `Work.tell` of it."""
     console, work = Console(stderr=True), Work(what)
     # predictions go to stdout meanwhile, which may be a file
     live = Live(work, console=console, transient=True, redirect_stdout=False)
@@ -218,7 +206,6 @@ def load_model(path: Path, device: str | None) -> AnyModel:
 
 def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
     """The inputs of a graph, and how many nodes it has; one on disk stays there."""
-    load_torch()
     from algnn.graph.datasets import load_inputs
     from algnn.graph.store import node_count
 
@@ -242,16 +229,15 @@ def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
-    dask: Any = distributed  # its functions have no types
-    where: Any = {"address": scheduler}
+    where: dict[str, Any] = {"address": scheduler}
+    failure = f"--scheduler {scheduler} cannot be reached"
     if scheduler is None:
         where = {"n_workers": workers, "threads_per_worker": 1}
+        failure = f"--workers {workers} cannot be started"
     try:
-        client = dask.Client(**where)
+        client = distributed.Client(**where)
     except (OSError, ValueError) as error:
-        reached = f"--scheduler {scheduler} cannot be reached"
-        what = f"--workers {workers} cannot be started" if scheduler is None else reached
-        raise InputError(f"{what}: {error}") from error
+        raise InputError(f"{failure}: {error}") from error
     with client:
         print(f"dashboard: {client.dashboard_link}", file=sys.stderr)
         yield client

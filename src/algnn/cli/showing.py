@@ -37,7 +37,6 @@ NAMES = {
     "ece": "ECE, calibration error",
     "novelty_auroc": "novelty, AUROC",
 }
-SHARES = ("ece", "novelty_auroc")
 # viridis, the picture's colours, at 0, 25, 50, 75 and 100 per cent
 COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 SCALE = [Color.parse(name).get_truecolor() for name in COLOURS]
@@ -105,7 +104,7 @@ def show(console: Console, runs: pd.DataFrame) -> None:
     table = plain_table("", seeds, *(["the paper"] if paper else []), right=slice(1, None))
     for name, summary in summaries(runs).items():
         theirs = " ± ".join(f"{v:.2f}" for v in printed.get(name) or () if v is not None)
-        digits = 3 if name in SHARES else 2
+        digits = 3 if name in ("ece", "novelty_auroc") else 2
         half = "" if summary.ci95 is None else f" ± {summary.ci95:.{digits}f}"
         table.add_row(NAMES[name], f"{summary.mean:.{digits}f}{half}", *([theirs] if paper else []))
     table.add_row("retained (MB)", f"{runs['retained_bytes'].max() / 1e6:.2f}")
@@ -167,10 +166,7 @@ def draw(runs: pd.DataFrame, path: Path) -> Path:
 
 
 def figure(outcomes: Sequence[Outcome], title: str, paper_ap: float | None) -> Figure:
-    """The mean accuracy matrix of some runs, one per seed, and their AP by session.
-
-    `paper_ap`, the paper's final AP, is a dashed line.
-    """
+    """The mean accuracy matrix of runs, one per seed; their AP by session, and the paper's last."""
     # a Figure of its own: pyplot and the user's choice of backend are not touched
     both = Figure(figsize=(12, 5.6), layout="constrained")
     both.suptitle(textwrap.fill(title, 100), parse_math=False)
