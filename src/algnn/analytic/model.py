@@ -294,7 +294,7 @@ class ALGNN(Lifecycle):
 
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         elsewhere, features = None, state.features
-        if isinstance(graph, GraphStore) and graph.runner and isinstance(features, HopEncoder):
+        if isinstance(graph, GraphStore) and graph.runner and type(features) is HopEncoder:
             self._prepared(graph, features)  # views first: the sums are over them
             elsewhere = partial(graph.runner.sums, features)
         Z = self._features(graph, nodes, features)
@@ -329,7 +329,7 @@ class ALGNN(Lifecycle):
         known = self._taught
         W, b = known.affine
         encoder = known.features
-        if isinstance(graph, GraphStore) and graph.runner and isinstance(encoder, HopEncoder):
+        if isinstance(graph, GraphStore) and graph.runner and type(encoder) is HopEncoder:
             self._prepared(graph, encoder)
             found: Tensor = graph.runner.scores(encoder, nodes, W, b)
             return found
