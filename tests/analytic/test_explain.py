@@ -90,7 +90,8 @@ def by_hand(bank: HopEncoder, graph: Data, node: int, weights: Tensor) -> Tensor
     rows = torch.stack([torch.eye(graph.num_nodes).double()[node], (dense @ dense)[node]])
     x = graph.x.double()
     x = x.abs().sqrt() * x.sign() if bank.root else x
-    P = bank.reduction(x.device).mT if bank.is_reduced else torch.eye(7).double()
+    reduction = bank.reduction(x.device)
+    P = torch.eye(7).double() if reduction is None else reduction.mT
     lengths = (rows @ x @ P.mT).norm(dim=1).clamp_min(1e-12)
     z = (rows @ x @ P.mT / lengths[:, None]).view(1, -1)
     worth = weights[: bank.breadth]

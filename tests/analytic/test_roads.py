@@ -130,10 +130,10 @@ def test_interrupted_work_goes_on_and_finished_work_is_found(tmp_path, monkeypat
 
 def test_columns_are_cut_anew_where_memory_has_become_less(tmp_path):
     encoder = HopEncoder("all", 10)
-    first = Views(encoder, 5, 10, "cpu", tmp_path)
+    first = Views(encoder, 10, "cpu", tmp_path)
     assert [columns.stop for columns in first.columns] == [10]
-    assert len(Views(encoder, 5, 3, "cpu", tmp_path).columns) == 4
-    assert len(Views(encoder, 5, 10, "cpu", tmp_path).columns) == 4
+    assert len(Views(encoder, 3, "cpu", tmp_path).columns) == 4
+    assert len(Views(encoder, 10, "cpu", tmp_path).columns) == 4
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def contributions(
 
 def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
     """The gradient of a node's score by its views [views, inputs] before they are scaled."""
-    reduction = encoder.reduction(sums.device) if encoder.is_reduced else None
+    reduction = encoder.reduction(sums.device)
     views = sums if reduction is None else sums @ reduction
     lengths = views.norm(dim=1, keepdim=True).clamp_min(TINY)
     worth, _, beyond = weights.tensor_split([encoder.breadth, encoder.prepared_width])

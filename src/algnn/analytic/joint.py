@@ -1,10 +1,9 @@
 """Ridge regression on all labels at once, the reference that AL-GNN must equal."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -14,7 +13,7 @@ from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.analytic.model import ALGNN
 from algnn.analytic.state import Features, State
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_kept_nodes
+from algnn.checks import Array, check_kept_nodes
 from algnn.errors import CheckpointError, InputError
 from algnn.graph.store import node_count
 
@@ -24,7 +23,7 @@ class JointState(State):
     """The state of a `JointRidge`: that of an `ALGNN`, and every node and label it was given."""
 
     nodes: Tensor
-    labels: npt.NDArray[Any]
+    labels: Array
 
 
 class JointRidge(ALGNN):
@@ -53,8 +52,7 @@ class JointRidge(ALGNN):
             )
 
     def _untaught(self, features: Features) -> JointState:
-        nothing = super()._untaught(features)
-        return JointState(**_fields(nothing), nodes=torch.arange(0), labels=np.arange(0))
+        return _keeping(super()._untaught(features), torch.arange(0), np.arange(0))
 
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         """All nodes learned so far and some more, with their features in the graph as it is now."""
@@ -63,8 +61,7 @@ class JointRidge(ALGNN):
             nodes = torch.cat([state.nodes, nodes])
             labels = CodedLabels.of(np.concatenate([state.labels, labels.values]))
         after = super()._with_nodes(graph, nodes, labels, self._untaught(state.features))
-        kept = {"nodes": nodes, "labels": labels.values, "log": state.log}
-        return JointState(**{**_fields(after), **kept})
+        return _keeping(replace(after, log=state.log), nodes, labels.values)
 
     def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         raise InputError(
@@ -91,9 +88,10 @@ class JointRidge(ALGNN):
         below = count and min(int(nodes.min()), int(codes.min())) < 0
         if below or not counts.equal(known.statistics.n):
             raise CheckpointError("kept.nodes and kept.codes do not fit the sums")
-        labels = known.statistics.classes[codes.numpy()]
-        return JointState(**_fields(known), nodes=nodes, labels=labels)
+        return _keeping(known, nodes, known.statistics.classes[codes.numpy()])
 
 
-def _fields(known: State) -> dict[str, Any]:
-    return {field.name: getattr(known, field.name) for field in fields(State)}
+def _keeping(known: State, nodes: Tensor, labels: Array) -> JointState:
+    """The same state, with these nodes and labels."""
+    same = {field.name: getattr(known, field.name) for field in fields(State) if field.init}
+    return JointState(**same, nodes=nodes, labels=labels)

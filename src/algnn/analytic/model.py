@@ -67,14 +67,8 @@ class ALGNN(Lifecycle):
         Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
-    epochs : int
-        Of the GCN's training on the base session (Adam, full batch).
-    lr : float
-        Its step size.
-    dropout : float
-        Its dropout.
-    weight_decay : float
-        Its weight decay.
+    epochs, lr, dropout, weight_decay : int, float, float, float
+        Of the GCN's training on the base session (Adam, full batch); `lr` is its step size.
     half_life : float
         After so many further sessions a node counts for half, so that old ones fade; 0 for never.
     seed : int
@@ -128,10 +122,6 @@ class ALGNN(Lifecycle):
             which take the settings of the graph they are without its features.
         **changes
             Parameters to set otherwise, such as `seed`.
-
-        Returns
-        -------
-        ALGNN
 
         Examples
         --------
@@ -189,10 +179,6 @@ class ALGNN(Lifecycle):
         node : int
         label : int or str, optional
             The class; by default the one that `predict` gives.
-
-        Returns
-        -------
-        Explanation
 
         Examples
         --------
@@ -294,7 +280,7 @@ class ALGNN(Lifecycle):
 
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         elsewhere, features = None, state.features
-        if isinstance(graph, GraphStore) and graph.runner and isinstance(features, HopEncoder):
+        if isinstance(graph, GraphStore) and graph.runner and type(features) is HopEncoder:
             self._prepared(graph, features)  # views first: the sums are over them
             elsewhere = partial(graph.runner.sums, features)
         Z = self._features(graph, nodes, features)
@@ -329,7 +315,7 @@ class ALGNN(Lifecycle):
         known = self._taught
         W, b = known.affine
         encoder = known.features
-        if isinstance(graph, GraphStore) and graph.runner and isinstance(encoder, HopEncoder):
+        if isinstance(graph, GraphStore) and graph.runner and type(encoder) is HopEncoder:
             self._prepared(graph, encoder)
             found: Tensor = graph.runner.scores(encoder, nodes, W, b)
             return found

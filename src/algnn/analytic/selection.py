@@ -69,9 +69,8 @@ def choose_gamma(
 
     `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
     best of a few is the start of a search uphill. Of several equally good ones the largest is
-    taken. The search goes over γ relative to the trace, for the balanced head, where classes count,
-    and for the ridge head, where nodes count; the latter takes γ times the trace of G. Beside γ
-    stands the agreement, which is at most 1, to seven digits.
+    taken. The search goes over γ relative to the trace; the ridge head takes γ times the trace of
+    G. Beside γ stands the agreement, which is at most 1, to seven digits.
     """
     nodes = int(everything.n.sum())
     both = nodes <= ONE_DIRECTION_NODES
@@ -97,9 +96,8 @@ def choose_gamma(
 class _Halves:
     """The systems of both halves, for k ways of halving, as one batch.
 
-    `everything` are sums of all nodes, `half_sums` [k] those of the second half. Each half is
-    solved, and held against the other; with both=False only the first half is. A system is
-    B and class means where every class counts the same (balanced), or else G and Q.
+    Each half is solved, and held against the other; with both=False only the first half is. A
+    system is B and class means where every class counts the same (balanced), or else G and Q.
     """
 
     def __init__(

@@ -55,6 +55,10 @@ class State:
     # for the ridge head a factor of G + γI where the next session is likely to be small.
     solved: Affine | None = None
     factor: UpdatedFactor | None = None
+    # for the last graph that was asked about: its β; and what the seen classes and the graph look
+    # like, in directions that hold both
+    graph_sharpness: Memo[float] = field(default_factory=Memo, init=False)
+    novelty_models: Memo[tuple[Span, NoveltyModel]] = field(default_factory=Memo, init=False)
 
     @cached_property
     def affine(self) -> Affine:
@@ -78,16 +82,6 @@ class State:
         # where sums are over features, and not over coordinates in a span, so are the weights
         solved = self.affine if self.span.basis is None else None
         return held_out(self.head, self.gamma, self.statistics, solved)
-
-    @cached_property
-    def graph_sharpness(self) -> Memo[float]:
-        """β for the last graph that was asked about."""
-        return Memo()
-
-    @cached_property
-    def novelty_models(self) -> Memo[tuple[Span, NoveltyModel]]:
-        """What the seen classes and the last graph look like, in directions that hold both."""
-        return Memo()
 
     def with_weights(self) -> State:
         """The same with its weights solved: by an updated factor where that is cheaper."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,26 +56,16 @@ class Views:
     written whole or not at all. Rows are made of length one, view by view, when they are read.
     """
 
-    def __init__(self, encoder: HopEncoder, count: int, step: int, device: Any, folder: Path):
+    def __init__(self, encoder: HopEncoder, step: int, device: Any, folder: Path):
         self.encoder, self.device, self.folder = encoder, torch.device(device), folder
-        self.columns = _columns(encoder, _agreed(folder, step, self._complete))
-        self.count, self._maps = count, dict[tuple[Path, bool], Tensor]()
+        self.sizes = folder / "sizes.npy"
+        self.columns = _columns(encoder, self._agreed(step))
+        self._mapped = cache(mapped)
 
-    def lacking(self) -> list[slice]:
-        """The blocks of columns that are not there in all views."""
-        return [columns for columns in self.columns if not self._complete_at(columns.start)]
-
-    @property
-    def sizes(self) -> Path:
-        """The file of the sizes."""
-        return self.folder / "sizes.npy"
-
-    @contextmanager
-    def writing(self, file: Path, columns: int) -> Iterator[Path]:
-        """The file that so many columns are to be written to."""
-        with replacing(file) as temporary:
-            new_file(temporary, (self.count, columns), np.float32)
-            yield temporary
+    def lacking(self, columns: list[slice]) -> list[slice]:
+        """Those of some blocks of columns that are not there in all views."""
+        views = range(len(self.encoder.views))
+        return [c for c in columns if not all(self.file(v, c.start).exists() for v in views)]
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """Views and sizes [n, prepared_width] of some nodes, float32."""
@@ -87,26 +77,27 @@ class Views:
         files = {self.file(v, c.start): _place(encoder, v, c) for v in views for c in self.columns}
         files |= {self.sizes: sizes} if encoder.sizes else {}
         with ThreadPoolExecutor(READERS if scattered else 1) as pool:
-            parts = pool.map(lambda file: self._mapped(file, scattered)[here], files)
+            parts = pool.map(lambda file: self._mapped(file, scattered=scattered)[here], files)
             for place, part in zip(files.values(), parts, strict=True):
                 found[:, place] = part
         return encoder.unit(found).to(self.device)
 
-    def _mapped(self, file: Path, scattered: bool) -> Tensor:
-        if (file, scattered) not in self._maps:
-            self._maps[file, scattered] = mapped(file, scattered=scattered)
-        return self._maps[file, scattered]
-
-    def _complete(self, step: int) -> bool:
-        return all(self._complete_at(a) for a in range(0, self.encoder.view_width, step))
-
-    def _complete_at(self, start: int) -> bool:
-        views = range(len(self.encoder.views))
-        return all(self.file(view, start).exists() for view in views)
-
     def file(self, view: int, start: int) -> Path:
         """The file of a block of columns of a view."""
         return self.folder / f"{view}-{start}.npy"
+
+    def _agreed(self, step: int) -> int:
+        """The step by which columns were cut before, unless that takes more memory than we have."""
+        plan = self.folder / "columns.json"
+        if plan.exists():
+            before = int(json.loads(plan.read_text("utf-8"))["step"])
+            if before <= step or not self.lacking(_columns(self.encoder, before)):
+                return before
+            for file in self.folder.glob("*.npy"):
+                file.unlink(missing_ok=True)
+        with replacing(plan) as temporary:
+            temporary.write_text(json.dumps({"step": step}), "utf-8")
+        return step
 
 
 # the views of all nodes, from which rows can be taken
@@ -151,14 +142,17 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
         return encoder.unit(found)
     most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
     step = _step(encoder.view_width, count, most)
-    views = Views(encoder, count, step, device, graph.folder / f"views-{encoder.fingerprint[:16]}")
+    views = Views(encoder, step, device, graph.folder / f"views-{encoder.fingerprint[:16]}")
     run = graph.runner or Here(graph)
     try:
         if encoder.sizes and not views.sizes.exists():
-            with views.writing(views.sizes, encoder.prepared_width - encoder.breadth) as target:
+            with replacing(views.sizes) as target:
+                width = encoder.prepared_width - encoder.breadth
+                new_file(target, (count, width), np.float32)
                 run(measure, encoder, target)
-        for view, some, array in computed(encoder, run, views.lacking()):
-            with views.writing(views.file(view, some.start), some.stop - some.start) as target:
+        for view, some, array in computed(encoder, run, views.lacking(views.columns)):
+            with replacing(views.file(view, some.start)) as target:
+                new_file(target, (count, some.stop - some.start), np.float32)
                 run(keep, array, target)
     finally:
         run.close()
@@ -235,10 +229,7 @@ def measure(graph: GraphRows, part: int, encoder: HopEncoder, out: Array) -> Non
 def hop(
     graph: GraphRows, part: int, without_self: bool, source: Array, out: Array, beside: Array | None
 ) -> None:
-    """A block of rows of Â, or of Â without its diagonal, times an array.
-
-    A walk that returns has its start, `beside`, in it by a share.
-    """
+    """A block of rows of Â, or of Â without its diagonal, times an array; `beside` by a share."""
     x, into = opened(source), opened(out, write=True)
     start = None if beside is None else opened(beside)
     first, matrix = graph.parts[part].start, graph.adjacency(part)
@@ -296,17 +287,3 @@ def _step(width: int, count: int, most: int) -> int:
     """Columns in a block: about the same in all blocks, and as many as memory allows."""
     widest = max(1, most // (ARRAYS * 8 * max(1, count)))
     return -(-width // -(-width // widest))
-
-
-def _agreed(folder: Path, step: int, complete: Callable[[int], bool]) -> int:
-    """The step by which columns were cut before, unless that takes more memory than we have."""
-    plan = folder / "columns.json"
-    if plan.exists():
-        before = int(json.loads(plan.read_text("utf-8"))["step"])
-        if before <= step or complete(before):
-            return before
-        for file in folder.glob("*.npy"):
-            file.unlink(missing_ok=True)
-    with replacing(plan) as temporary:
-        temporary.write_text(json.dumps({"step": step}), "utf-8")
-    return step

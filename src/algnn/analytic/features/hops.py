@@ -21,7 +21,7 @@ from torch.nn.functional import normalize
 from algnn.analytic.features.blocked import encoded, polynomial
 from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, squares, unit_rows
-from algnn.errors import InputError
+from algnn.checks import check_choice
 from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr
 from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
 
@@ -49,51 +49,24 @@ class HopEncoder:
 
     A view is a polynomial of Â times X. It is computed in float64 and rounded to float32 in the
     end, so that devices agree on it.
-
-    Attributes
-    ----------
-    name : str
-        A key of `VIEW_SETS`.
-    inputs : int
-        Width of X.
-    root : bool
-        Whether the square root of each entry is taken first (with its sign): right for counts and
-        other quantities that are never negative, whose largest values would drown the others.
-    basis : Tensor [inputs, r], float32, optional
-        Where X is wide: its rows, scaled to length one, are reduced to their coordinates in it.
-    sizes : bool
-        Whether columns beside the views tell how large ‖x‖² is: rows of length one do not.
-    expanded : int
-        How many random units, ReLU of the views, stand beside them; again of length one together.
-    seed : int
-        Of the units.
-    projected : int
-        Width of the random projection in the place of a basis, in files of version 0.1 and where
-        noise keeps the basis private; 0 for none.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from algnn.graph.propagate import normalised_adjacency
-    >>> pair = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 2)
-    >>> x = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
-    >>> HopEncoder("own and two hops", inputs=2).prepare(pair, x)
-    tensor([[0.6000, 0.8000, 0.6000, 0.8000],
-            [0.0000, 0.0000, 0.6000, 0.8000]])
     """
 
-    name: str
-    inputs: int
+    name: str  # a key of `VIEW_SETS`
+    inputs: int  # width of X
+    # width of the random projection in the place of a basis, in files of version 0.1 and where
+    # noise keeps the basis private; 0 for none
     projected: int = 0
+    # whether the square root of each entry is taken first (with its sign): right for counts and
+    # other quantities that are never negative, whose largest values would drown the others
     root: bool = False
-    expanded: int = 0
-    seed: int = 0
+    expanded: int = 0  # random units, ReLU of the views, beside them; of length one together
+    seed: int = 0  # of the units, or of the projection
+    # [inputs, r], float32, where X is wide: its rows, of length one, become coordinates in it
     basis: Tensor | None = None
-    sizes: bool = False
+    sizes: bool = False  # whether columns tell how large ‖x‖² is: rows of length one do not
 
     def __post_init__(self) -> None:
-        if self.name not in VIEW_SETS:
-            raise InputError(f"views={self.name!r} is unknown: use one of {', '.join(VIEW_SETS)}")
+        check_choice("views", self.name, VIEW_SETS)
 
     @classmethod
     def of(
@@ -106,13 +79,11 @@ class HopEncoder:
         root: bool | None = None,
         sizes: bool = True,
     ) -> HopEncoder:
-        """The encoder of a graph with features X, dense or sparse CSR: no label decides on it.
+        """The encoder of a graph with features X, dense or sparse CSR, or given by rows.
 
-        X is whole, or a graph that gives some of its rows.
-
-        Its units fill up what views and sizes leave of `width`. X with more than `rank` columns is
-        reduced; unless `root` is given, roots are taken of values like counts. There are `sizes`
-        where they differ.
+        No label decides on it. Its units fill up what views and sizes leave of `width`. X with more
+        than `rank` columns is reduced; unless `root` is given, roots are taken of values like
+        counts. There are `sizes` where they differ.
         """
         count, inputs = x.shape
         some = _take(x, _spread(count, SAMPLED_ROWS, x.device))
@@ -122,13 +93,12 @@ class HopEncoder:
         if root is None:
             some = some if some.layout == torch.strided else some.values()
             root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
-        bare, basis = cls("all", inputs, root=root, seed=seed, sizes=sizes), None
+        encoder = cls("all", inputs, root=root, seed=seed, sizes=sizes)
         if inputs > rank:
-            rows = _spread(count, MOST_ROWS, x.device)
-            some = bare._unit_entries(_take(x, rows), torch.float32)
-            basis = principal_basis(some, seed, rank)
-        views = replace(bare, basis=basis)
-        return replace(views, expanded=max(width - views.prepared_width, 0))
+            rows = _take(x, _spread(count, MOST_ROWS, x.device))
+            basis = principal_basis(encoder._unit_entries(rows, torch.float32), seed, rank)
+            encoder = replace(encoder, basis=basis)
+        return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -173,15 +143,12 @@ class HopEncoder:
             return self._unit_entries(take_rows(x, rows), FLOAT).to_dense()
         return self._rooted(take_rows(x, rows).to_dense().to(FLOAT))
 
-    @property
-    def is_reduced(self) -> bool:
-        """Whether the views take fewer columns than X has."""
-        return self.basis is not None or self.projected > 0
-
-    def reduction(self, device: torch.device) -> Tensor:
-        """The matrix [inputs, view_width] by which X is reduced, in float64."""
+    def reduction(self, device: torch.device) -> Tensor | None:
+        """The matrix [inputs, view_width] by which X is reduced, if it is, in float64."""
         if self.basis is not None:
             return self.basis.to(device, FLOAT)
+        if not self.projected:
+            return None
         return _projection(self.inputs, self.projected, self.seed).to(device).to_dense().mT
 
     def source(self, some: Tensor, columns: slice) -> Tensor:
@@ -189,9 +156,10 @@ class HopEncoder:
 
         Where a basis reduces them, they are rounded to float32.
         """
-        if not self.is_reduced:
+        reduction = self.reduction(some.device)
+        if reduction is None:
             return self._rooted(some.to_dense()[:, columns].to(FLOAT))
-        matrix = self.reduction(some.device)[:, columns].contiguous()
+        matrix = reduction[:, columns].contiguous()
         if self.basis is None:
             return spmm(to_csr(self._rooted(some.to_dense().to(FLOAT))), matrix)
         entries = self._unit_entries(some, FLOAT)
@@ -235,11 +203,8 @@ class HopEncoder:
 
     @property
     def units_apart(self) -> int:
-        """How many of the units, the last ones, see PageRank alone: half of them with all views.
-
-        So many views of a node are much alike, and the widest average of its neighbourhood is worth
-        units of its own.
-        """
+        """How many of the units, the last ones, see PageRank alone: half of them with all views."""
+        # views of a node are much alike, and its widest average is worth units of its own
         return self.expanded - self.expanded // 2 if self.name == "all" else 0
 
     def unit_weights(self, device: torch.device) -> Tensor:
@@ -254,8 +219,7 @@ class HopEncoder:
                 return normalize(self._rooted(some.to(dtype)))
             some = to_csr(some)
         values = self._rooted(some.values().to(dtype))
-        shape = (some.size(0), some.size(1))
-        return unit_rows(csr(some.crow_indices(), some.col_indices(), values, shape))
+        return unit_rows(csr(some.crow_indices(), some.col_indices(), values, some.shape))
 
     def _rooted(self, values: Tensor) -> Tensor:
         return values.abs().sqrt_().copysign(values) if self.root else values

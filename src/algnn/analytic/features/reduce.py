@@ -59,10 +59,10 @@ def _orthonormal(Y: Tensor) -> Tensor:
 def unit_rows(X: Tensor) -> Tensor:
     """A sparse CSR matrix with each row scaled to length one; empty rows stay."""
     starts, values = X.crow_indices(), X.values()
-    row = _rows(X)
+    row = torch.repeat_interleave(starts.diff())
     lengths = values.new_zeros(X.size(0)).index_add_(0, row, values.square()).sqrt_()
     scaled = values / lengths.clamp_min(torch.finfo(values.dtype).tiny)[row]
-    return csr(starts, X.col_indices(), scaled, (X.size(0), X.size(1)))
+    return csr(starts, X.col_indices(), scaled, X.shape)
 
 
 def squares(X: Tensor) -> Tensor:
@@ -70,11 +70,5 @@ def squares(X: Tensor) -> Tensor:
     if X.layout == torch.strided:
         return X.to(torch.float64).square().sum(dim=1)
     values = X.values().to(torch.float64).square()
-    return values.new_zeros(X.size(0)).index_add_(0, _rows(X), values)
-
-
-def _rows(X: Tensor) -> Tensor:
-    """The row of each entry of a CSR matrix."""
-    return torch.repeat_interleave(
-        torch.arange(X.size(0), device=X.device), X.crow_indices().diff()
-    )
+    row = torch.repeat_interleave(X.crow_indices().diff())
+    return values.new_zeros(X.size(0)).index_add_(0, row, values)

@@ -128,5 +128,4 @@ def _thinning(adjacency: Operator, chance: torch.Generator) -> Callable[[], Oper
 
 
 def _with(matrix: Tensor, values: Tensor) -> Tensor:
-    shape = (matrix.size(0), matrix.size(1))
-    return csr(matrix.crow_indices(), matrix.col_indices(), values, shape)
+    return csr(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)

@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from algnn.analytic.selection import MOST_HALVINGS
 from algnn.analytic.state import Features, State, per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor, digest
-from algnn.checks import check_number
+from algnn.checks import Array, check_choice, check_number
 from algnn.errors import CheckpointError
 
 FLOAT = torch.float64
@@ -79,10 +78,8 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     # a learner that was never taught, or has forgotten everything, has none
     unknown = facts["classes"] == []
     classes = np.empty(0, np.int64) if unknown else restored_classes(facts["classes"])
-    if facts["head"] not in HEADS:
-        raise CheckpointError(f"head {facts['head']!r} is unknown")
-    if not isinstance(facts["gamma"], int | float) or not 0 <= facts["gamma"] < np.inf:
-        raise CheckpointError(f"gamma {facts['gamma']!r} is no number of at least 0")
+    check_choice("head", facts["head"], HEADS)
+    check_number("gamma", facts["gamma"], 0)
     check_values(tensors)
     features = restored_features(tensors, facts, device)
     width = features.width
@@ -170,7 +167,7 @@ def check_values(tensors: Tensors) -> None:
 
 
 def restored_sums(
-    tensors: Tensors, name: str, d: int, classes: npt.NDArray[Any], device: torch.device
+    tensors: Tensors, name: str, d: int, classes: Array, device: torch.device
 ) -> Statistics:
     """The sums of a checkpoint under some name."""
     C = classes.size
@@ -184,7 +181,7 @@ def restored_sums(
     return Statistics.from_tensors(G, Q, n, classes)
 
 
-def restored_classes(found: Any) -> npt.NDArray[Any]:
+def restored_classes(found: Any) -> Array:
     """The classes of a checkpoint: ints or strings, different and sorted."""
     kinds = {type(c) for c in found} if isinstance(found, list) else set()
     classes = np.array(found)

@@ -71,14 +71,6 @@ class PrivateState:
         """W [d, C], solved when first needed."""
         return private_weights(self.shown, self.variance)
 
-    def plus(self, session: Statistics, sigma: float) -> PrivateState:
-        """With the noisy sums of one more session."""
-        shown = self.shown.merged(session)
-        spent = torch.zeros(shown.classes.size, dtype=torch.float64)
-        spent[torch.from_numpy(np.isin(shown.classes, self.shown.classes))] = self.spent
-        spent[torch.from_numpy(np.isin(shown.classes, session.classes))] += sigma**-2
-        return replace(self, shown=shown, variance=self.variance + sigma**2, spent=spent)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateALGNN(Encoding):
@@ -182,7 +174,12 @@ class PrivateALGNN(Encoding):
         sigma = noise_scale(self.epsilon, self.delta)
         nothing = Statistics.empty(learned.features.width, self._device)
         exact = nothing.plus(self._features(graph, nodes, learned.features), labels)
-        after = learned.plus(with_noise(exact, sigma, self._entropy), sigma)
+        session = with_noise(exact, sigma, self._entropy)
+        shown = learned.shown.merged(session)
+        spent = torch.zeros(shown.classes.size, dtype=FLOAT)
+        spent[torch.from_numpy(np.isin(shown.classes, learned.shown.classes))] = learned.spent
+        spent[torch.from_numpy(np.isin(shown.classes, session.classes))] += sigma**-2
+        after = PrivateState(learned.features, shown, learned.variance + sigma**2, spent)
         # solve now: it is part of learning
         check_trained(after.weights)
         return after

@@ -1,20 +1,18 @@
 """Calibrated probabilities, from the sums and from scores of unlabelled nodes.
 
 Probabilities are p = softmax(β s) of the scores s, with one inverse temperature β: the one that
-maximises the likelihood of the true classes of nodes that the weights have not seen. No node is
-kept to estimate it from, so the scores of such nodes follow from the sums: G, Q and n give the mean
-scores of each class and their scatter, and the effective number of parameters per node tells how
-much of both is due to the weights having seen the node.
+maximises the likelihood of the true classes of nodes that the weights have not seen. Scores of such
+nodes follow from the sums: G, Q and n give the mean scores of each class and their scatter, and the
+effective number of parameters per node tells how much of both is due to the weights having seen it.
 
-One β is not enough for dozens of classes: they differ in scatter, of which sums know the mean only,
-and a node's confidence comes out too low where it is low and too high where it is high. There the
-probabilities are a mixture of two softmaxes, one sharper than β and one much blunter.
+Dozens of classes differ in scatter, of which sums know the mean only, and one β makes confidence
+too low where it is low and too high where it is high. There the probabilities are a mixture of two
+softmaxes, one sharper than β and one much blunter.
 
-The sums hold one scatter for all classes together, though a node varies mostly in the score of its
-own class. Where scores sum to about one, what a node's own class lacks a rival class has gained. So
-the scatter is read as confusion between pairs of classes: the entry of a pair, negative where the
-two take from each other, gives the variance of their confusion. Confusion has long tails (most
-nodes have next to none, a few look like another class altogether), hence Student's t.
+Where scores sum to about one, what a node's own class lacks a rival class has gained. So the
+scatter is read as confusion between pairs of classes: the entry of a pair, negative where the two
+take from each other, gives the variance of their confusion. Confusion has long tails (most nodes
+have next to none, a few look like another class altogether), hence Student's t.
 
 How confusion is shaped the sums do not tell, but the graph does, without labels. The β of maximum
 likelihood is the one at which the mean of Σ_c p_c s_c is the mean score of true classes. The sums
@@ -65,24 +63,11 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Scores of nodes that the weights have not seen.
+    """Scores of nodes that the weights have not seen."""
 
-    Row c of `mean` [C, C] has the mean scores of nodes of class c, `scatter` [C, C] is the
-    covariance of scores about these means over all classes, and `n` [C] counts nodes.
-    """
-
-    mean: Array
-    scatter: Array
-    n: Array
-
-    def left_out(self, leverage: float) -> Scores:
-        """Leave-one-out scores, from those of nodes that the weights have seen.
-
-        A node's score without it is (s − h y) / (1 − h), h being its leverage; here its mean.
-        """
-        h = min(leverage, MOST_LEVERAGE)
-        mean = (self.mean - h * np.eye(len(self.mean))) / (1 - h)
-        return Scores(mean, self.scatter / (1 - h) ** 2, self.n)
+    mean: Array  # [C, C]: row c has the mean scores of nodes of class c
+    scatter: Array  # [C, C]: covariance of scores about these means, over all classes
+    n: Array  # [C]: nodes of each class
 
     def apart(self) -> float:
         """Mean distance between the score of a node's own class and the mean of the others."""
@@ -145,8 +130,10 @@ def held_out(
     n = statistics.n.to(W.device, torch.float64)
     mean = (statistics.Q / n).mT @ W
     scatter = (W.mT @ (statistics.G @ W) - (mean.mT * n) @ mean) / n.sum()
-    seen = Scores(*(t.cpu().numpy() for t in (mean + b, scatter, n)))
-    return seen.left_out(_leverage(head, gamma, statistics))
+    seen, spread, counts = (t.cpu().numpy() for t in (mean + b, scatter, n))
+    # a node's score without it is (s − h y) / (1 − h), h being its leverage; here its mean
+    h = min(_leverage(head, gamma, statistics), MOST_LEVERAGE)
+    return Scores((seen - h * np.eye(len(seen))) / (1 - h), spread / (1 - h) ** 2, counts)
 
 
 def sharpness(scores: Scores) -> float:

@@ -33,15 +33,12 @@ PER_COORDINATE = 2
 
 @dataclass(frozen=True, eq=False)
 class NoveltyModel:
-    """Gaussians of the seen classes, which share a covariance, and of any node.
+    """Gaussians of the seen classes, which share a covariance, and of any node."""
 
-    `within` and `anything` are Cholesky factors [d, d]; `means` [C, d] and `centre` [d] are means.
-    """
-
-    means: Tensor
-    centre: Tensor
-    within: Tensor
-    anything: Tensor
+    means: Tensor  # [C, d], of the classes
+    centre: Tensor  # [d], of any node
+    within: Tensor  # [d, d]: Cholesky factor of the covariance of a class
+    anything: Tensor  # [d, d]: that of any node
 
     @classmethod
     def of(cls, statistics: Statistics, sample: Tensor) -> NoveltyModel:
