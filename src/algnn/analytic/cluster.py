@@ -56,6 +56,10 @@ def on_cluster(graph: GraphStore, client: Any) -> GraphStore:
         path, and so its cache. Its `memory` is what encoding may take on each worker.
     client : distributed.Client
 
+    Returns
+    -------
+    GraphStore
+
     Examples
     --------
     >>> import algnn, distributed  # doctest: +SKIP

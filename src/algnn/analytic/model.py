@@ -67,8 +67,14 @@ class ALGNN(Lifecycle):
         Width d of the features, which random units fill up; what is retained grows with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
-    epochs, lr, dropout, weight_decay : int, float, float, float
-        Of the GCN's training on the base session (Adam, full batch); `lr` is its step size.
+    epochs : int
+        Of the GCN's training on the base session (Adam, full batch).
+    lr : float
+        Its step size.
+    dropout : float
+        Its dropout.
+    weight_decay : float
+        Its weight decay.
     half_life : float
         After so many further sessions a node counts for half, so that old ones fade; 0 for never.
     seed : int
@@ -122,6 +128,10 @@ class ALGNN(Lifecycle):
             which take the settings of the graph they are without its features.
         **changes
             Parameters to set otherwise, such as `seed`.
+
+        Returns
+        -------
+        ALGNN
 
         Examples
         --------
@@ -179,6 +189,10 @@ class ALGNN(Lifecycle):
         node : int
         label : int or str, optional
             The class; by default the one that `predict` gives.
+
+        Returns
+        -------
+        Explanation
 
         Examples
         --------

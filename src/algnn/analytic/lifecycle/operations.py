@@ -152,9 +152,10 @@ class Lifecycle(Encoding):
         graph : Data
             The graph as it was when these nodes were learned. Features of another kind of device
             differ in their last digits (float32).
-        nodes, labels : Tensor, array or list [n]
-            Ids or a mask, and what these nodes were learned as. A node that was learned twice can
-            be forgotten twice, in two calls.
+        nodes : Tensor, array or list [n]
+            Ids or a mask. A node that was learned twice can be forgotten twice, in two calls.
+        labels : Tensor, array or list [n]
+            What these nodes were learned as.
 
         Examples
         --------
@@ -186,9 +187,10 @@ class Lifecycle(Encoding):
         ----------
         graph, nodes
             As for `forget`.
-        old, new : Tensor, array or list [n]
-            What these nodes were learned as (None to look it up in the record of learned nodes),
-            and what they are.
+        old : Tensor, array or list [n], or None
+            What these nodes were learned as; None to look it up in the record of learned nodes.
+        new : Tensor, array or list [n]
+            What they are.
 
         Examples
         --------
@@ -214,7 +216,8 @@ class Lifecycle(Encoding):
 
         Parameters
         ----------
-        graph, node : Data, int
+        graph : Data
+        node : int
 
         Returns
         -------
@@ -247,10 +250,11 @@ class Lifecycle(Encoding):
         graph : Data
             The graph as it was when these nodes were learned.
         node : int
-        nodes, labels : Tensor, array or list [n]
-            All learned nodes among ``reach(graph, node)`` and no others, the node itself included,
-            and what they were learned as; one that was learned twice is named twice. Not needed
-            where none was learned.
+        nodes : Tensor, array or list [n]
+            All learned nodes among ``reach(graph, node)`` and no others, the node itself included;
+            one that was learned twice is named twice. Not needed where none was learned.
+        labels : Tensor, array or list [n]
+            What these nodes were learned as.
 
         Returns
         -------
@@ -366,6 +370,10 @@ class Lifecycle(Encoding):
         """What it has seen and when, how well its weights are determined, what it keeps.
 
         It takes the eigenvalues of the matrix that is solved, about 30 times the work of solving.
+
+        Returns
+        -------
+        algnn.analytic.lifecycle.glance.Summary
 
         Examples
         --------
