@@ -121,11 +121,10 @@ def neighbourhood(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
 def neighbour_mean(adjacency: Tensor) -> Tensor:
     """M: the mean over a node's neighbours, itself left out (an entry of 0); 0 without any."""
     starts, columns = adjacency.crow_indices(), adjacency.col_indices()
-    counts = starts.diff()
-    row_of = torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
-    share = 1 / (counts - 1).clamp(min=1).to(torch.float32)
+    row_of = torch.repeat_interleave(starts.diff())
+    share = 1 / (starts.diff() - 1).clamp(min=1).to(torch.float32)
     values = torch.where(row_of == columns, 0, share[row_of])
-    return csr(starts, columns, values, (counts.numel(), counts.numel()))
+    return csr(starts, columns, values, adjacency.shape)
 
 
 def pagerank(step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
