@@ -19,6 +19,7 @@ from algnn.checks import (
     check_labels,
     check_nodes,
     check_trained,
+    onto,
 )
 from algnn.errors import InputError
 from algnn.gcn import GCN, Shapes, dropout, train
@@ -162,6 +163,7 @@ def project(
 
 
 Validation = tuple[Nodes, Labels] | None
+Labelled = tuple[Tensor, Array]  # nodes [n] and their labels [n], checked
 
 # each network, and what prepares a graph for it
 NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]] = {
@@ -204,7 +206,7 @@ class Joint(GradientLearner):
 
     def __post_init__(self) -> None:
         # the validation nodes and labels of the session in progress
-        self._offered: tuple[Tensor, Array] | None = None
+        self._offered: Labelled | None = None
 
     @property
     def trials_(self) -> tuple[Trial, ...]:
@@ -257,16 +259,15 @@ class Joint(GradientLearner):
         return self._network(inputs, self.hidden, classes, self.dropout, draw)
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
-        kept: Tensors = {}
-        if learned is not None:
-            kept = {name: value.cpu() for name, value in learned.memory.items()}
-            # a node that comes again counts once, by its last label
-            stays = ~torch.isin(kept["nodes"], nodes)
-            old = learned.arrival[kept["codes"][stays].numpy()]
-            nodes = torch.cat([kept["nodes"][stays], nodes])
-            labels = np.concatenate([old, labels])
-        task = self._task(graph, nodes, labels, learned)
-        held, held_codes = self._validation_nodes(kept, task)
+        session, offered = (nodes, labels), self._offered or (nodes[:0], labels[:0])
+        task = self._task(graph, *_all_so_far(learned, "", session), learned)
+        unseen = np.setdiff1d(offered[1], task.arrival)
+        if unseen.size:
+            what = f"class {unseen[0]!s}, which no session has revealed"
+            raise InputError(f"validation holds {what}: leave its nodes out")
+        nodes, labels = _all_so_far(learned, "val_", offered)
+        held = onto(nodes, task.x.device)
+        held_codes = onto(as_codes(task.arrival, labels), task.x.device)
         _, see = NETWORKS[self.model]
         field = see(task.adjacency, task.x, task.nodes)
         held_field = see(task.adjacency, task.x, held) if held.numel() else None
@@ -304,20 +305,6 @@ class Joint(GradientLearner):
         held = {"nodes": memory["val_nodes"], "codes": memory["val_codes"]}
         super()._check_memory(held, weights, classes)
 
-    def _validation_nodes(self, kept: Tensors, task: Task) -> tuple[Tensor, Tensor]:
-        """All validation nodes so far, and their classes as columns of the head."""
-        nodes = kept.get("val_nodes", torch.empty(0, dtype=torch.int64))
-        codes = kept.get("val_codes", torch.empty(0, dtype=torch.int64))
-        if self._offered is not None:
-            unseen = np.setdiff1d(self._offered[1], task.arrival)
-            if unseen.size:
-                what = f"class {unseen[0]!s}, which no session has revealed"
-                raise InputError(f"validation holds {what}: leave its nodes out")
-            stays = ~torch.isin(nodes, self._offered[0])
-            nodes = torch.cat([nodes[stays], self._offered[0]])
-            codes = torch.cat([codes[stays], as_codes(task.arrival, self._offered[1])])
-        return nodes.to(task.x.device), codes.to(task.x.device)
-
     def _trained(
         self, task: Task, field: Field, decay: float, held: Field | None, held_codes: Tensor
     ) -> tuple[Trial, Tensors]:
@@ -338,6 +325,16 @@ class Joint(GradientLearner):
 
         train(task.gcn.parameters(), loss, self.epochs, self.lr, decay, after=look)
         return best, weights or _weights(task.gcn)
+
+
+def _all_so_far(learned: Known | None, kind: str, new: Labelled) -> Labelled:
+    """Kept nodes and labels, then new ones; a node that comes again counts by its last label."""
+    if learned is None:
+        return new
+    nodes, codes = (learned.memory[f"{kind}{name}"].cpu() for name in ("nodes", "codes"))
+    stays = ~torch.isin(nodes, new[0])
+    labels = learned.arrival[codes[stays].numpy()]
+    return torch.cat([nodes[stays], new[0]]), np.concatenate([labels, new[1]])
 
 
 def _weights(gcn: GCN) -> Tensors:
