@@ -10,17 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 from torch_geometric.data import Data
 
+from algnn import checks
 from algnn.baselines.training import GradientLearner, Known, Task, Tensors, as_codes
-from algnn.checks import (
-    Array,
-    Labels,
-    Nodes,
-    check_choice,
-    check_labels,
-    check_nodes,
-    check_trained,
-    onto,
-)
+from algnn.checks import Array, Labels, Nodes, onto
 from algnn.errors import InputError
 from algnn.gcn import GCN, Shapes, dropout, train
 from algnn.graph.propagate import Field, Operator, csr, receptive_field, spmm, take_rows
@@ -152,13 +144,9 @@ def project(
     if not sparse:
         return values @ weight
     # a row as a bag of its non-zero features: the gradient needs no transpose after dropout
+    columns, starts = inputs.col_indices(), inputs.crow_indices()
     return embedding_bag(
-        inputs.col_indices(),
-        weight,
-        inputs.crow_indices(),
-        mode="sum",
-        per_sample_weights=values,
-        include_last_offset=True,
+        columns, weight, starts, mode="sum", per_sample_weights=values, include_last_offset=True
     )
 
 
@@ -229,9 +217,9 @@ class Joint(GradientLearner):
         """A session with validation nodes, of one thread at a time."""
         with self._lock:
             if validation is not None:
-                self._check_graph(graph, width=None)
-                held = check_nodes(validation[0], graph.x.size(0))
-                self._offered = (held, check_labels(validation[1], held.numel()))
+                graph = self._check_graph(graph, width=None)
+                held = checks.check_nodes(validation[0], graph.x.size(0))
+                self._offered = (held, checks.check_labels(validation[1], held.numel()))
             try:
                 return self._session(graph, *session, anew=anew)
             finally:
@@ -239,7 +227,7 @@ class Joint(GradientLearner):
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_choice("model", self.model, NETWORKS)
+        checks.check_choice("model", self.model, NETWORKS)
 
     def _check_graph(self, graph: Data, width: int | None) -> Data:
         graph = super()._check_graph(graph, width)
@@ -272,17 +260,17 @@ class Joint(GradientLearner):
         field = see(task.adjacency, task.x, task.nodes)
         held_field = see(task.adjacency, task.x, held) if held.numel() else None
         decays = [self.weight_decay]
-        if held_field is not None and self.other_weight_decay != self.weight_decay:
+        if held_field is not None:  # something to choose by
             decays.append(self.other_weight_decay)
         start, found = _weights(task.gcn), []
-        for decay in decays:
+        for decay in dict.fromkeys(decays):
             # the same weights and the same masks: the decay is all that differs
             task.gcn.load_state_dict(start)
             task.masks.manual_seed(task.masks.initial_seed())
             found.append(self._trained(task, field, decay, held_field, held_codes))
         # the first of those that tie
         _, weights = max(found, key=lambda pair: pair[0].accuracy or 0.0)
-        check_trained(*weights.values())
+        checks.check_trained(*weights.values())
         memory = {"nodes": task.nodes, "codes": task.codes}
         memory |= {"val_nodes": held, "val_codes": held_codes}
         trials, _ = zip(*found, strict=True)

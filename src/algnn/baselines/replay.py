@@ -120,9 +120,7 @@ class GEM(GradientLearner):
             torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)], out=row)
         own = [p.grad for p in parameters if p.grad is not None]
         gradient = torch.cat([g.flatten() for g in own], out=buffer[-1])
-        projected = project(gradient, buffer[:-1], self.margin)
-        if projected is not gradient:
-            vector_to_parameters(projected, own)
+        vector_to_parameters(project(gradient, buffer[:-1], self.margin), own)
 
     def _remember(self, task: Task, prepared: Any) -> Tensors:
         drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)

@@ -3,8 +3,7 @@
 ``<method>.toml`` holds a table ``[default]`` and a table per dataset that is laid over it. A table
 may say ``like = "other"`` to start from another dataset's settings, and a file may say
 ``inherits = "other"`` to start from another method's; ``variants.toml`` has methods that are little
-more than that, a table each. The table ``[grid]`` has lists of values: the
-settings that are tried where a method is tuned are all combinations of them.
+more than that, a table each. All combinations of the values in ``[grid]`` are tried in tuning.
 """
 
 import ast
