@@ -278,8 +278,11 @@ class CGNN(ReplayLearner):
         shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
         parts = shares if weights is None else shares * weights[codes]
         shares = parts.to(torch.float32) / parts.sum()
-        before, held = GCN.from_weights(task.before.weights), task.field_of(task.memory["nodes"])
-        fisher = fisher_information(before, held, task.memory["codes"])
+        fisher = None
+        if self.strength > 0:
+            before = GCN.from_weights(task.before.weights)
+            held = task.field_of(task.memory["nodes"])
+            fisher = fisher_information(before, held, task.memory["codes"])
         return Replay(task.field_of(nodes), codes, shares, fisher)
 
     def _adjust(self, task: Task, prepared: Replay | None) -> None:
