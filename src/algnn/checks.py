@@ -74,8 +74,8 @@ def check_kind(graph: Any) -> None:
         )
 
 
-def check_graph(graph: Data) -> bool:
-    """True for a graph that a learner can use; `InputError` otherwise."""
+def check_graph(graph: Data) -> None:
+    """Raise `InputError` for a graph that no learner can use."""
     check_kind(graph)
     x, edge_index = graph.get("x"), graph.get("edge_index")
     if not isinstance(x, Tensor) or x.layout not in LAYOUTS or x.dim() != 2:
@@ -91,7 +91,7 @@ def check_graph(graph: Data) -> bool:
     _check_edges(edge_index, x.size(0))
     edges, weight = edge_index.size(1), graph.get("edge_weight")
     if weight is None:
-        return True
+        return
     if not isinstance(weight, Tensor) or weight.layout != torch.strided or weight.shape != (edges,):
         raise InputError(f"graph.edge_weight must be a dense tensor [{edges}], one for each edge")
     if weight.is_complex() or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
@@ -99,7 +99,6 @@ def check_graph(graph: Data) -> bool:
             "graph.edge_weight holds values that are negative, NaN or infinite: give each edge a"
             " finite weight of at least 0"
         )
-    return True
 
 
 def _check_edges(edge_index: Any, num_nodes: int) -> None:

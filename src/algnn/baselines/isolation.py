@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from algnn.baselines.training import Known, Task, Tensors, restored_labels
 from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_trained, onto
 from algnn.gcn import GCN, Shapes, drawn, dropout, hidden_layer, train
-from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.memo import inputs_of
 from algnn.graph.propagate import Field, Operator, blocks, normalised_adjacency, spmm, take_rows
 from algnn.learner import Learner
 
@@ -254,16 +253,12 @@ class TPP(Learner):
             adjacency = self._adjacency(graph)
             twice = spmm(adjacency, spmm(adjacency, self._inputs(graph)))
             # the diagonal of Â, which has an entry in every row, is 1 / d
-            degrees = adjacency.crow_indices().diff()
-            rows = torch.arange(degrees.numel(), device=degrees.device).repeat_interleave(degrees)
+            rows = torch.repeat_interleave(adjacency.crow_indices().diff())
             diagonal = adjacency.values()[adjacency.col_indices() == rows]
             return twice, spmm(adjacency, twice) * diagonal.sqrt()[:, None]
 
-        return self._last_smoothed.get(inputs_of(graph), build)
-
-    @cached_property
-    def _last_smoothed(self) -> Memo[tuple[Tensor, Tensor]]:
-        return Memo()
+        made: tuple[Tensor, Tensor] = self._memos["smoothed"].get(inputs_of(graph), build)
+        return made
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known, x, adjacency = self._known, self._inputs(graph), self._adjacency(graph)

@@ -10,16 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 from torch_geometric.data import Data
 
+from algnn import checks
 from algnn.baselines.training import GradientLearner, Known, Task, Tensors, as_codes
-from algnn.checks import (
-    Array,
-    Labels,
-    Nodes,
-    check_choice,
-    check_labels,
-    check_nodes,
-    check_trained,
-)
+from algnn.checks import Array, Labels, Nodes, onto
 from algnn.errors import InputError
 from algnn.gcn import GCN, Shapes, dropout, train
 from algnn.graph.propagate import Field, Operator, csr, receptive_field, spmm, take_rows
@@ -121,11 +114,10 @@ def neighbourhood(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
 def neighbour_mean(adjacency: Tensor) -> Tensor:
     """M: the mean over a node's neighbours, itself left out (an entry of 0); 0 without any."""
     starts, columns = adjacency.crow_indices(), adjacency.col_indices()
-    counts = starts.diff()
-    row_of = torch.repeat_interleave(torch.arange(counts.numel(), device=counts.device), counts)
-    share = 1 / (counts - 1).clamp(min=1).to(torch.float32)
+    row_of = torch.repeat_interleave(starts.diff())
+    share = 1 / (starts.diff() - 1).clamp(min=1).to(torch.float32)
     values = torch.where(row_of == columns, 0, share[row_of])
-    return csr(starts, columns, values, (counts.numel(), counts.numel()))
+    return csr(starts, columns, values, adjacency.shape)
 
 
 def pagerank(step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
@@ -152,17 +144,14 @@ def project(
     if not sparse:
         return values @ weight
     # a row as a bag of its non-zero features: the gradient needs no transpose after dropout
+    columns, starts = inputs.col_indices(), inputs.crow_indices()
     return embedding_bag(
-        inputs.col_indices(),
-        weight,
-        inputs.crow_indices(),
-        mode="sum",
-        per_sample_weights=values,
-        include_last_offset=True,
+        columns, weight, starts, mode="sum", per_sample_weights=values, include_last_offset=True
     )
 
 
 Validation = tuple[Nodes, Labels] | None
+Labelled = tuple[Tensor, Array]  # nodes [n] and their labels [n], checked
 
 # each network, and what prepares a graph for it
 NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]] = {
@@ -205,7 +194,7 @@ class Joint(GradientLearner):
 
     def __post_init__(self) -> None:
         # the validation nodes and labels of the session in progress
-        self._offered: tuple[Tensor, Array] | None = None
+        self._offered: Labelled | None = None
 
     @property
     def trials_(self) -> tuple[Trial, ...]:
@@ -228,9 +217,9 @@ class Joint(GradientLearner):
         """A session with validation nodes, of one thread at a time."""
         with self._lock:
             if validation is not None:
-                self._check_graph(graph, width=None)
-                held = check_nodes(validation[0], graph.x.size(0))
-                self._offered = (held, check_labels(validation[1], held.numel()))
+                graph = self._check_graph(graph, width=None)
+                held = checks.check_nodes(validation[0], graph.x.size(0))
+                self._offered = (held, checks.check_labels(validation[1], held.numel()))
             try:
                 return self._session(graph, *session, anew=anew)
             finally:
@@ -238,7 +227,7 @@ class Joint(GradientLearner):
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_choice("model", self.model, NETWORKS)
+        checks.check_choice("model", self.model, NETWORKS)
 
     def _check_graph(self, graph: Data, width: int | None) -> Data:
         graph = super()._check_graph(graph, width)
@@ -258,31 +247,30 @@ class Joint(GradientLearner):
         return self._network(inputs, self.hidden, classes, self.dropout, draw)
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
-        kept: Tensors = {}
-        if learned is not None:
-            kept = {name: value.cpu() for name, value in learned.memory.items()}
-            # a node that comes again counts once, by its last label
-            stays = ~torch.isin(kept["nodes"], nodes)
-            old = learned.arrival[kept["codes"][stays].numpy()]
-            nodes = torch.cat([kept["nodes"][stays], nodes])
-            labels = np.concatenate([old, labels])
-        task = self._task(graph, nodes, labels, learned)
-        held, held_codes = self._validation_nodes(kept, task)
+        session, offered = (nodes, labels), self._offered or (nodes[:0], labels[:0])
+        task = self._task(graph, *_all_so_far(learned, "", session), learned)
+        unseen = np.setdiff1d(offered[1], task.arrival)
+        if unseen.size:
+            what = f"class {unseen[0]!s}, which no session has revealed"
+            raise InputError(f"validation holds {what}: leave its nodes out")
+        nodes, labels = _all_so_far(learned, "val_", offered)
+        held = onto(nodes, task.x.device)
+        held_codes = onto(as_codes(task.arrival, labels), task.x.device)
         _, see = NETWORKS[self.model]
         field = see(task.adjacency, task.x, task.nodes)
         held_field = see(task.adjacency, task.x, held) if held.numel() else None
         decays = [self.weight_decay]
-        if held_field is not None and self.other_weight_decay != self.weight_decay:
+        if held_field is not None:  # something to choose by
             decays.append(self.other_weight_decay)
         start, found = _weights(task.gcn), []
-        for decay in decays:
+        for decay in dict.fromkeys(decays):
             # the same weights and the same masks: the decay is all that differs
             task.gcn.load_state_dict(start)
             task.masks.manual_seed(task.masks.initial_seed())
             found.append(self._trained(task, field, decay, held_field, held_codes))
         # the first of those that tie
         _, weights = max(found, key=lambda pair: pair[0].accuracy or 0.0)
-        check_trained(*weights.values())
+        checks.check_trained(*weights.values())
         memory = {"nodes": task.nodes, "codes": task.codes}
         memory |= {"val_nodes": held, "val_codes": held_codes}
         trials, _ = zip(*found, strict=True)
@@ -305,20 +293,6 @@ class Joint(GradientLearner):
         held = {"nodes": memory["val_nodes"], "codes": memory["val_codes"]}
         super()._check_memory(held, weights, classes)
 
-    def _validation_nodes(self, kept: Tensors, task: Task) -> tuple[Tensor, Tensor]:
-        """All validation nodes so far, and their classes as columns of the head."""
-        nodes = kept.get("val_nodes", torch.empty(0, dtype=torch.int64))
-        codes = kept.get("val_codes", torch.empty(0, dtype=torch.int64))
-        if self._offered is not None:
-            unseen = np.setdiff1d(self._offered[1], task.arrival)
-            if unseen.size:
-                what = f"class {unseen[0]!s}, which no session has revealed"
-                raise InputError(f"validation holds {what}: leave its nodes out")
-            stays = ~torch.isin(nodes, self._offered[0])
-            nodes = torch.cat([nodes[stays], self._offered[0]])
-            codes = torch.cat([codes[stays], as_codes(task.arrival, self._offered[1])])
-        return nodes.to(task.x.device), codes.to(task.x.device)
-
     def _trained(
         self, task: Task, field: Field, decay: float, held: Field | None, held_codes: Tensor
     ) -> tuple[Trial, Tensors]:
@@ -339,6 +313,16 @@ class Joint(GradientLearner):
 
         train(task.gcn.parameters(), loss, self.epochs, self.lr, decay, after=look)
         return best, weights or _weights(task.gcn)
+
+
+def _all_so_far(learned: Known | None, kind: str, new: Labelled) -> Labelled:
+    """Kept nodes and labels, then new ones; a node that comes again counts by its last label."""
+    if learned is None:
+        return new
+    nodes, codes = (learned.memory[f"{kind}{name}"].cpu() for name in ("nodes", "codes"))
+    stays = ~torch.isin(nodes, new[0])
+    labels = learned.arrival[codes[stays].numpy()]
+    return torch.cat([nodes[stays], new[0]]), np.concatenate([labels, new[1]])
 
 
 def _weights(gcn: GCN) -> Tensors:

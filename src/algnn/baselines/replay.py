@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, one_hot
 from torch.nn.utils import vector_to_parameters
 
+from algnn.analytic.classes import mixed
 from algnn.baselines.regularisation import fisher_information
 from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checks import check_choice
@@ -19,7 +21,7 @@ from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 @dataclass(frozen=True)
 class Replay:
-    """The session's nodes, then the memory's; `fisher` is that of weights where they are held."""
+    """The session's nodes, then the memory's; `fisher` is that of weights that are held."""
 
     field: Field
     codes: Tensor
@@ -65,12 +67,8 @@ def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor
 
 def rank_in_class(codes: Tensor) -> Tensor:
     """For each entry, the number of earlier entries of the same class."""
-    order = torch.argsort(codes, stable=True)
-    counts = torch.bincount(codes)
-    starts = counts.cumsum(0) - counts
-    ranks = torch.empty_like(codes)
-    ranks[order] = torch.arange(codes.numel(), device=codes.device) - starts[codes[order]]
-    return ranks
+    given = pd.Series(codes.numpy(force=True))
+    return torch.tensor(given.groupby(given).cumcount().to_numpy(), device=codes.device)
 
 
 # This ridge keeps the multipliers of nearly opposite gradients bounded; the authors' code adds 1e-3
@@ -122,9 +120,7 @@ class GEM(GradientLearner):
             torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)], out=row)
         own = [p.grad for p in parameters if p.grad is not None]
         gradient = torch.cat([g.flatten() for g in own], out=buffer[-1])
-        projected = project(gradient, buffer[:-1], self.margin)
-        if projected is not gradient:
-            vector_to_parameters(projected, own)
+        vector_to_parameters(project(gradient, buffer[:-1], self.margin), own)
 
     def _remember(self, task: Task, prepared: Any) -> Tensors:
         drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
@@ -273,7 +269,7 @@ class CGNN(ReplayLearner):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> Replay | None:
-        if task.before is None or not task.memory or task.memory["nodes"].numel() == 0:
+        if task.before is None or task.memory["nodes"].numel() == 0:
             return None
         old, (nodes, codes) = task.replayed(), task.with_memory()
         affected = two_hop_walks(task.adjacency, old["nodes"]) != old["walks"]
@@ -285,8 +281,8 @@ class CGNN(ReplayLearner):
         fisher = None
         if self.strength > 0:
             before = GCN.from_weights(task.before.weights)
-            field = task.field_of(task.memory["nodes"])
-            fisher = fisher_information(before, field, task.memory["codes"])
+            held = task.field_of(task.memory["nodes"])
+            fisher = fisher_information(before, held, task.memory["codes"])
         return Replay(task.field_of(nodes), codes, shares, fisher)
 
     def _adjust(self, task: Task, prepared: Replay | None) -> None:
@@ -325,7 +321,4 @@ def _drawn(nodes: Tensor, seed: int) -> Tensor:
     """
     (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start
-    tickets = (tickets ^ (tickets >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    tickets = (tickets ^ (tickets >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    tickets ^= tickets >> np.uint64(31)
-    return torch.from_numpy(np.argsort(tickets)).to(nodes.device)
+    return torch.from_numpy(np.argsort(mixed(tickets))).to(nodes.device)

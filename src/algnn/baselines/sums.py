@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
-from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine, ridge, slda
 from algnn.analytic.lifecycle import io
@@ -93,7 +92,8 @@ class SumLearner(Learner):
             count = features.channels
             learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
         Z = torch.cat(list(self._features(graph, nodes, learned.features)))
-        coded = onto(torch.from_numpy(CodedLabels.of(labels).codes), Z.device)
+        _, codes = np.unique(labels, return_inverse=True)
+        coded = onto(torch.from_numpy(codes), Z.device)
         found = []
         parts = torch.split(Z, learned.features.width, dim=1)
         for part, before, last in zip(parts, learned.statistics, learned.penalties, strict=True):

@@ -3,14 +3,12 @@
 ``<method>.toml`` holds a table ``[default]`` and a table per dataset that is laid over it. A table
 may say ``like = "other"`` to start from another dataset's settings, and a file may say
 ``inherits = "other"`` to start from another method's; ``variants.toml`` has methods that are little
-more than that, a table each. The table ``[grid]`` has lists of values: the
-settings that are tried where a method is tuned are all combinations of them.
+more than that, a table each. All combinations of the values in ``[grid]`` are tried in tuning.
 """
 
 import ast
 import tomllib
 from functools import cache
-from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -70,8 +68,7 @@ def declared(module: str, name: str) -> dict[str, Any]:
 @cache
 def _tables(method: str) -> dict[str, Any]:
     # looked up in a listing, so that no name can lead out of this folder
-    listing = {e.name.removesuffix(".toml"): e for e in files(__name__).iterdir()}
-    found = {name: entry for name, entry in listing.items() if entry.name.endswith(".toml")}
+    found = {path.stem: path for path in Path(__file__).parent.glob("*.toml")}
     variants: dict[str, Any] = tomllib.loads(found.pop("variants").read_text("utf-8"))
     if method in variants:
         return dict(variants[method])
