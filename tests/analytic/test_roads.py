@@ -173,6 +173,13 @@ def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk, learned
             model.fit(graph, sessions[0], graph.y[sessions[0]], client=client)
         model = algnn.ALGNN(width=300, device="cpu")
         model.fit(store, sessions[0], graph.y[sessions[0]], client=client).save(path)
+        # an encoder that is trained stays in this process, whatever the graph
+        trained = algnn.ALGNN(width=300, encoder="self-supervised", hidden=16, device="cpu")
+        here = trained.fit(graph, sessions[0], graph.y[sessions[0]]).weights_
+        there = trained.fit(store, sessions[0], graph.y[sessions[0]], client=client).weights_
+        assert torch.allclose(here, there, rtol=1e-9, atol=0)
+        answers = trained.predict(algnn.on_cluster(store, client), range(50))
+        assert np.array_equal(answers, trained.predict(graph, range(50)))
         command = ["learn", path, tmp_path / "g", tmp_path / "y.csv"]
         assert main([*map(str, command), "--scheduler", client.scheduler.address]) == 0
     assert_same(algnn.ALGNN.load(path), store, expected, graph)

@@ -4,6 +4,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from algnn import open_graph, write_graph
 from algnn.baselines.joint import NETWORKS, Joint
 from algnn.errors import CheckpointError, InputError, NotFittedError
 
@@ -117,6 +118,15 @@ def test_all_validation_nodes_so_far_choose_in_each_session(small_graph):
     assert by_class[:2].mean() != by_class[2:].mean()
     best = max(trial.accuracy for trial in model.trials_)
     assert by_class.mean() == pytest.approx(best)
+
+
+def test_a_graph_on_disk_takes_validation_nodes_too(small_graph, tmp_path):
+    train, labels, validation = everything(small_graph)
+    write_graph(small_graph, tmp_path / "g", parts=2)
+    models = (quick(), quick())
+    for model, graph in zip(models, (small_graph, open_graph(tmp_path / "g")), strict=True):
+        model.fit(graph, train, labels, validation)
+    assert np.array_equal(*(model.decision_function(small_graph) for model in models))
 
 
 def test_a_tie_goes_to_weight_decay(small_graph):

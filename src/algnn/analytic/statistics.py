@@ -124,8 +124,10 @@ class Statistics:
         return Statistics(self.G, Q, n, classes)
 
     def nbytes(self) -> int:
-        """Bytes of what `tensors` holds."""
-        return sum(tensor.nbytes for tensor in self.tensors().values())
+        """Bytes of the triangle of G, of Q and of n: what `tensors` would hold."""
+        width, ways = self.G.size(-1), 1 if self.G.ndim == 2 else self.G.size(0)
+        triangle = self.G.element_size() * width * (width + 1) // 2
+        return ways * triangle + self.Q.nbytes + self.n.nbytes
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the lower triangle of G row by row, Q, n."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import grad
 from torch.nn.functional import kl_div, log_softmax, one_hot, pad
 
-from algnn.baselines.training import GradientLearner, Task, Tensors, entries
+from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checkpoint import check_tensor
 from algnn.errors import CheckpointError
 from algnn.gcn import GCN, dropout
@@ -71,6 +71,11 @@ class QuadraticPenalty:
     def from_memory(cls, memory: Tensors, prefix: str = "") -> QuadraticPenalty:
         """The penalty that `as_memory` wrote; 0 where the memory is empty."""
         return cls(*(entries(memory, f"{prefix}{kind}.") for kind in cls.PARTS))
+
+
+def entries(memory: Tensors, prefix: str) -> Tensors:
+    """The entries of a memory whose names start with a prefix, without it."""
+    return {k.removeprefix(prefix): v for k, v in memory.items() if k.startswith(prefix)}
 
 
 def fisher_information(gcn: GCN, field: Field, codes: Tensor) -> Tensors:

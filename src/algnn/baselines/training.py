@@ -136,11 +136,6 @@ def restored_labels(name: str, found: Any) -> Array:
     return labels
 
 
-def entries(tensors: Tensors, prefix: str) -> Tensors:
-    """The tensors whose names start with a prefix, by their names without it."""
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-
 def clock(on: Tensor) -> float:
     """Seconds, once the device of a tensor has finished its work."""
     if on.is_cuda:
@@ -156,11 +151,23 @@ class GradientLearner(Learner):
     (`_remember`). A subclass is a dataclass too (``@dataclass(kw_only=True, eq=False,
     repr=False)``): its fields are the constructor's parameters, after those listed here.
 
-    The GCN has `hidden` units, of which a share `dropout` is dropped while training; each session
-    takes `epochs` steps of Adam with `lr` and `weight_decay`. Where `balanced`, every mean of
-    cross-entropies weighs a node of class c by 1/n_c, so that each class counts the same. `seed` is
-    that of all that is random, `device` ``"auto"`` (a GPU where there is one), ``"cpu"`` or
-    ``"cuda"``.
+    Parameters
+    ----------
+    hidden : int
+        Hidden units of the GCN.
+    epochs : int
+        Epochs of each session.
+    lr, weight_decay : float
+        Step size and weight decay of Adam.
+    dropout : float
+        Share of hidden units dropped while training.
+    balanced : bool
+        Whether every mean of cross-entropies weighs a node of class c by 1/n_c, so that each class
+        counts the same; otherwise each node does.
+    seed : int
+        Seed of all that is random.
+    device : str
+        ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
 
     Examples
     --------
@@ -296,8 +303,11 @@ class GradientLearner(Learner):
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Known:
         self._check_params()
         arrival = restored_labels("arrival", facts["arrival"])
-        here = {name: tensor.to(self._device) for name, tensor in tensors.items()}
-        weights, memory = entries(here, "weights."), entries(here, "memory.")
+        parts: dict[str, Tensors] = {"weights": {}, "memory": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = tensor.to(self._device)
+        weights, memory = parts["weights"], parts["memory"]
         inputs, hidden = weights["weight1"].shape
         for name, shape in self._network.shapes(inputs, hidden, arrival.size).items():
             check_tensor(name, weights[name], shape, torch.float32)

@@ -100,7 +100,7 @@ def bench(
     data: shared.DataRoot = None,
     retry_failed: Retry = False,
     as_json: shared.AsJson = False,
-    scheduler: str | None = Option(None, help="A Dask cluster, tcp://…, that does the runs."),
+    scheduler: str | None = Option(None, help="A Dask scheduler, tcp://…, for the runs."),
 ) -> None:
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers = shared.parse_seeds(seeds)

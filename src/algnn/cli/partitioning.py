@@ -23,7 +23,9 @@ def partition(
     ),
     folder: str = Argument(help="The new folder, or an fsspec address."),
     parts: int = Option(1, help="How many partitions."),
-    features: Path | None = Option(None, help="Of a table: .npy [N, d], or a table of all nodes."),
+    features: Path | None = Option(
+        None, help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."
+    ),
     labels: Path | None = Option(None, help="Of a table: CSV or Parquet, columns node and label."),
     undirected: bool = Option(False, "--undirected", help="Of a table: add each edge's reverse."),
     append: bool = Option(False, "--append", help="Add edges, and nodes, to a folder that exists."),

@@ -45,7 +45,7 @@ NewModel = Annotated[Path, Option("-o", "--out", help=f"The new model, a {ENDING
 Order = Annotated[str, Option(help="label, random, or every class: 3,1,0,2.")]
 Plot = Annotated[Path | None, Option(help="Draw it into this .png, .svg or .pdf.")]
 Records = Annotated[Path, Option(help="Folder for a record of each run.")]
-Scheduler = Annotated[str | None, Option(help="A Dask cluster, tcp://…, that shares the folder.")]
+Scheduler = Annotated[str | None, Option(help="A Dask scheduler, tcp://…, on a shared folder.")]
 Seeds = Annotated[str, Option(help="One run for each.")]
 Settings = Annotated[
     list[str] | None,
