@@ -258,11 +258,9 @@ def ratios(study: Study, hardware: str, dataset: str, method: str) -> list[float
 
 def paper_ratios(dataset: str) -> dict[str, float]:
     """The paper's seconds of each baseline over those of its own method; may be empty."""
-    own = paper_figures(dataset, FOCUS)
-    if own is None or own.seconds is None:
-        return {}
-    found = {name: paper_figures(dataset, name) for name in BASELINES}
-    return {n: f.seconds[0] / own.seconds[0] for n, f in found.items() if f and f.seconds}
+    found = {name: paper_figures(dataset, name) for name in (FOCUS, *BASELINES)}
+    seconds = {name: of.seconds[0] for name, of in found.items() if of and of.seconds}
+    return {name: seconds[name] / seconds[FOCUS] for name in seconds if name != FOCUS}
 
 
 def _table(
