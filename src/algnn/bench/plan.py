@@ -4,6 +4,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -154,14 +155,13 @@ def perform(
     return Record(**facts, outcome=outcome, started=started)
 
 
-def rehearse(plan: Plan, seed: int, graph: Data, sessions: int = 3) -> None:
-    """Learn the first sessions with a learner that is thrown away, in few epochs."""
+def rehearse(plan: Plan, seed: int, graph: Data) -> None:
+    """Learn the first three sessions with a learner that is thrown away, in few epochs."""
     if "epochs" in registry.find(plan.method).defaults:
         plan = replace(plan, changes={**plan.changes, "epochs": 2})
     stream, learner = _stream(plan, graph, seed), _learner(plan, seed)
-    for index in range(min(sessions, len(stream))):
-        session = stream[index]
-        extra = (stream.nodes("val", index),) if learner.uses_validation else ()
+    for session in islice(stream, 3):
+        extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
         learner.partial_fit(session.graph, session.nodes, session.labels, *extra)
         learner.predict(session.graph, session.nodes)
 

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from algnn.bench import metrics
 from algnn.bench.metrics import Outcome as Outcome
+from algnn.checks import check_choice
 from algnn.errors import InputError
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
@@ -185,8 +186,7 @@ def _check_kept(copies: dict[str, tuple[Tensor, Tensor]], learner: Learner, inde
 
 def test_nodes(stream: ClassStream, split: str) -> list[tuple[Tensor, Tensor]]:
     """Test nodes and labels, [n] each, of every session; in trials the base alone must have any."""
-    if split not in ("test", "val"):
-        raise InputError(f"split={split!r} is not asked about: use 'test' or 'val'")
+    check_choice("split", split, ("test", "val"))
     tests = [stream.nodes(split, index) for index in range(len(stream))]
     needed = tests if split == "test" else tests[:1]
     empty = [i for i, (nodes, _) in enumerate(needed) if len(nodes) == 0]

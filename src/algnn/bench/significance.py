@@ -1,7 +1,4 @@
-"""Which differences between methods are real: paired bootstrap on one graph, ranks over many.
-
-Two methods are compared on the same test nodes, from the answers that their records keep.
-"""
+"""Which differences between methods are real: paired bootstrap on one graph, ranks over many."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

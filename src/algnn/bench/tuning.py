@@ -73,8 +73,7 @@ def changed(plans: Sequence[Plan], best: pd.DataFrame) -> list[Plan]:
     """Those of some plans that settings were chosen for, with these settings."""
     from algnn.bench.plan import recorded_name
 
-    names = ("dataset", "method", "step", "edges")
-    wanted = {tuple(row[name] for name in names): row["settings"] for _, row in best.iterrows()}
+    wanted = best.set_index(["dataset", "method", "step", "edges"])["settings"].to_dict()
     keys = [(recorded_name(p.dataset), p.method, p.step, p.edges) for p in plans]
     pairs = zip(plans, keys, strict=True)
     return [replace(plan, changes=dict(wanted[key])) for plan, key in pairs if key in wanted]

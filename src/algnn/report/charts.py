@@ -80,10 +80,8 @@ def of_sweep(study: Study, name: str, method: str, hardware: str, points: Points
     cells = {graph: study.cell(hardware, graph, 1, method) for graph in points}
     usual = {graph: runs.settings.iloc[0][name] for graph, runs in cells.items() if len(runs)}
     symbol = {"gamma": "γ"}.get(name, name)
-    best = {}
-    for graph, found in points.items():
-        ap = {summarise(runs.ap).mean: value for value, runs in reversed([*found.items()])}
-        best[graph] = ap[max(ap)]
+    ap = {g: {value: runs.ap.mean() for value, runs in of.items()} for g, of in points.items()}
+    best = {graph: max(of, key=of.__getitem__) for graph, of in ap.items()}
     key = f"sensitivity-{name}-{method}-{study.number(hardware)}"
     words = _words("sensitivity", best, "{:g}".format, hardware, method=method, symbol=symbol)
     draw = partial(sensitivity, points, usual, symbol)
@@ -112,11 +110,9 @@ class Line(NamedTuple):
     each: Sequence[Summary]
 
 
-def canvas(
-    width: float, height: float, left: float = 36, right: float = 10, top: float = 26,
-    bottom: float = 47,
-) -> tuple[Figure, Any]:  # fmt: skip
-    """A figure with one pair of axes; its size and the margins around the axes are in pixels."""
+def canvas(width: float, height: float, margins: Sequence[float]) -> tuple[Figure, Any]:
+    """A figure with one pair of axes, in pixels; margins are left, right, top and bottom."""
+    left, right, top, bottom = margins
     # a Figure of its own: pyplot and the user's choice of backend are not touched
     figure = Figure(figsize=(width / 72, height / 72), dpi=72)
     box = (left / width, bottom / height, (width - left - right) / width)
@@ -170,7 +166,7 @@ def ranks(ranking: Ranking) -> Figure:
     top = 0.45 * (len(groups) + 1)  # bars below the axis, then names, half of them on each side
     room = LETTER * max(len(f"{short(name)} 88.8") for name in names) + 14
     tall = LINE * (top + half + 4)
-    figure, axes = canvas(2 * NARROW, tall, left=room, right=room, top=4, bottom=4)
+    figure, axes = canvas(2 * NARROW, tall, (room, room, 4, 4))
     axes.set_xlim(1, last)
     axes.set_ylim(top + half + 0.5, -3.5)
     axes.set_axis_off()
@@ -201,7 +197,7 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
     tall = max(330.0, 24 + LINE * len(names))  # for all names below each other
     right = 40 + LETTER * max(map(len, names))
     wide = max(NARROW, 270 + right)
-    figure, axes = canvas(wide, tall, right=right)
+    figure, axes = canvas(wide, tall, (36, right, 26, 47))
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylim(0, 100)
     axes.grid(axis="y")
@@ -247,8 +243,6 @@ def _at_ends(axes: Any, lines: Mapping[str, Line]) -> None:
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Positions nearest to those wanted (ascending), a gap apart; `high` yields before `low`."""
-    if not len(wanted):
-        return []
     # without the gaps it is a regression by a function that never falls
     gaps = gap * np.arange(len(wanted))
     level = np.minimum(isotonic_regression(np.asarray(wanted) - gaps), high - gaps[-1])

@@ -18,8 +18,7 @@ ALONE = "--jobs 1"
 
 def commands(runs: pd.DataFrame) -> tuple[str, ...]:
     """As few commands as name exactly these runs."""
-    sweeps = (runs.swept != "") & (runs.step == 1)
-    return (*_benches(runs[~sweeps]), *_sweeps(runs[sweeps]))
+    return (*_benches(runs[runs.swept == ""]), *_sweeps(runs[runs.swept != ""]))
 
 
 def _benches(runs: pd.DataFrame) -> list[str]:

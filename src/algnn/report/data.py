@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from algnn import settings
-from algnn.bench.runs import read_tables
+from algnn.bench.runs import FAILURE_COLUMNS, read_tables
 from algnn.bench.significance import FIGURES, Comparison, compare
 from algnn.bench.tuning import chosen, settings_key, tuned
 from algnn.errors import InputError
@@ -76,7 +76,7 @@ class Study:
 
     def swept(self, name: str) -> pd.DataFrame:
         """Runs at step 1 in which this setting alone differs."""
-        return self.runs[(self.runs.swept == name) & (self.runs.step == 1)]
+        return self.runs[self.runs.swept == name]
 
     @cached_property
     def seen_edges(self) -> pd.DataFrame:
@@ -229,9 +229,10 @@ def gather(
         code=runs.code.replace("", UNKNOWN),
         sha256=runs.sha256.fillna(""),
         synthetic=[str(p.get("source", "")).startswith("synthetic") for p in runs.provenance],
-        key=[_configuration(run) for run in runs.itertuples()],
+        key=runs.settings.map(settings_key),
     )
-    same = ["key", "seed", "hardware"]
+    stream = ["base", "step", "edges", "order", "sha256"]
+    same = ["dataset", "method", "key", *stream, "seed", "hardware"]
     found = given.sort_values("started", kind="stable").drop_duplicates(same, keep="last")
     usual = found[found.order == "label"]
     graphs = _commonest(zip(found.dataset, found.sha256, strict=True))
@@ -242,11 +243,12 @@ def gather(
     own = _commonest(zip(zip(found.method, found.dataset, strict=True), texts, strict=True))
     changes = [_changes(run, graphs, own) for run in found.itertuples()]
     streams = zip(changes, found.provenance, found.dataset, strict=True)
-    best = chosen(runs.iloc[:0].assign(split="val") if trials is None else trials)
+    tried = runs.iloc[:0] if trials is None else trials
+    best = chosen(tried)
     found = found.assign(
         changes=changes,
         differs=[in_words(one) for one in changes],
-        swept=[_swept(one) for one in changes],
+        swept=[_swept(one) if s == 1 else "" for one, s in zip(changes, found.step, strict=True)],
         main=[not one for one in changes],
         own=[not one.keys() - set(STREAM) for one in changes],
         usual=[not one.keys() & set(STREAM) for one in changes],
@@ -257,24 +259,18 @@ def gather(
     values = found.groupby(["swept", *CELL]).key.transform("nunique")
     found.loc[found.tuned & (values == 1), "swept"] = ""
     found = found.sort_values(["dataset", "method", "step", "hardware", "seed", "differs"])
-    missing = pd.DataFrame() if failures is None else failures
-    # a copy has columns of one type side by side, and is cut into pieces far more quickly
-    older, tried = len(given) - len(found), 0 if trials is None else len(trials)
+    missing = pd.DataFrame(columns=FAILURE_COLUMNS) if failures is None else failures
     half = [-(-outcome.total.size // 2) for outcome in best.outcome]
     shown = best[(best.step == 1) & (best.edges == "full") & (best.base == half)]
-    return Study(found.reset_index(drop=True).copy(), missing, older, tried, shown)
+    # a copy has columns of one type side by side, and is cut into pieces far more quickly
+    kept = found.reset_index(drop=True).copy()
+    return Study(kept, missing, len(given) - len(found), len(tried), shown)
 
 
 def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:
     """Known names in their order, then others in alphabetical order."""
     rank = {name: i for i, name in enumerate(known)}
     return sorted(names, key=lambda name: (rank.get(name, len(rank)), name))
-
-
-def _configuration(run: Any) -> str:
-    """All but the seed."""
-    facts = (run.dataset, run.method, run.base, run.step, run.edges, run.order, run.sha256)
-    return json.dumps((*facts, settings_key(run.settings)))
 
 
 def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dict[str, Any]:
@@ -287,7 +283,7 @@ def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dic
     changes = {
         name: given.get(name, UNKNOWN)
         for name in sorted(usual.keys() | given.keys())
-        if name not in usual or name not in given or given[name] != usual[name]
+        if given.get(name, UNKNOWN) != usual.get(name, UNKNOWN)
     }
     half = -(-sum(map(len, run.outcome.sessions)) // 2)
     stream = {"edges": "full", "order": "label", "base": half}

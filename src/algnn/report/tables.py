@@ -224,13 +224,11 @@ def seen_edges(study: Study) -> Table | None:
 def others(study: Study) -> Table | None:
     """Runs with other settings or streams than those of the main tables."""
     runs, shown = study.runs, pd.concat([study.compared, study.tuned, study.seen_edges]).index
-    swept = (runs.swept != "") & (runs.step == 1)
-    runs = runs[~runs.main & ~swept & ~runs.index.isin(shown)]
-    groups = dict(iter(runs.groupby(["dataset", "differs", "method", "step", "hardware"])))
-    order = {name: i for i, name in enumerate(METHODS)}
+    runs = runs[~runs.main & (runs.swept == "") & ~runs.index.isin(shown)]
+    order = in_order(set(runs.method), list(METHODS))
+    by = ["dataset", "differs", runs.method.map(order.index), "method", "step", "hardware"]
     rows = []
-    for key in sorted(groups, key=lambda k: (*k[:2], order.get(k[2], len(order)), *k[2:])):
-        (graph, what, method, step, hardware), found = key, groups[key]
+    for (graph, what, _, method, step, hardware), found in runs.groupby(by):
         kept, seconds = _median(found.retained_bytes), _mean(found.learn_seconds[found.alone])
         ap, af = summarise(found.ap), summarise(found.af)
         rows.append([method, graph, what, step, len(found), ap, af, seconds, kept, hardware])
@@ -239,8 +237,6 @@ def others(study: Study) -> Table | None:
 
 def failed(study: Study) -> Table | None:
     """Runs that failed, and why."""
-    if not len(study.failures):
-        return None
     found = study.failures.sort_values(["dataset", "method", "step", "seed", "device"])
     trial = TEXT["failed"]["trial"]
     rows = [
@@ -262,11 +258,9 @@ def ratios(study: Study, hardware: str, dataset: str, method: str) -> list[float
 
 def paper_ratios(dataset: str) -> dict[str, float]:
     """The paper's seconds of each baseline over those of its own method; may be empty."""
-    own = paper_figures(dataset, FOCUS)
-    if own is None or own.seconds is None:
-        return {}
-    found = {name: paper_figures(dataset, name) for name in BASELINES}
-    return {n: f.seconds[0] / own.seconds[0] for n, f in found.items() if f and f.seconds}
+    found = {name: paper_figures(dataset, name) for name in (FOCUS, *BASELINES)}
+    seconds = {name: of.seconds[0] for name, of in found.items() if of and of.seconds}
+    return {name: seconds[name] / seconds[FOCUS] for name in seconds if name != FOCUS}
 
 
 def _table(
@@ -306,8 +300,7 @@ def _by_method(
 
 
 def _mean(values: pd.Series) -> Summary | None:
-    known = values.dropna()
-    return summarise(known) if len(known) else None
+    return summarise(values) if values.notna().any() else None
 
 
 def _median(values: Sequence[float]) -> float | None:
