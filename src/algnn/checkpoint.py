@@ -35,7 +35,7 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, An
 
     # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
     # shall give the same bytes
-    text = json.dumps(facts, default=_plain)
+    text = json.dumps(facts, default=np.generic.item)  # a parameter may be a NumPy scalar
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": json.loads(text)}
     header["sha256"] = digest(json.dumps(header["facts"]), contents)
@@ -117,13 +117,6 @@ def digest(text: str, tensors: dict[str, Tensor]) -> str:
             flat = tensor.detach().cpu().contiguous().reshape(-1)
             total.update(flat.view(torch.uint8).numpy().data)
     return total.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """A NumPy scalar, which may be a learner's parameter, as JSON knows it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be written into a checkpoint")
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
