@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,18 +39,13 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, An
     header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": json.loads(text)}
     header["sha256"] = digest(json.dumps(header["facts"]), contents)
     with replacing(path) as temporary:
-        # in a folder of its own: safetensors writes to a file of another name first, which would
-        # stay behind if this process were killed
-        folder = temporary.with_name(f"{temporary.name}.d")
-        folder.mkdir(mode=0o700)
         try:
-            safetensors.save_file(contents, folder / "new", metadata={"algnn": json.dumps(header)})
-            (folder / "new").replace(temporary)
-        except SafetensorError as error:
-            # 100 MB of header: a log of hundreds of thousands of events
+            # not by `save_file`: that writes to a file of another name first, which would stay
+            # behind if this process were killed
+            temporary.write_bytes(safetensors.save(contents, {"algnn": json.dumps(header)}))
+        except (SafetensorError, OSError) as error:
+            # 100 MB of header, a log of hundreds of thousands of events; or a disk that is full
             raise CheckpointError(f"{path} cannot be written: {in_short(error)}") from error
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
