@@ -26,8 +26,8 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -292,11 +292,10 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 
 def _source(name: str, folder: str, files: str, url: str, build: str, options: str = "") -> Source:
-    module, _, kind = build.rpartition(".")
     given = dict(option.split("=") for option in options.split())
 
     def make(root: Path) -> Any:
-        return getattr(import_module(module), kind)(str(root / folder), **given)
+        return resolve_name(build)(str(root / folder), **given)
 
     return Source(name, tuple(f"{folder}/{file}" for file in files.split()), url, make)
 
