@@ -45,12 +45,13 @@ def looped_rows(
     own = torch.arange(rows.start, rows.stop, device=source.device)
     given = torch.ones_like(source, dtype=torch.float32) if weight is None else weight.float()
     loops, loop_weight = source == target, torch.ones_like(own, dtype=torch.float32)
-    loop_weight[target[loops] - rows.start] = given[loops]
-    columns = torch.cat([source[~loops], own])
-    local = torch.cat([target[~loops], own]) - rows.start
+    if bool(loops.any()):  # most graphs have none, and their edges need not be copied
+        loop_weight[target[loops] - rows.start] = given[loops]
+        source, target, given = source[~loops], target[~loops], given[~loops]
+    columns, local = torch.cat([source, own]), torch.cat([target, own]) - rows.start
     order = torch.argsort(local * num_nodes + columns)
     starts = _row_starts(torch.bincount(local, minlength=own.numel()))
-    values = torch.cat([given[~loops], loop_weight])[order]
+    values = torch.cat([given, loop_weight])[order]
     return csr(starts, columns[order], values, (own.numel(), num_nodes))
 
 
