@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,23 +34,18 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, An
 
     # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
     # shall give the same bytes
-    text = json.dumps(facts, default=_plain)
+    text = json.dumps(facts, default=np.generic.item)  # a parameter may be a NumPy scalar
     contents = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     header = {"format": "algnn", "version": VERSION, "kind": kind, "facts": json.loads(text)}
     header["sha256"] = digest(json.dumps(header["facts"]), contents)
     with replacing(path) as temporary:
-        # in a folder of its own: safetensors writes to a file of another name first, which would
-        # stay behind if this process were killed
-        folder = temporary.with_name(f"{temporary.name}.d")
-        folder.mkdir(mode=0o700)
         try:
-            safetensors.save_file(contents, folder / "new", metadata={"algnn": json.dumps(header)})
-            (folder / "new").replace(temporary)
-        except SafetensorError as error:
-            # 100 MB of header: a log of hundreds of thousands of events
+            # not by `save_file`: that writes to a file of another name first, which would stay
+            # behind if this process were killed
+            temporary.write_bytes(safetensors.save(contents, {"algnn": json.dumps(header)}))
+        except (SafetensorError, OSError) as error:
+            # 100 MB of header, a log of hundreds of thousands of events; or a disk that is full
             raise CheckpointError(f"{path} cannot be written: {in_short(error)}") from error
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -117,13 +111,6 @@ def digest(text: str, tensors: dict[str, Tensor]) -> str:
             flat = tensor.detach().cpu().contiguous().reshape(-1)
             total.update(flat.view(torch.uint8).numpy().data)
     return total.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """A NumPy scalar, which may be a learner's parameter, as JSON knows it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be written into a checkpoint")
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 import time
 import uuid
@@ -58,7 +57,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         old = None
     try:
         # private from the start where the old file is
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600))
+        temporary.touch(0o666 if old is None else 0o600, exist_ok=False)
         mode = stat.S_IMODE((temporary.stat() if old is None else old).st_mode)
         yield temporary
         if old is not None:
@@ -123,11 +122,7 @@ def _sweep(target: Path, age: float) -> None:
     """Remove temporary files of dead writers of `target`, those older than `age` seconds."""
     for left in target.parent.glob(f".{_tag(target)}-*.tmp*"):
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime < age:
-                continue
-            if left.is_dir():
-                shutil.rmtree(left)
-            else:
+            if time.time() - left.stat().st_mtime >= age:
                 left.unlink()
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -30,11 +31,8 @@ MOST_DIGITS = 18  # a number of so many fits into 64 bits
 
 
 def check_table(path: Source, *names: str) -> None:
-    """Raise `InputError` if a table is missing or, in a CSV, its header or first row is wrong."""
-    if Path(path).suffix.lower() not in PARQUET:
-        _rows(path, names, most=1)
-    elif not Path(path).is_file():
-        raise InputError(f"{path}: there is no such file")
+    """Raise `InputError` if a table is missing, or its header or first row is wrong."""
+    _rows(path, names, most=1)
 
 
 def read_labels(
@@ -70,30 +68,27 @@ def write_table(path: Source | None, pieces: Iterable[dict[str, Column]]) -> Non
     # they come in pieces, of which each has the same columns, and only one is in memory at a time
     if path is None:
         _write_csv(sys.stdout, pieces)
-    elif Path(path).suffix.lower() in PARQUET:
+    elif is_parquet(path):
         with replacing(path) as temporary:
-            _write_parquet(temporary, pieces, parquet(path))
+            _write_parquet(temporary, pieces)
     else:
         with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
             _write_csv(out, pieces)
 
 
-def parquet(path: Source) -> Any:
-    """pandas, ready for Parquet; or an `InputError` that says what is missing."""
-    try:
-        import pandas
-        import pyarrow  # noqa: F401
-    except ImportError as error:
+def is_parquet(path: Source) -> bool:
+    """Whether a table is Parquet by its name; `InputError` if it is, and pyarrow is missing."""
+    named = Path(path).suffix.lower() in PARQUET
+    if named and find_spec("pyarrow") is None:
         raise InputError(
-            f"{path}: Parquet needs pandas and pyarrow ({error}): install algnn[parquet], or use a"
-            " .csv file"
-        ) from error
-    return pandas
+            f"{path}: Parquet needs pyarrow: install algnn[parquet], or use a .csv file"
+        )
+    return named
 
 
 def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[Row]:
     """The cells of some columns, row by row, without spaces around them: all, or the first ones."""
-    read = _parquet_rows if Path(path).suffix.lower() in PARQUET else _csv_rows
+    read = _parquet_rows if is_parquet(path) else _csv_rows
     try:
         rows = list(islice(read(path, names), most))
     except FileNotFoundError:
@@ -128,7 +123,8 @@ def _csv_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
 
 
 def _parquet_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
-    pandas = parquet(path)
+    import pandas
+
     with Path(path).open("rb") as file:
         try:
             frame = pandas.read_parquet(file, engine="pyarrow")
@@ -188,7 +184,8 @@ def _write_csv(out: IO[str], pieces: Iterable[dict[str, Column]]) -> None:
         pandas.DataFrame(columns).to_csv(out, header=place == 0, **look)
 
 
-def _write_parquet(path: Path, pieces: Iterable[dict[str, Column]], pandas: Any) -> None:
+def _write_parquet(path: Path, pieces: Iterable[dict[str, Column]]) -> None:
+    import pandas
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 

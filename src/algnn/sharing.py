@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property, wraps
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeVar, cast
@@ -29,10 +29,7 @@ def changes(method: Method) -> Method:
 @contextmanager
 def full_precision() -> Iterator[None]:
     """A context without the caller's autocast."""
-    with ExitStack() as stack:
-        for kind in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
+    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
         yield
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import pickle
-import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -227,24 +226,6 @@ def test_split_follows_the_seed_only(digits):
     assert not torch.equal(other.train_mask, digits.train_mask)
     assert torch.equal(other.edge_index, digits.edge_index)
     assert other.provenance["sha256"] != digits.provenance["sha256"]
-
-
-def test_digits_travel_to_a_machine_without_scikit_learn(digits, root, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    assert not available("digits", root)
-    assert ENTRIES["digits"].status(root) == "scikit-learn needed"
-    with pytest.raises(DatasetError, match=r"scikit-learn .*digits/digits_graph\.npz") as caught:
-        load("digits", root)
-    assert "\n" not in str(caught.value)
-    save_npz(digits, root / "digits" / "digits_graph.npz")
-    assert available("digits", root)
-    travelled = load("digits", root)
-    assert same(travelled, digits)
-    assert travelled.provenance["sha256"] == digits.provenance["sha256"]
-    assert travelled.provenance["source"] == "digits_graph.npz"
-    # the seed still decides, not the split in the file
-    assert not torch.equal(load("digits", root, seed=1).train_mask, digits.train_mask)
 
 
 # -- the named graphs on small files --------------------------------------------------------------

@@ -91,14 +91,12 @@ def predict(
 def _check_table(path: Path | None) -> None:
     """Before any work: whether the predictions can be written there."""
     from algnn.files import make_folder
-    from algnn.labels import PARQUET, parquet
+    from algnn.labels import is_parquet
 
     if path is None:
         return
-    if path.suffix.lower() not in (".csv", *PARQUET) or path.is_dir():
+    if path.is_dir() or not (is_parquet(path) or path.suffix.lower() == ".csv"):
         raise InputError(f"--out {path} is no name for a table: end it in .csv or .parquet")
-    if path.suffix.lower() in PARQUET:
-        parquet(path)
     make_folder(path.parent)
 
 

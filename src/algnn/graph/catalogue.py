@@ -26,9 +26,8 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -48,7 +47,6 @@ Name = str | os.PathLike[str]
 Root = Name | None
 
 TIMEOUT = 20.0  # seconds for connecting, and for each chunk
-CHUNK = 1 << 18
 # what a network, a disk and a damaged archive raise
 FAILURES = (OSError, HTTPException, zipfile.BadZipFile, zlib.error, RuntimeError, DatasetError)
 
@@ -65,7 +63,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Entry:
-    """A graph that `load` knows by name; one with neither source nor file is made from a seed."""
+    """A graph that `load` knows by name; one with neither source nor file is made here."""
 
     name: str
     description: str
@@ -79,14 +77,12 @@ class Entry:
     file: str | None = None  # the path below a data root of an .npz that is used before the source
 
     def status(self, root: Root = None) -> str:
-        """``"ready"``, or what is missing: a download, scikit-learn, or its file."""
+        """``"ready"``, or what is missing: a download, or its file."""
         if self.file is not None and locate(self.file, root) is not None:
             return "ready"
         if self.source is not None:
             here = all(locate(file, root) is not None for file in self.source.files)
             return "ready" if here else "download needed"
-        if self.name == "digits":
-            return "ready" if find_spec("sklearn") else "scikit-learn needed"
         return "ready" if self.file is None else "file needed"
 
 
@@ -259,7 +255,7 @@ def _download(source: Source, missing: list[str], target: Path) -> None:
                 if (name := Path(file).name) not in by_name:
                     raise DatasetError(f"the archive holds no {name}")
                 with replacing(target / file) as temporary, temporary.open("wb") as out:
-                    shutil.copyfileobj(members.open(by_name[name]), out, CHUNK)
+                    shutil.copyfileobj(members.open(by_name[name]), out)
 
 
 def _stream(url: str, out: IO[bytes]) -> None:
@@ -269,7 +265,7 @@ def _stream(url: str, out: IO[bytes]) -> None:
         expected = response.length or 0  # 0 where the server does not say
         look: Any = {"description": Path(url).name, "console": console, "transient": True}
         with wrap_file(response, expected, **look) as body:
-            shutil.copyfileobj(body, out, CHUNK)
+            shutil.copyfileobj(body, out)
     if expected and out.tell() != expected:
         raise DatasetError(f"{url} ended after {out.tell()} of {expected} bytes")
 
@@ -296,11 +292,10 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 
 def _source(name: str, folder: str, files: str, url: str, build: str, options: str = "") -> Source:
-    module, _, kind = build.rpartition(".")
     given = dict(option.split("=") for option in options.split())
 
     def make(root: Path) -> Any:
-        return getattr(import_module(module), kind)(str(root / folder), **given)
+        return resolve_name(build)(str(root / folder), **given)
 
     return Source(name, tuple(f"{folder}/{file}" for file in files.split()), url, make)
 

@@ -111,7 +111,7 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     file = catalogue.locate(entry.file, root) if entry.file is not None else None
     origin = entry.origin
     if entry.name == "digits":
-        graph, origin = _digits(entry, file)
+        graph = _digits()
     elif file is not None:
         graph, origin = read_npz(file), file.name
         graph.edge_index = to_undirected(graph.edge_index, num_nodes=graph.y.numel())
@@ -231,17 +231,10 @@ def _digest(graph: Data, features: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _digits(entry: Entry, file: Path | None) -> tuple[Data, str]:
-    """The digits inside scikit-learn, or a graph of them that came from a machine that has it."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        if file is None:
-            raise DatasetError(
-                f"{entry.name}: scikit-learn cannot be imported ({error}): install it, or put"
-                f" {entry.file}, written elsewhere by save_npz, into the data root"
-            ) from error
-        return read_npz(file), file.name
+def _digits() -> Data:
+    """The digits inside scikit-learn, each joined to its nearest."""
+    from sklearn.datasets import load_digits  # a second, which other graphs need not wait
+
     images, labels = load_digits(return_X_y=True)
     # the pixels are whole numbers, so distances are exact in float64; ties go to the lower index
     count, squares = len(images), (images**2).sum(axis=1)
@@ -252,7 +245,7 @@ def _digits(entry: Entry, file: Path | None) -> tuple[Data, str]:
     sources = np.repeat(np.arange(count), DIGITS_NEIGHBOURS)
     edges = to_undirected(torch.from_numpy(np.stack([sources, nearest.ravel()])))
     x = torch.from_numpy((images / 16).astype(np.float32))
-    return Data(x=x, edge_index=edges, y=torch.from_numpy(labels).long()), entry.origin
+    return Data(x=x, edge_index=edges, y=torch.from_numpy(labels).long())
 
 
 def arxiv(folder: str) -> list[Data]:

@@ -13,47 +13,36 @@ from algnn.graph.store import GraphStore
 Value = TypeVar("Value")
 
 
-class Last(Generic[Value]):
-    """The last value computed for an object, which is told by its identity."""
+class Memo(Generic[Value]):
+    """The last value computed from some objects, until a tensor of them changes or one is deleted.
+
+    A change that torch does not count (through NumPy, in shared memory) is not noticed.
+    """
 
     def __init__(self) -> None:
         # key and value in one tuple: another thread sees both or neither
         self._entry: tuple[Any, Value] | None = None
 
-    def get(self, owner: Any, compute: Callable[[], Value]) -> Value:
-        """The cached value for this object, else a new one."""
-        entry = self._entry  # read once: another thread may replace it meanwhile
-        if entry is None or entry[0] is not owner:
-            self._entry = entry = (owner, compute())
-        return entry[1]
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return (type(self), ())  # copied and pickled empty
-
-
-class Memo(Last[Value]):
-    """The last value computed from some tensors, until one of them changes or is deleted.
-
-    A change that torch does not count (through NumPy, in shared memory) is not noticed.
-    """
-
-    def get(self, owner: tuple[Tensor, ...], compute: Callable[[], Value]) -> Value:
-        """The cached value for these tensors as they are, else a new one."""
-        if any(t.is_inference() for t in owner):
+    def get(self, owners: tuple[Any, ...], compute: Callable[[], Value]) -> Value:
+        """The cached value for these objects as they are, else a new one."""
+        if any(isinstance(o, Tensor) and o.is_inference() for o in owners):
             return compute()  # such tensors do not count their changes
-        entry = self._entry
-        versions = [(id(t), t._version) for t in owner]
+        entry = self._entry  # read once: another thread may replace it meanwhile
+        versions = [(id(o), getattr(o, "_version", 0)) for o in owners]  # only tensors have any
         if entry is not None and versions == [(id(ref()), version) for ref, version in entry[0]]:
             return entry[1]
         self._entry = None
         with torch.inference_mode(False):  # a cached value may be used outside of it later
             value = compute()
-        # the value is dropped with the first of its tensors, so that no graph outlives its owner
-        key = [(weakref.ref(t, self._drop), t._version) for t in owner]
+        # the value is dropped with the first of its owners, so that it outlives no graph
+        key = [(weakref.ref(o, self._drop), getattr(o, "_version", 0)) for o in owners]
         self._entry = (key, value)
         return value
 
-    def _drop(self, _: weakref.ref[Tensor]) -> None:
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return (type(self), ())  # copied and pickled empty
+
+    def _drop(self, _: weakref.ref[Any]) -> None:
         self._entry = None
 
 

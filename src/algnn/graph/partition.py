@@ -23,7 +23,7 @@ from algnn.graph.catalogue import MANIFEST, Name, filesystem, is_graph
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import take_rows, to_csr
 from algnn.graph.store import GraphStore
-from algnn.labels import PARQUET, read_labels
+from algnn.labels import PARQUET, is_parquet, read_labels
 from algnn.progress import WatchedFile, tell
 
 CHUNK = 2**21  # edges read at once
@@ -291,8 +291,9 @@ def _tables(path: Path) -> list[Path]:
 
 def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
     """The rows of a table in chunks: all columns, or those of some that it has."""
+    packed = is_parquet(file)
     try:
-        if file.suffix.lower() in PARQUET:
+        if packed:
             from pyarrow.parquet import ParquetFile
 
             table = ParquetFile(file)
@@ -306,8 +307,6 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
             with WatchedFile(file) as lines:
                 for frame in pd.read_csv(lines, **options):
                     yield frame if header or not columns else frame.set_axis(columns, axis=1)
-    except ImportError as error:
-        raise InputError(f"{file} needs pyarrow: install algnn[parquet]") from error
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
         words = f"{file} is no whole table, CSV with a header or Parquet: {error}"
         raise DatasetError(words) from error

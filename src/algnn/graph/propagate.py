@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,11 @@ from torch import Tensor
 BLOCK_BYTES = 64 * 2**20
 # A GPU has more memory, and each block costs it a few kernel launches.
 GPU_BLOCK_BYTES = 1024 * 2**20
+
+# The first sparse CSR tensor of a process makes torch warn that they are in beta: it is made here.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)
+    torch.eye(1).to_sparse_csr()
 
 
 def normalised_adjacency(
@@ -38,19 +43,15 @@ def looped_rows(
     A self-loop that is already there keeps its weight and is not added again.
     """
     own = torch.arange(rows.start, rows.stop, device=source.device)
-    loop_weight = torch.ones(own.numel(), dtype=torch.float32, device=source.device)
-    loops = source == target
-    if weight is not None:
-        weight = weight.to(torch.float32)
-        loop_weight[target[loops] - rows.start] = weight[loops]
-    if bool(loops.any()):
-        source, target = source[~loops], target[~loops]
-        weight = None if weight is None else weight[~loops]
-    weight = torch.ones_like(source, dtype=torch.float32) if weight is None else weight
+    given = torch.ones_like(source, dtype=torch.float32) if weight is None else weight.float()
+    loops, loop_weight = source == target, torch.ones_like(own, dtype=torch.float32)
+    if bool(loops.any()):  # most graphs have none, and their edges need not be copied
+        loop_weight[target[loops] - rows.start] = given[loops]
+        source, target, given = source[~loops], target[~loops], given[~loops]
     columns, local = torch.cat([source, own]), torch.cat([target, own]) - rows.start
     order = torch.argsort(local * num_nodes + columns)
     starts = _row_starts(torch.bincount(local, minlength=own.numel()))
-    values = torch.cat([weight, loop_weight])[order]
+    values = torch.cat([given, loop_weight])[order]
     return csr(starts, columns[order], values, (own.numel(), num_nodes))
 
 
@@ -148,7 +149,7 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
 def to_csr(matrix: Tensor) -> Tensor:
     """A dense or sparse matrix in sparse CSR, with indices of 64 bits."""
     if matrix.layout != torch.sparse_csr:
-        return _quietly(matrix.to_sparse_csr)
+        return matrix.to_sparse_csr()
     starts, columns = matrix.crow_indices().long(), matrix.col_indices().long()
     return csr(starts, columns, matrix.values(), matrix.shape)
 
@@ -188,13 +189,4 @@ def _row_starts(counts: Tensor) -> Tensor:
 
 def csr(starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A sparse CSR matrix from its parts, which are not checked."""
-    return _quietly(
-        lambda: torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)
-    )
-
-
-def _quietly(make: Callable[[], Tensor]) -> Tensor:
-    """What `make` gives, without torch's warning, once per process, that CSR is in beta."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return make()
+    return torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)

@@ -11,7 +11,7 @@ from algnn.analytic.features.blocked import Prepared, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.state import Features
 from algnn.checks import onto
-from algnn.graph.memo import Last, Memo, inputs_of
+from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import blocks
 from algnn.graph.store import whole
 from algnn.learner import Learner
@@ -47,8 +47,8 @@ class Encoding(Learner):
             x = self._inputs(here, sparse=isinstance(features, HopEncoder))
             return features.prepare(self._adjacency(here), x)
 
-        return self._last_prepared.get(features, Memo).get(inputs_of(graph), build)
+        return self._last_prepared.get((features, *inputs_of(graph)), build)
 
     @cached_property
-    def _last_prepared(self) -> Last[Memo[Prepared]]:
-        return Last()
+    def _last_prepared(self) -> Memo[Prepared]:
+        return Memo()
