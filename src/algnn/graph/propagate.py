@@ -15,10 +15,11 @@ BLOCK_BYTES = 64 * 2**20
 # A GPU has more memory, and each block costs it a few kernel launches.
 GPU_BLOCK_BYTES = 1024 * 2**20
 
-# The first sparse CSR tensor of a process makes torch warn that they are in beta: it is made here.
+# The first sparse CSR tensor of a process makes torch warn, that they are in beta and, in 2.11,
+# that they are not checked: it is made here.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)
-    torch.eye(1).to_sparse_csr()
+    torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False)
 
 
 def normalised_adjacency(
