@@ -16,7 +16,15 @@ from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_trained, onto
 from algnn.gcn import GCN, Shapes, drawn, dropout, hidden_layer, train
 from algnn.graph.memo import inputs_of
-from algnn.graph.propagate import Field, Operator, blocks, normalised_adjacency, spmm, take_rows
+from algnn.graph.propagate import (
+    Field,
+    Operator,
+    blocks,
+    normalised_adjacency,
+    row_of,
+    spmm,
+    take_rows,
+)
 from algnn.learner import Learner
 
 
@@ -253,8 +261,7 @@ class TPP(Learner):
             adjacency = self._adjacency(graph)
             twice = spmm(adjacency, spmm(adjacency, self._inputs(graph)))
             # the diagonal of Â, which has an entry in every row, is 1 / d
-            rows = torch.repeat_interleave(adjacency.crow_indices().diff())
-            diagonal = adjacency.values()[adjacency.col_indices() == rows]
+            diagonal = adjacency.values()[adjacency.col_indices() == row_of(adjacency)]
             return twice, spmm(adjacency, twice) * diagonal.sqrt()[:, None]
 
         made: tuple[Tensor, Tensor] = self._memos["smoothed"].get(inputs_of(graph), build)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from operator import methodcaller
 from typing import Any, ClassVar, cast
 
@@ -24,7 +24,7 @@ from algnn.analytic.lifecycle import io
 from algnn.analytic.statistics import Statistics
 from algnn.checks import Array, check_base, check_number, check_trained, onto
 from algnn.gcn import glorot
-from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.memo import inputs_of
 from algnn.graph.propagate import blocks, spmm
 from algnn.learner import Learner
 
@@ -110,15 +110,11 @@ class SumLearner(Learner):
         def build() -> Tensor:
             return features.prepare(self._adjacency(graph), self._inputs(graph, sparse=True))
 
-        prepared = self._last_prepared.get((features, *inputs_of(graph)), build)
+        prepared: Tensor = self._memos["prepared"].get((features, *inputs_of(graph)), build)
         rows = onto(nodes, prepared.device)
         yield features.expand(prepared[rows[:0]])  # so that there is always a block
         for block in blocks(nodes.numel(), 8 * features.width * features.channels, rows.device):
             yield features.expand(prepared[rows[block]])
-
-    @cached_property
-    def _last_prepared(self) -> Memo[Tensor]:
-        return Memo()
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._known

@@ -14,7 +14,10 @@ from algnn.bench.record import Failure, Record, Run
 
 
 class Progress:
-    """Counts runs, and shows nothing, ``"lines"`` on stderr or ``"bars"``: of all, and of each."""
+    """Counts runs, and shows nothing, ``"lines"`` on stderr or ``"bars"`` that move.
+
+    A bar is of all runs, with the time left, or of the sessions of one that is going on.
+    """
 
     def __init__(self, left: Sequence[Run], reused: int, shows: str = "") -> None:
         self.total, self.reused, self.shows = len(left), reused, shows

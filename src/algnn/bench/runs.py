@@ -1,4 +1,8 @@
-"""Folders of records: one JSON file per run, or all of them packed; read as one table of runs."""
+"""Folders of records: one JSON file per run, or all of them packed; read as one table of runs.
+
+A run leaves a file of its own the moment it is done, written whole or not at all. `pack` turns the
+files of a folder into one, and everything reads both alike.
+"""
 
 from __future__ import annotations
 

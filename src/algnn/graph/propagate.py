@@ -58,7 +58,7 @@ def looped_rows(
 
 def inverse_roots(rows: Tensor) -> Tensor:
     """D^(-1/2) of some rows of A + I, float32; the sums are in float64, so their order is free."""
-    row = _row_of(rows)
+    row = row_of(rows)
     degrees = torch.zeros(rows.size(0), dtype=torch.float64, device=row.device)
     degrees.index_add_(0, row, rows.values().to(torch.float64))
     roots = degrees.to(torch.float32).pow_(-0.5)
@@ -67,7 +67,7 @@ def inverse_roots(rows: Tensor) -> Tensor:
 
 def scaled_rows(rows: Tensor, first: int, roots: Tensor) -> Tensor:
     """Rows of Â from those of A + I, of which the first is row `first`, and D^(-1/2) [N]."""
-    values = roots[rows.col_indices()] * rows.values() * roots[_row_of(rows) + first]
+    values = roots[rows.col_indices()] * rows.values() * roots[row_of(rows) + first]
     return csr(rows.crow_indices(), rows.col_indices(), values, rows.shape)
 
 
@@ -160,7 +160,7 @@ def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:
 
     Of Â, each node's neighbours alone. The places of the zeros stay, and indices are shared.
     """
-    diagonal = matrix.col_indices() == _row_of(matrix) + first
+    diagonal = matrix.col_indices() == row_of(matrix) + first
     values = matrix.values().masked_fill(diagonal, 0)
     return csr(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
 
@@ -176,10 +176,10 @@ def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Ite
 def _transpose(matrix: Tensor) -> Tensor:
     order = torch.argsort(matrix.col_indices(), stable=True)
     starts = _row_starts(torch.bincount(matrix.col_indices(), minlength=matrix.size(1)))
-    return csr(starts, _row_of(matrix)[order], matrix.values()[order], matrix.shape[::-1])
+    return csr(starts, row_of(matrix)[order], matrix.values()[order], matrix.shape[::-1])
 
 
-def _row_of(matrix: Tensor) -> Tensor:
+def row_of(matrix: Tensor) -> Tensor:
     """The row of each entry of a sparse CSR matrix."""
     return torch.repeat_interleave(matrix.crow_indices().diff())
 

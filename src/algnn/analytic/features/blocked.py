@@ -229,7 +229,10 @@ def measure(graph: GraphRows, part: int, encoder: HopEncoder, out: Array) -> Non
 def hop(
     graph: GraphRows, part: int, without_self: bool, source: Array, out: Array, beside: Array | None
 ) -> None:
-    """A block of rows of Â, or of Â without its diagonal, times an array; `beside` by a share."""
+    """A block of rows of Â, or of Â without its diagonal, times an array.
+
+    A walk that returns has its start, `beside`, in it by a share.
+    """
     x, into = opened(source), opened(out, write=True)
     start = None if beside is None else opened(beside)
     first, matrix = graph.parts[part].start, graph.adjacency(part)

@@ -1,7 +1,6 @@
 """How nodes become frozen features, a block of rows at a time."""
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import cast
 
 from torch import Tensor
@@ -11,7 +10,7 @@ from algnn.analytic.features.blocked import Prepared, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.state import Features
 from algnn.checks import onto
-from algnn.graph.memo import Memo, inputs_of
+from algnn.graph.memo import inputs_of
 from algnn.graph.propagate import blocks
 from algnn.graph.store import whole
 from algnn.learner import Learner
@@ -47,8 +46,5 @@ class Encoding(Learner):
             x = self._inputs(here, sparse=isinstance(features, HopEncoder))
             return features.prepare(self._adjacency(here), x)
 
-        return self._last_prepared.get((features, *inputs_of(graph)), build)
-
-    @cached_property
-    def _last_prepared(self) -> Memo[Prepared]:
-        return Memo()
+        made: Prepared = self._memos["prepared"].get((features, *inputs_of(graph)), build)
+        return made

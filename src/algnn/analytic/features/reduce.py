@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.features.expansion import random_weights
-from algnn.graph.propagate import Operator, csr
+from algnn.graph.propagate import Operator, csr, row_of
 from algnn.progress import tell
 
 RANK = 512  # columns that wider features are reduced to
@@ -59,7 +59,7 @@ def _orthonormal(Y: Tensor) -> Tensor:
 def unit_rows(X: Tensor) -> Tensor:
     """A sparse CSR matrix with each row scaled to length one; empty rows stay."""
     starts, values = X.crow_indices(), X.values()
-    row = torch.repeat_interleave(starts.diff())
+    row = row_of(X)
     lengths = values.new_zeros(X.size(0)).index_add_(0, row, values.square()).sqrt_()
     scaled = values / lengths.clamp_min(torch.finfo(values.dtype).tiny)[row]
     return csr(starts, X.col_indices(), scaled, X.shape)
@@ -70,5 +70,4 @@ def squares(X: Tensor) -> Tensor:
     if X.layout == torch.strided:
         return X.to(torch.float64).square().sum(dim=1)
     values = X.values().to(torch.float64).square()
-    row = torch.repeat_interleave(X.crow_indices().diff())
-    return values.new_zeros(X.size(0)).index_add_(0, row, values)
+    return values.new_zeros(X.size(0)).index_add_(0, row_of(X), values)

@@ -18,7 +18,7 @@ from torch.nn.functional import normalize
 
 from algnn.analytic.features.hops import HopEncoder
 from algnn.gcn import glorot, train
-from algnn.graph.propagate import Operator, csr, spmm
+from algnn.graph.propagate import Operator, csr, row_of, spmm
 from algnn.graph.rows import FLOAT
 
 STEPS = 60
@@ -109,7 +109,7 @@ def _trained(adjacency: Operator, x: Tensor, hidden: int, seed: int) -> tuple[Te
 def _thinning(adjacency: Operator, chance: torch.Generator) -> Callable[[], Operator]:
     """A function that gives Â of the graph with some of its edges dropped at random."""
     matrix, transpose = adjacency.matrix, adjacency.T.matrix
-    rows, columns = torch.repeat_interleave(matrix.crow_indices().diff()), matrix.col_indices()
+    rows, columns = row_of(matrix), matrix.col_indices()
     diagonal = columns == rows
     # with self-loops of weight 1, Â_ii = 1 / D_ii, and edges have the weight Â_ij √(D_ii D_jj)
     degrees = matrix.values()[diagonal].rsqrt()
