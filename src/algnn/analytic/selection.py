@@ -22,10 +22,9 @@ from algnn.progress import tell
 
 # The γ that halves are tried with: half decades, relative to the trace of the matrix
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
-# The places in GAMMAS from which the search starts: all over the grid, or at its middle where sums
-# are wide, since each try is costly there, and so many nodes have one maximum only.
+# The places in GAMMAS from which the search starts: all over the grid, or at one over the number of
+# nodes where sums are wide, since each try is costly there, and so many nodes have one maximum only.
 COARSE_START: tuple[int, ...] = (1, 4, 7, 10, 13)
-MIDDLE_START: tuple[int, ...] = (7,)
 SMOOTH_WIDTH = 512
 # The ways of halving that are kept while sums have at most so many coordinates: they are cheap.
 MOST_HALVINGS = 8
@@ -77,7 +76,8 @@ def choose_gamma(
     halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
     smooth = everything.G.size(0) > SMOOTH_WIDTH
     tried: dict[int, float] = {}
-    wanted = MIDDLE_START if smooth else COARSE_START
+    near = int(np.abs(np.log(np.multiply(GAMMAS, max(nodes, 1)))).argmin())
+    wanted = (near,) if smooth else COARSE_START
     while wanted:
         known = len(tried) + len(wanted)
         for place in wanted:
