@@ -22,8 +22,8 @@ from algnn.progress import tell
 
 # The γ that halves are tried with: half decades, relative to the trace of the matrix
 GAMMAS: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-14, 0))
-# The places in GAMMAS from which the search starts: all over the grid, or at one over the number of
-# nodes where sums are wide, since each try is costly there, and so many nodes have one maximum only.
+# The places in GAMMAS from which the search starts: all over the grid or, where sums are wide and a
+# try is costly, at one over the number of nodes. So many nodes have one maximum only.
 COARSE_START: tuple[int, ...] = (1, 4, 7, 10, 13)
 SMOOTH_WIDTH = 512
 # The ways of halving that are kept while sums have at most so many coordinates: they are cheap.
@@ -76,6 +76,7 @@ def choose_gamma(
     halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
     smooth = everything.G.size(0) > SMOOTH_WIDTH
     tried: dict[int, float] = {}
+    # the one nearest to 1 / nodes, by their ratio
     near = int(np.abs(np.log(np.multiply(GAMMAS, max(nodes, 1)))).argmin())
     wanted = (near,) if smooth else COARSE_START
     while wanted:
