@@ -76,10 +76,10 @@ class PrivateState:
 class PrivateALGNN(Encoding):
     """Analytic learning with (ε, δ)-differentially private sums.
 
-    `ALGNN` with its label-free views and its balanced head, except that each session's sums get
-    noise before they are kept, and nothing else of a session is kept. Views are projected to few
-    columns at random, since noise grows with their number; neither the views nor γ are chosen by
-    labels. It has no `forget`, which would need to know what was learned.
+    `ALGNN` with one view, personalised PageRank, and its balanced head, except that each session's
+    sums get noise before they are kept, and nothing else of a session is kept. The view is
+    projected to few columns at random, since noise grows with their number; γ follows from the
+    size of the noise. It has no `forget`, which would need to know what was learned.
 
     The guarantee is for **labelled nodes**: it hides that they were learned, their labels and the
     features of their own rows. It does not cover the features and edges that a labelled node's
