@@ -118,7 +118,7 @@ def beside(model, graph, learned, tested):
 def in_record(model, graph, learned):
     """Every id tried with every class: how many are found, and how many of them were learned."""
     found = np.flatnonzero(
-        model._learned.record.times(torch.arange(graph.num_nodes), model.classes_)
+        model._learned.membership.times(torch.arange(graph.num_nodes), model.classes_)
     )
     right = np.intersect1d(found, learned.numpy()).size
     return {"found": int(found.size), "right": int(right), "learned": len(learned)}
@@ -208,11 +208,12 @@ def private_ap(stream, epsilon, width, seed):
     model = PrivateALGNN(epsilon=epsilon, delta=DELTA, width=width, seed=seed, device="cpu")
     # noise that can be made again: for a measurement, never for a promise
     model._entropy = np.random.default_rng([seed, width, round(10 * epsilon)]).bytes
-    return run(model, stream).ap
+    return run(model, stream, confidence=False).ap
 
 
 def costs(stream):
-    none = [run(algnn.ALGNN(seed=seed, device="cpu"), stream).ap for seed in SEEDS]
+    usual = (algnn.ALGNN(seed=seed, device="cpu") for seed in SEEDS)
+    none = [run(model, stream, confidence=False).ap for model in usual]
     private = {
         str(width): {
             f"{epsilon:g}": [round(private_ap(stream, epsilon, width, seed), 3) for seed in SEEDS]
@@ -234,7 +235,7 @@ def measure(name):
         "seeds": list(SEEDS),
         "versions": versions(),
         "machine": machine(),
-        "features": vars(model._learned.features).copy(),
+        "encoder": list(model._learned.features.views),
         "reveals": {**found, **small_classes(graph, stream), "solvable": solvable(graph)},
         "costs": costs(stream),
     }
@@ -338,7 +339,7 @@ def provenance(records):
         lines.append(
             f"- `{one['command']}`: seeds {min(one['seeds'])} to {max(one['seeds'])},"
             f" {where['cores']} {where['architecture']} cores, torch {one['versions']['torch']},"
-            f" views “{one['features']['name']}”.\n"
+            f" version {one['versions']['algnn']}.\n"
         )
     return "".join(lines)
 

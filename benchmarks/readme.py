@@ -111,8 +111,8 @@ def costs(study: Study) -> str:
         found.append(f"{first:.2g} s and {later:.2g} s ({where})")
     kept = study.anywhere("cora", "algnn")["retained_bytes"].mean() / 1e6
     return (
-        f"Cora's first four classes and each further class take {', '.join(found)}, in a process"
-        f" that has used the device before. {kept:.1f} MB are kept at the end."
+        f"Cora's first four classes and each further class take {'; '.join(found)}. The process has"
+        f" used the device before. {kept:.1f} MB are kept at the end."
     )
 
 
