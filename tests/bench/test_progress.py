@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from algnn.bench.progress import Progress, watch
+from algnn.bench.progress import Progress
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import RUN_FACTS, Failure, Record, Run
 
@@ -55,7 +55,7 @@ def test_settings_that_tell_runs_apart() -> None:
 
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     left = [a_run(seed=1), a_run("bare", 2)]
-    shown = Progress(left, 1, "lines")
+    shown = Progress(left, 1, None)
     shown.announce("1 worker")
     shown.begin(0, left[0])
     shown.say(0, "hello")
@@ -76,7 +76,7 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_screen() -> None:
     left = [a_run(seed=1), a_run("own.module:Own", 2)]
-    screen = Progress(left, 0, "bars")
+    screen = Progress(left, 0, True)
     screen.begin(1, left[1])
     assert "0 done · 1 running · 0 failed · 1 left" in drawn(screen)
     assert "cora own.module:Own step 1 seed 2" in drawn(screen)
@@ -93,7 +93,8 @@ def test_the_screen_leaves_failures_and_takes_itself_away(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     left = [a_run(seed=1)]
-    with watch(True, left, 0) as shown:
+    shown = Progress(left, 0, True)
+    with shown.bars:
         shown.announce("1 worker [of many]")
         shown.begin(0, left[0])
         shown.say(0, "[bold]hello")
@@ -124,5 +125,4 @@ def test_who_watches(
     wish: bool | None, terminal: bool, runs: int, shows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    with watch(wish, [a_run()] * runs, 0) as shown:
-        assert shown.shows == shows
+    assert Progress([a_run()] * runs, 0, wish).shows == shows

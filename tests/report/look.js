@@ -34,7 +34,10 @@ const level = () => {
   const whole = document.documentElement;
   if (whole.scrollWidth > innerWidth) say(`page: ${whole.scrollWidth} in ${innerWidth}`);
   for (const element of all("td, th, dt, dd, p, li, figcaption, h1, h2, h3, b")) {
-    if (!shown(element) || getComputedStyle(element).display === "inline") continue;
+    const display = getComputedStyle(element).display;
+    if (!shown(element) || display === "inline") continue;
+    // a cell that is none pushes those after it below other headings
+    if (element.matches("td, th") && display !== "table-cell") say(`no cell: ${element.textContent.trim()}`);
     if (element.scrollWidth > element.clientWidth + 1) say(`cut: ${element.textContent.trim()}`);
   }
 };
@@ -96,6 +99,9 @@ if (!location.hash) {
   }
   for (const folded of all("details")) folded.open = folded.id !== "columns";
   level();
+  const copy = all(".command button").find(shown);
+  copy.focus({ focusVisible: true });
+  if (getComputedStyle(copy).outlineStyle === "none") say("Copy does not show that it has the keyboard");
   for (const box of all(".scroll")) {
     if (box.scrollWidth <= box.clientWidth + 40) continue;
     box.scrollLeft = 40;

@@ -1,9 +1,8 @@
 """The progress of runs in workers: a live display, a line per run, or nothing."""
 
-import contextlib
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich import progress as rich
@@ -16,11 +15,14 @@ from algnn.bench.record import Failure, Record, Run
 class Progress:
     """Counts runs, and shows nothing, ``"lines"`` on stderr or ``"bars"`` that move.
 
-    A bar is of all runs, with the time left, or of the sessions of one that is going on.
+    A bar is of all runs, with the time left, or of the sessions of one that is going on. They move
+    while the block ``with progress.bars`` lasts. `progress` is as in `scheduler.bench`.
     """
 
-    def __init__(self, left: Sequence[Run], reused: int, shows: str = "") -> None:
-        self.total, self.reused, self.shows = len(left), reused, shows
+    def __init__(self, left: Sequence[Run], reused: int, progress: bool | None = False) -> None:
+        live = sys.stderr.isatty() if progress is None else progress
+        self.shows = "" if progress is False or not left else "bars" if live else "lines"
+        self.total, self.reused = len(left), reused
         self.done, self.failed = 0, 0
         self.running: dict[int, tuple[Run, rich.TaskID]] = {}
         # of each dataset and method the settings that its runs do not have in common
@@ -38,7 +40,7 @@ class Progress:
             console=Console(stderr=True, force_terminal=True, highlight=False),
             transient=True,
             redirect_stdout=False,
-            disable=shows != "bars",
+            disable=self.shows != "bars",
         )
         self.whole = self.bars.add_task(self.counts(), total=self.total)
 
@@ -104,16 +106,6 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
         elif self.shows:
             self.bars.console.print(Text(line, style=style), soft_wrap=True)
-
-
-@contextlib.contextmanager
-def watch(progress: bool | None, left: Sequence[Run], reused: int) -> Iterator[Progress]:
-    """Show the progress of runs while the block lasts; `progress` is as in `scheduler.bench`."""
-    live = sys.stderr.isatty() if progress is None else progress
-    shows = "" if progress is False or not left else "bars" if live else "lines"
-    shown = Progress(left, reused, shows)
-    with shown.bars:
-        yield shown
 
 
 def label(run: Run | Record) -> str:

@@ -22,7 +22,7 @@ from algnn.bench import runs
 from algnn.bench.environment import from_kernel
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
 from algnn.bench.processes import Task, Worker, held_back
-from algnn.bench.progress import Progress, watch
+from algnn.bench.progress import Progress
 from algnn.bench.record import Failure, Record, file_name, same
 from algnn.checks import check_number, resolve_device
 from algnn.errors import AlgnnError, InputError
@@ -180,7 +180,8 @@ def carry_out(
             else:
                 left.append(task)
         jobs = min(jobs if client is None else len(client.nthreads()), len(left))
-        with watch(progress, [task.run for task in left], len(tally.reused)) as display:
+        display = Progress([task.run for task in left], len(tally.reused), progress)
+        with display.bars:
             each = f" of {threads} thread{'s' * (threads != 1)}" if client is None else ""
             workers = f"{jobs} worker{'s' * (jobs != 1)}{each}"
             display.announce(f"{workers} on the {'GPU' if kind == 'cuda' else 'CPU'}")

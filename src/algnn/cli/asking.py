@@ -6,7 +6,7 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 from typer import Argument, Option, Typer
@@ -14,9 +14,6 @@ from typer import Argument, Option, Typer
 from algnn.cli import shared
 from algnn.cli.living import exact
 from algnn.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # nodes that are predicted at a time: few, so that the time left is known soon; on a cluster, as
 # many as keep its workers busy
@@ -50,9 +47,14 @@ def predict(
     shared.check_inputs(model, graphs=[graph], data=data, table=nodes, columns=["node"])
     import numpy as np
 
-    from algnn.labels import read_nodes, write_table
+    from algnn.files import make_folder
+    from algnn.labels import is_parquet, read_nodes, write_table
 
-    _check_table(out)
+    # before any work: whether the predictions can be written there
+    if out is not None:
+        if out.is_dir() or not (is_parquet(out) or out.suffix.lower() == ".csv"):
+            raise InputError(f"--out {out} is no name for a table: end it in .csv or .parquet")
+        make_folder(out.parent)
     picture = shared.checked_picture(plot)
     learner = shared.load_model(model, device)
     now, count = shared.load_graph(graph, data)
@@ -86,18 +88,6 @@ def predict(
             pictures.save(pictures.novelty(learner, now, chosen, threshold=novel_above), picture)
     if out is not None:
         print(f"{out}: {shared.plural(chosen.size, 'node')}")
-
-
-def _check_table(path: Path | None) -> None:
-    """Before any work: whether the predictions can be written there."""
-    from algnn.files import make_folder
-    from algnn.labels import is_parquet
-
-    if path is None:
-        return
-    if path.is_dir() or not (is_parquet(path) or path.suffix.lower() == ".csv"):
-        raise InputError(f"--out {path} is no name for a table: end it in .csv or .parquet")
-    make_folder(path.parent)
 
 
 @commands.command()
@@ -177,23 +167,19 @@ def evaluate(
         total = ", ".join(f'"{name}": {value:.6g}' for name, value in table.attrs.items())
         print(f'{{{total}, "classes": {rows}}}')
     else:
-        _show(table)
+        heading = ("class", "nodes", "accuracy", "confidence", "mistaken for", "session")
+        shown = shared.plain_table(*heading, right=slice(1, 4), pad=True)
+        words = ["mistaken_for", "session"]
+        for row in table.assign(**table[words].astype("string").fillna("")).itertuples():
+            numbers = (f"{row.n:,}", f"{100 * row.accuracy:.1f}%", f"{row.confidence:.3f}")
+            shown.add_row(Text(str(row.Index)), *numbers, Text(row.mistaken_for), row.session)
+        shared.print_table(shown)
+        whole = table.attrs
+        print(
+            f"accuracy {100 * whole['accuracy']:.2f}% over {shared.plural(whole['n'], 'node')},"
+            f" {100 * whole['macro']:.2f}% over {shared.plural(len(table), 'class')},"
+            f" mean confidence {whole['confidence']:.3f}"
+        )
         if unknown := [str(name) for name in table.index if name not in learner.classes_]:
             named = shared.plural(len(unknown), "class")
             print(f"{named} never learned, whose nodes count as wrong: {', '.join(unknown)}")
-
-
-def _show(table: pd.DataFrame) -> None:
-    heading = ("class", "nodes", "accuracy", "confidence", "mistaken for", "session")
-    shown = shared.plain_table(*heading, right=slice(1, 4), pad=True)
-    words = ["mistaken_for", "session"]
-    for row in table.assign(**table[words].astype("string").fillna("")).itertuples():
-        numbers = (f"{row.n:,}", f"{100 * row.accuracy:.1f}%", f"{row.confidence:.3f}")
-        shown.add_row(Text(str(row.Index)), *numbers, Text(row.mistaken_for), row.session)
-    shared.print_table(shown)
-    total = table.attrs
-    print(
-        f"accuracy {100 * total['accuracy']:.2f}% over {shared.plural(total['n'], 'node')},"
-        f" {100 * total['macro']:.2f}% over {shared.plural(len(table), 'class')},"
-        f" mean confidence {total['confidence']:.3f}"
-    )

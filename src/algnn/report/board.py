@@ -39,13 +39,13 @@ def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
 
 def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
     """All that the leaderboard and its chart show, as JSON values."""
-    table, compared = standings(study)
+    table, _ = standings(study)
     graphs = study.datasets(step=1)
     cells = {g: {n: study.anywhere(g, n) for n in table.index} for g in graphs}
     ahead = {of: verdicts.leads(study, of) for of in ("ap", "micro")}
     return {
         "graphs": [_graph(study, g, [of for of in ahead if ahead[of].get(g)]) for g in graphs],
-        "methods": [_method(study, r, looks[r.Index], len(compared)) for r in table.itertuples()],
+        "methods": [_method(study, r, looks[r.Index]) for r in table.itertuples()],
         **{"ours": DEFAULT, "marks": verdicts.MARKS, "few": verdicts.FEW},
         "cells": {
             graph: {n: _cell(study, graph, n, runs) for n, runs in found.items() if len(runs)}
@@ -70,7 +70,7 @@ def _graph(study: Study, graph: str, leads: list[str]) -> dict[str, Any]:
     return {"name": graph, "about": about, "machine": study.main_hardware(graph), "leads": leads}
 
 
-def _method(study: Study, row: Any, style: Style, graphs: int) -> dict[str, Any]:
+def _method(study: Study, row: Any, style: Style) -> dict[str, Any]:
     known = METHODS.get(row.Index)
     return {
         "name": row.Index,
@@ -79,7 +79,7 @@ def _method(study: Study, row: Any, style: Style, graphs: int) -> dict[str, Any]
         "against": verdicts.tally(study, row.Index),
         "about": f"{known.summary}. Keeps {known.retains}." if known else "a learner of your own",
         **{of: _short(getattr(row, of)) for of in ("rank", "ap", "micro")},
-        **{"on": int(row.on), "of": graphs, "style": vars(style)},
+        "style": vars(style),
     }
 
 

@@ -1,5 +1,6 @@
 """The report: what it says and shows, in which order; how it is written is left to others."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -12,13 +13,14 @@ from algnn.progress import counted
 from algnn.report import tables, verdicts
 from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
 from algnn.report.style import STYLES, Style, styles
-from algnn.report.table import WORDS, Chart, Table, count, listed, slug, three
+from algnn.report.table import WORDS, Chart, Table, count, listed, three
 
 Item = Table | Chart
 Kind = TypeVar("Kind", Table, Chart)
-# a heading, empty for none, and what stands below it
-Part = tuple[str, tuple[Item, ...]]
-Parts = tuple[Part, ...]
+# headings, empty for none, and what stands below each
+Parts = tuple[tuple[str, tuple[Item, ...]], ...]
+# one of them, with None for what is not there
+Draft = tuple[str, Iterable[Item | None]]
 
 
 @dataclass(frozen=True)
@@ -60,24 +62,30 @@ def build(study: Study, pictures: bool = False) -> Report:
     for graph in counted("paired tests", graphs):  # which are kept for all that follows
         for name in study.methods(dataset=graph, step=1):
             study.against(graph, name, "ap")
-    sections: dict[str, Callable[[], Iterable[Part]]] = {
+    several = len(study.hardware) > 1  # where there is but one, its name is left out
+    sections: dict[str, Callable[[], Iterable[Draft]]] = {
         "board": lambda: _board(study, figures),
-        "figures": lambda: _parts((g, figures.of_graph(study, g, looks)) for g in drawn),
-        "results": lambda: _by_hardware(study, _results),
-        "tuned": lambda: _parts(
-            [("", tables.tuned_means(study)), *((g, tables.tuned(study, g)) for g in graphs)]
-        ),
-        "steps": lambda: _parts(
-            (g, tables.by_step(study, h, g)) for h in study.hardware for g in study.datasets(h)
-        ),
-        "seen": lambda: _parts([("", tables.seen_edges(study))]),
-        "retained": lambda: _parts([("", tables.retained(study) if graphs else None)]),
-        "speed": lambda: _by_hardware(study, lambda *where: [tables.speeds(*where)]),
+        "figures": lambda: [(g, [figures.of_graph(study, g, looks)]) for g in drawn],
+        "results": lambda: [(h * several, _results(study, h)) for h in study.hardware],
+        "tuned": lambda: [
+            ("", [tables.tuned_means(study)]),
+            *((g, [tables.tuned(study, g)]) for g in graphs),
+        ],
+        "steps": lambda: [
+            (g, [tables.by_step(study, h, g)]) for h in study.hardware for g in study.datasets(h)
+        ],
+        "seen": lambda: [("", [tables.seen_edges(study)])],
+        "retained": lambda: [("", [tables.retained(study) if graphs else None])],
+        "speed": lambda: [(h * several, [tables.speeds(study, h)]) for h in study.hardware],
         "sensitivity": lambda: _sensitivity(study, figures),
-        "others": lambda: _parts([("", tables.others(study))]),
-        "failed": lambda: _parts([("", tables.failed(study))]),
+        "others": lambda: [("", [tables.others(study)])],
+        "failed": lambda: [("", [tables.failed(study)])],
     }
-    made = {key: tuple(sections[key]()) for key in counted("sections", list(sections))}
+    made: dict[str, Parts] = {}
+    for key in counted("sections", list(sections)):
+        found = [(title, tuple(item for item in items if item)) for title, items in sections[key]()]
+        if parts := tuple(part for part in found if part[1]):
+            made[key] = parts
     names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
     apart = WORDS["sections"]["results"]["apart"].format(names=listed(names)) if names else ""
     runs, days = study.runs, sorted(day[:10] for day in study.runs.started)
@@ -100,23 +108,24 @@ def build(study: Study, pictures: bool = False) -> Report:
 
 def _section(key: str, parts: Parts = (), **values: str) -> Section:
     words = WORDS["sections"][key]
-    return Section(key, words["title"], tuple(t.format(**values) for t in words["text"]), parts)
+    text = tuple(paragraph.format(**values) for paragraph in words.get("text", ()))
+    return Section(key, words["title"], text, parts)
 
 
 def _numbered(made: Mapping[str, Parts], apart: str, opening: Iterable[str]) -> Iterator[Section]:
     """Sections with numbers for their tables and figures, and no two files of one name."""
     seen: set[tuple[type, str]] = set()
-    kept = {section: parts for section, parts in made.items() if parts}
-    for i, (section, parts) in enumerate(kept.items(), start=1):
+    for i, (section, parts) in enumerate(made.items(), start=1):
         numbers = {Table: counter(1), Chart: counter(1)}
         several = sum(isinstance(item, Table) for _, items in parts for item in items) > 1
         shown = []
         for title, items in parts:
             fresh: list[Item] = []
             for item in items:
-                kind, key, more = type(item), slug(item.key), counter(2)
+                name = re.sub(r"[^A-Za-z0-9._-]", "_", item.key)
+                kind, key, more = type(item), name, counter(2)
                 while (kind, key) in seen:
-                    key = f"{slug(item.key)}-{next(more)}"
+                    key = f"{name}-{next(more)}"
                 seen.add((kind, key))
                 label = f"{i}.{next(numbers[kind])}" if several or kind is Chart else str(i)
                 fresh.append(replace(item, key=key, number=label))
@@ -186,18 +195,7 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
         yield name, ", ".join(sorted(found))
 
 
-def _parts(items: Iterable[tuple[str, Item | None]]) -> Parts:
-    return tuple((title, (item,)) for title, item in items if item)
-
-
-def _by_hardware(study: Study, make: Callable[..., Any]) -> Parts:
-    """Tables below the name of their hardware, which is left out where there is but one."""
-    several = len(study.hardware) > 1
-    found = {h: tuple(table for table in make(study, h) if table) for h in study.hardware}
-    return tuple((hardware * several, made) for hardware, made in found.items() if made)
-
-
-def _board(study: Study, figures: Any) -> Iterator[Part]:
+def _board(study: Study, figures: Any) -> Iterator[Draft]:
     if len(study.methods(step=1)) > 1 and (table := tables.leaderboard(study)):
         yield "", (table, *(figures.of_ranks(study) if figures else ()))
 
@@ -208,16 +206,14 @@ def _results(study: Study, hardware: str) -> Iterator[Table | None]:
     yield tables.trust(study, hardware)
 
 
-def _sensitivity(study: Study, figures: Any) -> Iterator[Part]:
+def _sensitivity(study: Study, figures: Any) -> Iterator[Draft]:
     for name, title in (("width", "Expansion width"), ("gamma", "γ")):
         series = study.sweeps[name]
         items: list[Any] = []
         for method, hardware in dict.fromkeys((m, h) for _, m, h in series if figures):
             found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}
             items.append(figures.of_sweep(study, name, method, hardware, found))
-        if series:
-            items.append(tables.sensitivity(study, name))
-            yield title, tuple(items)
+        yield title, [*items, tables.sensitivity(study, name)]
 
 
 def _missing(study: Study) -> Iterator[Section]:

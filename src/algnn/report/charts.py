@@ -36,7 +36,6 @@ def render(chart: Chart) -> bytes:
     with drawing():
         figure = chart.draw()
         figure.set_dpi(72 * 900 / (figure.get_size_inches()[0] * 72))
-        figure.set_facecolor("white")
         surface: Any = FigureCanvasAgg(figure)
         surface.draw()
     picture = Image.fromarray(np.asarray(surface.buffer_rgba())).convert("RGB")

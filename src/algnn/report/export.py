@@ -26,8 +26,6 @@ from algnn.report.data import Study
 from algnn.report.style import HUES, INKS
 from algnn.report.table import NOTHING, NUMBERS, PLAIN, WORDS, Both, Chart, Row, Table, number
 
-# at the head of a Markdown document that stands for itself
-REMARK = "made from records by `algnn report --markdown`: change those, not this"
 TEX: dict[str, str] = WORDS["latex"]
 RUN_COLUMNS = (
     *("dataset", "method", "step", "seed", "main", "differs", "machine", "device", "jobs"),
@@ -52,7 +50,7 @@ def write_markdown(study: Study, path: str | os.PathLike[str]) -> Path:
     report = build(study, pictures=True)
     for chart in counted("pictures", report.all(Chart)):
         write_atomically(target.with_suffix("") / f"{chart.key}.png", render(chart))
-    write_atomically(target, markdown(report, target.stem, REMARK).encode())
+    write_atomically(target, markdown(report, target.stem).encode())
     return target
 
 
@@ -133,10 +131,9 @@ def _source(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
 
-def markdown(report: Report, pictures: str = "figures", remark: str = "") -> str:
+def markdown(report: Report, pictures: str = "figures") -> str:
     """A report as Markdown; `pictures` is the folder of its figures, as the document sees it."""
-    where = {"pictures": pictures, "numbers": NUMBERS}
-    return _filled("page.md", report=report, remark=remark, **where)
+    return _filled("page.md", report=report, pictures=pictures, numbers=NUMBERS)
 
 
 def _md_cells(table: Table, row: Row) -> Iterator[str]:

@@ -17,13 +17,11 @@ for (const table of document.querySelectorAll(".table table")) {
 }
 
 function sort(body, column, direction, number) {
-  const key = (row) => row.cells[column].dataset.key ?? row.cells[column].textContent;
-  body.append(...[...body.rows].sort((a, b) => {
-    const [one, other] = [key(a), key(b)];
-    // an empty cell goes last, whichever way
-    if (one === "" || other === "") return (one === "") - (other === "");
-    return direction * (number ? one - other : one.localeCompare(other));
-  }));
+  const key = (row) => {
+    const text = row.cells[column].dataset.key ?? row.cells[column].textContent;
+    return text === "" ? null : number ? Number(text) : text;
+  };
+  body.append(...[...body.rows].sort((a, b) => compare(key(a), key(b), direction)));
 }
 
 for (const box of document.querySelectorAll(".command")) {

@@ -135,19 +135,18 @@ function verdict(graph, name) {
            words: `${data.ours} is ${word === "undecided" ? "not told apart" : word === "leads" ? "ahead" : "behind"}: ${signed(difference)} [${signed(low)}, ${signed(high)}], ${pairs} pair${pairs === 1 ? "" : "s"} of runs, ${units} split${units === 1 ? "" : "s"}` };
 }
 
+function compare(one, other, sign) {
+  // two numbers or two texts; what is not there goes last, whichever way
+  if (one === null || other === null) return (one === null) - (other === null);
+  return sign * (typeof one === "string" ? one.localeCompare(other) : one - other);
+}
+
 function ordered(methods, all) {
   const wanted = state.sort.replace(/^-/, "");
-  if (wanted === "name") {
-    return [...methods].sort((a, b) => (state.sort[0] === "-" ? -1 : 1) * a.name.localeCompare(b.name));
-  }
-  const column = all.find((one) => one.key === wanted);
+  const column = [{ key: "name", best: "low", of: (m) => m.name }, ...all].find((one) => one.key === wanted);
   if (!column) return methods;
   const sign = (column.best === "high" ? -1 : 1) * (state.sort[0] === "-" ? -1 : 1);
-  return [...methods].sort((a, b) => {
-    const [one, other] = [column.of(a), column.of(b)];
-    if (one === null || other === null) return (one === null) - (other === null);
-    return sign * (one - other);
-  });
+  return [...methods].sort((a, b) => compare(column.of(a), column.of(b), sign));
 }
 
 function heading(key, best, title, hint, more) {
@@ -179,13 +178,11 @@ function drawTable(methods) {
   const none = make("tbody", {}, make("tr", {}, make("td", { class: "none", colspan: shown.length + 1 }, "No method of this name or family")));
   at("leaders").replaceChildren(head, ...(rows.length ? bodies.filter((body) => body.rows.length) : [none]));
   at("hint").textContent = `Columns of graphs: ${data.metrics[state.metric][3]}.`;
-  const partial = data.methods.some((method) => method.on < method.of);
   const apart = rows.filter((method) => method.apart).length;
   const marked = rows.some((method) => data.graphs.some((graph) => verdict(graph.name, method.name)));
   const { leads, trails, undecided } = data.marks;
   at("under").textContent = [
     apart ? "Below the line, in italics: trained on every label again in each session, an upper reference without a rank." : "",
-    partial ? "A small figure after the rank: on how many of the ranked graphs the method ran." : "",
     marked ? `${leads[0]} ${data.ours} leads the method in a paired test at 95%, ${trails[0]} it trails, ${undecided[0]} undecided; ${leads[1]} ${trails[1]} from fewer than ${data.few} pairs of runs. Bold: ${data.ours} leads every class-incremental rival.` : "",
   ].join(" ").trim();
 }
@@ -204,13 +201,11 @@ function cell(method, column) {
   }
   if (column.kind === "text") return make("td", { class: "number", "data-key": value }, method.against);
   const text = WRITE[column.kind](value);
-  const part = !column.graph && method.on < method.of;
   const best = method.name === column.lead || (column.top !== null && text === WRITE[column.kind](column.top) && !method.apart);
   if (!column.graph) {
-    const on = method.on < method.of ? make("span", { class: "on", title: `ran on ${method.on} of ${method.of} graphs` }, `${method.on}/${method.of}`) : null;
     const meter = make("span", { class: "meter", style: `--hue:var(--hue-${method.style.hue})`, "aria-hidden": "true" }, make("i", { style: `width:${value}%` }));
-    const parts = column.key === "rank" ? [make("span", { class: "rank" }, text), on] : [meter, text];
-    return make("td", { class: `number${part ? " part" : ""}`, "data-key": value }, ...parts);
+    const parts = column.key === "rank" ? [make("span", { class: "rank" }, text)] : [meter, text];
+    return make("td", { class: "number", "data-key": value }, ...parts);
   }
   const found = cellOf(column.graph, method.name);
   const half = found[state.metric][1];

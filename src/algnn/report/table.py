@@ -149,11 +149,6 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
-def slug(name: str) -> str:
-    """A name that can be part of a file's name."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
-
-
 def listed(values: Iterable[Any]) -> str:
     """Words separated by commas, with an *and* before the last."""
     *most, last = map(str, values)

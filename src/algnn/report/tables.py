@@ -185,7 +185,10 @@ def speeds(study: Study, hardware: str) -> Table | None:
             graphs.append(graph)
             column = Column(graph, "ratio", f"Learn seconds over those of {FOCUS}.")
             found[column] = {name: _median(some) for name, some in here.items()}
-            if theirs := paper_ratios(graph):
+            papers = {name: paper_figures(graph, name) for name in (FOCUS, *BASELINES)}
+            seconds = {name: of.seconds[0] for name, of in papers.items() if of and of.seconds}
+            theirs = {name: seconds[name] / seconds[FOCUS] for name in seconds if name != FOCUS}
+            if theirs:
                 column = Column(f"{graph}, paper", "ratio", "From the paper's own seconds.")
                 found[column], notes = theirs, [TEXT["speeds"]["paper"]]
     runs = study.select(hardware=hardware, step=1, alone=True)
@@ -254,13 +257,6 @@ def ratios(study: Study, hardware: str, dataset: str, method: str) -> list[float
         for r in cells
     )
     return [theirs[seed] / ours[seed] for seed in theirs if ours.get(seed)]
-
-
-def paper_ratios(dataset: str) -> dict[str, float]:
-    """The paper's seconds of each baseline over those of its own method; may be empty."""
-    found = {name: paper_figures(dataset, name) for name in (FOCUS, *BASELINES)}
-    seconds = {name: of.seconds[0] for name, of in found.items() if of and of.seconds}
-    return {name: seconds[name] / seconds[FOCUS] for name in seconds if name != FOCUS}
 
 
 def _table(
