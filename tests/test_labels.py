@@ -32,6 +32,7 @@ def table(folder: Path, text: str | bytes, name: str = "labels.csv") -> Path:
         (f"node,label\n1,{10**20}\n", [1], [str(10**20)]),
         # a column with gaps, as pandas writes it; a half is a name
         ("node,label\n2,7.0\n0,3.0\n1,\n3,-1\n", [2, 0], [7, 3]),
+        ("node,label\n2,7.0\n0,-1.0\n", [2], [7]),
         ("node,label\n2,7.5\n0,3.0\n", [2, 0], ["7.5", "3.0"]),
         # any order of columns, and more of them: a table of predictions is one of labels
         ("label,probability,node\na,0.5,04\n", [4], ["a"]),
@@ -189,3 +190,11 @@ for call in (lambda: read_labels("a.parquet", 3), lambda: write_table("b.pq", [{
     assert [line.split(":")[0] for line in lines] == ["a.parquet", "b.pq"]
     assert all("install algnn[parquet], or use a .csv file" in line for line in lines)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bytes_in_parquet_are_text(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "labels.parquet"
+    pandas.DataFrame({"node": [1, 2], "label": [b"cat", b"dog"]}).to_parquet(path)
+    assert read_labels(path, num_nodes=5)[1].tolist() == ["cat", "dog"]

@@ -327,7 +327,16 @@ def test_open_model_writes_what_changed_and_nothing_else(small_graph, tmp_path):
         found.partial_fit(small_graph, [9], [1])
     assert algnn.PrivateALGNN.load(path).spent_[1] > 8.1
     with pytest.raises(CheckpointError, match="is not a file"):
-        pytest.fail(algnn.open_model(tmp_path / "absent").__enter__())
+        pytest.fail(algnn.open_model(tmp_path / "absent" / "m").__enter__())
+    assert not (tmp_path / "absent").exists()
+
+
+def test_open_model_writes_parameters_too(small_graph, tmp_path):
+    path = tmp_path / "m.safetensors"
+    algnn.ALGNN(**SMALL).fit(small_graph, range(8), small_graph.y[:8]).save(path)
+    with algnn.open_model(path) as found:
+        found.set_params(half_life=3.0)
+    assert algnn.ALGNN.load(path).half_life == 3.0
 
 
 def test_whoever_writes_takes_the_same_lock(small_graph, tmp_path, monkeypatch, capsys):

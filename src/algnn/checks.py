@@ -94,10 +94,11 @@ def check_graph(graph: Data) -> None:
         return
     if not isinstance(weight, Tensor) or weight.layout != torch.strided or weight.shape != (edges,):
         raise InputError(f"graph.edge_weight must be a dense tensor [{edges}], one for each edge")
-    if weight.is_complex() or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+    # in float32, which is what they are used in
+    if weight.is_complex() or not bool((torch.isfinite(weight.float()) & (weight >= 0)).all()):
         raise InputError(
-            "graph.edge_weight holds values that are negative, NaN or infinite: give each edge a"
-            " finite weight of at least 0"
+            "graph.edge_weight holds values that are negative, NaN, infinite or beyond 3e38: give"
+            " each edge a finite weight of at least 0"
         )
 
 
@@ -215,7 +216,7 @@ def _as_ids(nodes: Any) -> Tensor:
     try:
         if isinstance(nodes, Tensor):
             dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
-            return dense.detach().cpu()
+            return dense.detach().cpu().clone()  # the caller may change theirs
         array = np.asarray(nodes)
         if array.dtype.kind == "O":
             raise TypeError

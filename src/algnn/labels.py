@@ -47,7 +47,7 @@ def read_labels(
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)
     known = () if seen is None else map(str, seen.tolist())
-    nothing = {"", "-1"}.difference(known)
+    nothing = {"", "-1", "-1.0"}.difference(known)
     labelled = np.array([cells[1] not in nothing for _, cells in rows])
     if not labelled.any():
         raise InputError(f"{path}: no row has a label (-1 and empty cells mean none): give some")
@@ -139,6 +139,8 @@ def _parquet_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
 
 def _text(cell: Any) -> str:
     """A cell as text; a bool, and a whole number that a gap made a float, as a whole number."""
+    if isinstance(cell, bytes):
+        return cell.decode(errors="replace").strip()
     if isinstance(cell, bool | np.bool_) or (isinstance(cell, float) and cell.is_integer()):
         return str(int(cell))
     return str(cell).strip()

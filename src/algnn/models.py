@@ -52,9 +52,10 @@ def open_model(path: Path, device: str | None = None) -> Iterator[Model]:
     ...     int(algnn.ALGNN.load(path).statistics_.n.sum())
     300
     """
+    checkpoint.peek(path)  # a lock would make the folder of a file that is not there
     with locked(path):
         model = load_model(path, device)
-        before = model._learned
+        before, params = model._learned, model.get_params()
         yield model
-        if model._learned is not before:
+        if model._learned is not before or model.get_params() != params:
             model.save(path)

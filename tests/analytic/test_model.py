@@ -545,3 +545,30 @@ def test_rounding_chooses_nothing_where_no_two_nodes_have_anything_in_common(por
         often.partial_fit(graph, part, y[part])
     assert once._learned.gamma == often._learned.gamma
     torch.testing.assert_close(once.weights_, often.weights_, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("much", [{"width": 17_000}, {"encoder": "gcn", "hidden": 20_000}])
+def test_what_no_file_could_hold_is_refused_before_it_is_learned(small_graph, much):
+    with pytest.raises(InputError, match=f"{list(much)[-1]}=.* and below"):
+        algnn.ALGNN(**much, device="cpu").fit(small_graph, range(8), small_graph.y[:8])
+
+
+def test_weights_beyond_float32_are_refused(small_graph):
+    graph = small_graph.clone()
+    graph.edge_weight = torch.ones(graph.edge_index.size(1), dtype=torch.float64)
+    graph.edge_weight[0] = 1e39
+    with pytest.raises(InputError, match="edge_weight"):
+        algnn.ALGNN(width=32, device="cpu").fit(graph, range(8), graph.y[:8])
+
+
+def test_numbers_of_numpy_set_a_head(small_graph, tmp_path):
+    model = algnn.ALGNN(width=32, device="cpu").fit(small_graph, range(8), small_graph.y[:8])
+    model.set_head("ridge", np.float32(0.5)).save(tmp_path / "m.safetensors")
+    assert type(model.gamma) is float
+
+
+def test_a_learner_keeps_nodes_of_its_own(small_graph):
+    nodes = torch.arange(8)
+    model = JointRidge(device="cpu").fit(small_graph, nodes, small_graph.y[:8])
+    nodes += 1
+    assert model._learned.nodes.tolist() == list(range(8))

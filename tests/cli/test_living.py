@@ -96,6 +96,13 @@ def files(folder: Path) -> dict[str, bytes]:
 # -- a life ---------------------------------------------------------------------------------------
 
 
+def test_a_privacy_budget_is_given_once(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ("--private", "8", "--set", "epsilon=0.1")
+    assert main(["fit", "a.safetensors", "graph.npz", "base.csv", *both]) == 2
+    assert "epsilon is set twice" in capsys.readouterr().err
+    assert not Path("a.safetensors").exists()
+
+
 def test_fit_and_learn(desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str]) -> None:
     run("fit", "a.safetensors", "graph.npz", "base.csv")
     out = capsys.readouterr().out

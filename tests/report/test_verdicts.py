@@ -90,8 +90,8 @@ def test_the_first_paragraphs(study_of):
         "has 1 to 5 runs on a graph, each with its own seed, on the same split of the nodes",
         "where both methods ran on them (1 pair of a split and an order), so",
         "2 methods see every label so far again",
-        "`algnn` leads every rival, of those that ran there, on 1 graph (`cora`), and trails at"
-        " least one on no graph.",
+        "`algnn` leads every rival, of those that ran there, on 1 graph (`cora`). A rival"
+        " leads it on no graph.",
         "On 2 graphs (`citeseer` and `digits`) neither holds",
         "`cora` (10.0, `joint`, the test agrees) and `citeseer` (5.0, `joint`, not tested).",
         "It is above on `digits` (20.0, `joint`, the test agrees). All of these verdicts rest on"

@@ -111,7 +111,9 @@ class ALGNN(Lifecycle):
     device: str = "auto"
 
     _limits: ClassVar = {
-        **dict.fromkeys(("hidden", "width", "epochs"), 1),
+        "epochs": 1,
+        # what a file may hold: random weights are drawn from a seed, as large as it says
+        **{"hidden": (1, io.MOST_HIDDEN), "width": (1, io.MOST_UNITS)},
         **dict.fromkeys(("gamma", "lr", "weight_decay", "half_life"), 0),
         "dropout": (0, 1),
     }

@@ -24,6 +24,9 @@ OUTSIDE = (
     *("__main__", "cli", "report", "plot", "serve", "cluster"),
     *(f"bench/{name}" for name in ("scheduler", "progress", "processes", "worker")),
     *(f"bench/{name}" for name in ("record", "runs", "paper", "tuning", "significance")),
+    *("labels", "models", "checkpoint", "files", "graph/partition", "graph/convert"),
+    *(f"analytic/{name}" for name in ("cluster", "explain", "lifecycle/io")),
+    *(f"analytic/lifecycle/{name}" for name in ("audit", "glance", "preconditions")),
 )
 # modules whose versions are recorded, or come with Python; a user's own program is none of these
 RECORDED = {"algnn", "sklearn", *PACKAGES, *sys.stdlib_module_names} - {"__main__"}

@@ -164,7 +164,10 @@ def evaluate(
             pictures.save(draw(learner, now, *some), picture)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)
-        total = ", ".join(f'"{name}": {value:.6g}' for name, value in table.attrs.items())
+        total = ", ".join(
+            f'"{k}": {v:.6g}' if isinstance(v, float) else f'"{k}": {v}'
+            for k, v in table.attrs.items()
+        )
         print(f'{{{total}, "classes": {rows}}}')
     else:
         heading = ("class", "nodes", "accuracy", "confidence", "mistaken for", "session")

@@ -52,7 +52,10 @@ def fit(
         from algnn.methods import parse
 
         kind = ALGNN if private is None else PrivateALGNN
-        chosen = {**parse(kind, changes or []), "seed": seed, "device": device}
+        given = parse(kind, changes or [])
+        if "epsilon" in given:
+            raise InputError("epsilon is set twice: give it to --private alone")
+        chosen = {**given, "seed": seed, "device": device}
         return kind(**chosen if private is None else {**chosen, "epsilon": private})
 
     session = _session("learning", model, graph, labels, None, dry_run, data, make, force)

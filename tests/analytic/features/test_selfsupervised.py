@@ -95,3 +95,12 @@ def test_it_is_exact_in_any_order_and_in_its_file(planted, tmp_path):
 def test_explain_needs_an_encoder_that_is_linear(planted):
     with pytest.raises(InputError, match="encoder='hops'"):
         learner().fit(planted, range(80), planted.y).explain(planted, 1)
+
+
+def test_self_loops_may_have_no_weight(planted):
+    graph, every = planted.clone(), torch.arange(planted.num_nodes)
+    edges = graph.edge_index
+    graph.edge_index = torch.cat([edges, every.expand(2, -1)], dim=1)
+    graph.edge_weight = torch.cat([torch.ones(edges.size(1)), torch.zeros(len(every))])
+    model = learner().fit(graph, every[:40], graph.y[:40])
+    assert np.isfinite(model.decision_function(graph)).all()

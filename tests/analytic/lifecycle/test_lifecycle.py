@@ -635,3 +635,13 @@ def test_what_is_new_is_the_same_after_forgetting_as_without_learning():
     model.partial_fit(graph, range(200, 400), graph.y[200:400])
     model.forget(graph, range(250, 400), graph.y[250:400])
     np.testing.assert_allclose(model.novelty(graph), never.novelty(graph), atol=1e-6)
+
+
+def test_forgetting_a_node_keeps_the_names_of_all():
+    # as many edges as nodes: a list of names is none of edges
+    ring = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    graph = Data(x=torch.eye(4), edge_index=ring, node_names=list("abcd"), y=torch.arange(4))
+    bare = without_node(graph, 2)
+    assert bare.node_names == list("abcd")
+    assert bare.edge_index.tolist() == [[0, 3], [1, 0]]
+    assert bare.y.tolist() == [0, 1, 2, 3]

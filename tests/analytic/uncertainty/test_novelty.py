@@ -134,3 +134,11 @@ def test_one_that_knows_no_class_says_so(make_graph):
     for ask in (blank.novelty, blank.predict_proba):
         with pytest.raises(NotFittedError, match="knows no class"):
             ask(graph)
+
+
+def test_nodes_that_all_look_the_same_have_a_novelty(small_graph):
+    graph = small_graph.clone()
+    graph.x = torch.ones(graph.num_nodes, 1)
+    for count in (8, graph.num_nodes):
+        model = ALGNN(width=32, device="cpu").fit(graph, range(count), graph.y[:count])
+        assert np.isfinite(model.novelty(graph)).all()

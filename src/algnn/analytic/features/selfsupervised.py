@@ -112,7 +112,7 @@ def _thinning(adjacency: Operator, chance: torch.Generator) -> Callable[[], Oper
     rows, columns = row_of(matrix), matrix.col_indices()
     diagonal = columns == rows
     # with self-loops of weight 1, Â_ii = 1 / D_ii, and edges have the weight Â_ij √(D_ii D_jj)
-    degrees = matrix.values()[diagonal].rsqrt()
+    degrees = _root_of_inverse(matrix.values()[diagonal])
     weights = matrix.values() * degrees[rows] * degrees[columns]
     # entry e of the transpose is entry order[e] of the matrix
     order = torch.argsort(columns, stable=True)
@@ -120,11 +120,16 @@ def _thinning(adjacency: Operator, chance: torch.Generator) -> Callable[[], Oper
     def draw() -> Operator:
         drawn = torch.rand(rows.numel(), generator=chance, dtype=torch.float32, device=rows.device)
         kept = weights * ((drawn > DROPPED) | diagonal)
-        roots = spmm(_with(matrix, kept), kept.new_ones(matrix.size(0), 1))[:, 0].rsqrt()
+        roots = _root_of_inverse(spmm(_with(matrix, kept), kept.new_ones(matrix.size(0), 1))[:, 0])
         thin = kept * roots[rows] * roots[columns]
         return Operator(_with(matrix, thin), _with(transpose, thin[order]))
 
     return draw
+
+
+def _root_of_inverse(values: Tensor) -> Tensor:
+    """1 / √v, and 0 for 0: a self-loop may have the weight 0, and be all that a node has."""
+    return torch.where(values > 0, values.rsqrt(), 0.0)
 
 
 def _with(matrix: Tensor, values: Tensor) -> Tensor:

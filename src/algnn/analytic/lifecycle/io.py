@@ -1,6 +1,7 @@
 """The state of an `ALGNN` as a checkpoint's tensors and JSON values, and back, all checked."""
 
 import json
+import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -30,6 +31,7 @@ Facts = dict[str, Any]
 WIDEST_INPUTS = 2**20
 LARGEST_EXPANSION = 2**26
 MOST_UNITS = 2**14
+MOST_HIDDEN = 1 + LARGEST_EXPANSION // MOST_UNITS
 LARGEST_WEIGHTS = 2**20
 # of a sum; features in float32 are below 1e39, and their squares below 1e78
 LARGEST_VALUE = 1e100
@@ -127,7 +129,8 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
     if "bank" in facts:
         bank = HopEncoder(**facts["bank"])
         # weights are as long as this says, whatever the size of the file
-        check_number("inputs", bank.inputs, 1, WIDEST_INPUTS, whole=True)
+        most = math.inf if "encoder.basis" in tensors else WIDEST_INPUTS
+        check_number("inputs", bank.inputs, 1, most, whole=True)
         check_number("projected", bank.projected, 0, WIDEST_INPUTS, whole=True)
         check_number("expanded", bank.expanded, 0, MOST_UNITS, whole=True)
         check_number("seed", bank.seed, 0, 2**63, whole=True)

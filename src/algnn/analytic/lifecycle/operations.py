@@ -129,6 +129,7 @@ class Lifecycle(Encoding):
         known, trial = self._known, self._view()
         trial.head, trial.gamma = head, gamma
         trial._check_params()
+        head, gamma = trial.head, trial.gamma  # as Python's own numbers
         with undisturbed():
             if known.taught:
                 after = trial._settled(known.asked_for(head, gamma))
@@ -416,7 +417,7 @@ class Lifecycle(Encoding):
         graph = self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, node_count(graph), session=once)
         # an empty list comes as floating point
-        none = chosen.numel() == 0 and np.size(labels) == 0
+        none = chosen.numel() == 0 and len(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
         if self._known.decays:
             raise InputError(

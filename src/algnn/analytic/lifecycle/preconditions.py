@@ -1,5 +1,7 @@
 """What forgetting a node changes, and the conditions for forgetting and merging to be exact."""
 
+from copy import copy
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -111,7 +113,12 @@ def affected(features: Features, graph: Data, node: int) -> Tensor:
 
 def without_node(graph: Data, node: int) -> Data:
     """A copy of the graph with a node's features set to zero and its edges removed; ids stay."""
-    bare = graph.edge_subgraph((graph.edge_index != node).all(dim=0))
+    kept = (graph.edge_index != node).all(dim=0)
+    bare = copy(graph)
+    # not PyG's `edge_subgraph`: it takes any list as long as there are edges for one of edges
+    for name, value in graph.to_dict().items():
+        if isinstance(value, Tensor) and graph.is_edge_attr(name):
+            bare[name] = value[:, kept] if name == "edge_index" else value[kept]
     x = graph.x.detach().clone()
     if x.layout == torch.strided:
         x[node] = 0

@@ -54,6 +54,8 @@ class NoveltyModel:
         # where every class is a single node there is no scatter
         spread = float(scatter.trace())
         spread = spread if spread > 1e-9 * float(both.trace()) else float(both.trace())
+        # and where all nodes look the same there is rounding alone
+        spread = max(spread, 1e-9 * float(statistics.G.trace() / n.sum()))
         wider = WIDENING * spread / max(float(n.sum()), 1.0) or 1.0
         return cls(means, centre, factorise(scatter, wider), factorise(both, wider))
 
