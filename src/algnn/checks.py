@@ -244,7 +244,7 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
     if array.dtype.kind == "O" or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
         # np.asarray makes strings of a list that mixes numbers with strings
         items = pd.Series(list(given), dtype=object)
-        named = items.map(lambda label: label in NOTHING, na_action="ignore")
+        named = items.map(lambda one: np.ndim(one) == 0 and one in NOTHING, na_action="ignore")
         _check_none_missing(items, items.isna() | named.eq(True), seen)
         array = _of_one_kind(items.tolist())
     elif array.dtype.kind in "ifU":
