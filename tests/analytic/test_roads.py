@@ -1,6 +1,7 @@
 """Graphs in memory, on disk, on a cluster or growing: the same weights and the same answers."""
 
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 import algnn
+from algnn.analytic.cluster import Cluster, _opened
 from algnn.analytic.features import blocked
 from algnn.analytic.features.blocked import Views, encoded
 from algnn.analytic.features.hops import HopEncoder
@@ -184,6 +186,18 @@ def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk, learned
         assert main([*map(str, command), "--scheduler", client.scheduler.address]) == 0
     assert_same(algnn.ALGNN.load(path), store, expected, graph)
     assert not list(tmp_path.rglob("scratch-*"))
+
+
+def test_a_worker_opens_a_graph_that_was_written_anew(tmp_path):
+    graph, wheres = digits(), []
+    for count in (50, 60):
+        shutil.rmtree(tmp_path / "g", ignore_errors=True)
+        store = algnn.write_graph(part(graph, count), tmp_path / "g", parts=2)
+        wheres.append(Cluster(store, None).where)
+        assert _opened(wheres[-1]).num_nodes == count
+    _opened.cache_clear()
+    with pytest.raises(algnn.DatasetError, match="open it again"):
+        _opened(wheres[0])
 
 
 def test_killed_workers_leave_the_same_bits(tmp_path, on_disk):

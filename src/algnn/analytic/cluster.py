@@ -27,7 +27,7 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine
 from algnn.analytic.lifecycle.membership import Sketch
 from algnn.analytic.statistics import Masks, Statistics, with_session
-from algnn.errors import InputError
+from algnn.errors import DatasetError, InputError
 from algnn.graph.propagate import blocks
 from algnn.graph.store import GraphStore
 
@@ -35,8 +35,8 @@ RETRIES = 3  # of a task that fails, before the whole does
 CHUNK_NODES = 8192  # nodes in a task of sums or scores
 MOST_CHUNKS = 32  # tasks of sums, each of which holds a Gram matrix
 
-# path, memory and cache, by which a worker opens the graph
-Where = tuple[str, int, str]
+# path, memory and cache, by which a worker opens the graph, and the fingerprint that it must have
+Where = tuple[str, int, str, str]
 # G, Q, n and classes of both sums, as arrays: Dask sends these as they lie in memory, where it
 # would pickle the tensors of a class
 Arrays = tuple[npt.NDArray[Any], ...]
@@ -82,7 +82,8 @@ class Cluster:
 
     def __init__(self, graph: GraphStore, client: Any) -> None:
         self.graph, self.client = graph, client
-        self.where: Where = (graph.path, graph.memory, str(graph.cache.absolute()))
+        cache = str(graph.cache.absolute())
+        self.where: Where = (graph.path, graph.memory, cache, graph.fingerprint)
         self._scratch = graph.folder / f"scratch-{uuid.uuid4().hex[:12]}"
         self._steps = 0
 
@@ -157,8 +158,14 @@ def _pieces(count: int, most: int) -> list[slice]:
 
 @lru_cache(maxsize=4)
 def _opened(where: Where) -> GraphStore:
-    path, memory, cache = where
-    return GraphStore(path, memory=memory, cache=cache)
+    path, memory, cache, fingerprint = where
+    graph = GraphStore(path, memory=memory, cache=cache)
+    if graph.fingerprint != fingerprint:
+        raise DatasetError(
+            f"{path} is not the graph that was opened: open it again if it has been changed since;"
+            " workers must see it under the same path"
+        )
+    return graph
 
 
 def _do(
