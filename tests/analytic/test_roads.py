@@ -200,6 +200,15 @@ def test_a_worker_opens_a_graph_that_was_written_anew(tmp_path):
         _opened(wheres[0])
 
 
+def test_a_worker_in_another_folder_opens_the_same_graph(tmp_path, monkeypatch):
+    algnn.write_graph(part(digits(), 50), tmp_path / "g", parts=2)
+    monkeypatch.chdir(tmp_path)
+    wheres = [Cluster(algnn.open_graph(p), None).where for p in ("g", f"file://{tmp_path}/g")]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert [_opened(where).num_nodes for where in wheres] == [50, 50]
+
+
 def test_killed_workers_leave_the_same_bits(tmp_path, on_disk):
     distributed = pytest.importorskip("distributed")
     graph, nodes, expected = on_disk

@@ -82,8 +82,10 @@ class Cluster:
 
     def __init__(self, graph: GraphStore, client: Any) -> None:
         self.graph, self.client = graph, client
+        # workers may run in other folders
+        path = graph.path if graph.remote else str(Path(graph.path).absolute())
         cache = str(graph.cache.absolute())
-        self.where: Where = (graph.path, graph.memory, cache, graph.fingerprint)
+        self.where: Where = (path, graph.memory, cache, graph.fingerprint)
         self._scratch = graph.folder / f"scratch-{uuid.uuid4().hex[:12]}"
         self._steps = 0
 
