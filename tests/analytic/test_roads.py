@@ -132,10 +132,41 @@ def test_interrupted_work_goes_on_and_finished_work_is_found(tmp_path, monkeypat
 
 def test_columns_are_cut_anew_where_memory_has_become_less(tmp_path):
     encoder = HopEncoder("all", 10)
-    first = Views(encoder, 10, "cpu", tmp_path)
-    assert [columns.stop for columns in first.columns] == [10]
-    assert len(Views(encoder, 3, "cpu", tmp_path).columns) == 4
-    assert len(Views(encoder, 10, "cpu", tmp_path).columns) == 4
+
+    def blocks_with(step, write=0):
+        views = Views(encoder, step, "cpu", tmp_path)
+        for columns in views.columns[:write]:
+            for view in range(len(encoder.views)):
+                views.file(view, columns).touch()
+        return len(views.columns)
+
+    assert blocks_with(5, write=1) == 2
+    assert blocks_with(10) == 2  # goes on
+    assert blocks_with(3, write=4) == 4
+    assert [blocks_with(step) for step in (10, 5, 1)] == [4, 4, 4]  # finished
+
+
+def test_processes_with_more_and_less_memory_share_a_cache(tmp_path, monkeypatch):
+    graph = algnn.load("digits")
+    algnn.write_graph(graph, tmp_path / "g", parts=2)
+    encoder, every = HopEncoder.of(graph.x, 300, seed=0), torch.arange(1797)
+    expected = encoded(encoder, algnn.ALGNN(device="cpu")._rows(graph))[every]
+    calls, real, found = [], blocked.hop, []
+
+    def views(memory):
+        found.append(encoded(encoder, algnn.open_graph(tmp_path / "g", memory=memory)))
+
+    def interleaved(*args):
+        calls.append(args)
+        if len(calls) == 40:  # the first block of columns is there
+            views("1MB")
+        real(*args)
+
+    monkeypatch.setattr(blocked, "hop", interleaved)
+    for memory in ("2MB", "2MB", "1MB", "4GiB"):
+        views(memory)
+    assert all(torch.equal(some[every], expected) for some in found)
+    assert [len(some.columns) for some in found] == [5, 3, 3, 3, 3]  # the widest that is finished
 
 
 @pytest.fixture
