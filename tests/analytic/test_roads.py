@@ -169,6 +169,22 @@ def test_processes_with_more_and_less_memory_share_a_cache(tmp_path, monkeypatch
     assert [len(some.columns) for some in found] == [5, 3, 3, 3, 3]  # the widest that is finished
 
 
+def test_a_cache_that_cannot_be_written_names_the_remedy(tmp_path, monkeypatch):
+    graph = algnn.load("digits")
+    store = algnn.write_graph(graph, tmp_path / "g", parts=2)
+    encoder = HopEncoder.of(graph.x, 300, seed=0)
+    (tmp_path / "file").touch()
+    with pytest.raises(algnn.InputError, match=r"cannot be a folder.*cache=FOLDER"):
+        encoded(encoder, algnn.open_graph(tmp_path / "g", cache=tmp_path / "file"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)
+        with pytest.raises(algnn.InputError, match=r"cannot be written to.*cache=FOLDER"):
+            encoded(encoder, store)
+    expected = encoded(encoder, store)[torch.arange(5)]
+    monkeypatch.setattr(os, "access", lambda *_: False)  # what is finished is only read
+    assert torch.equal(encoded(encoder, store)[torch.arange(5)], expected)
+
+
 @pytest.fixture
 def on_disk(tmp_path, monkeypatch):
     """The digits on disk, a session, and a model that has learned it from memory."""

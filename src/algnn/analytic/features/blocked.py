@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algnn.files import replacing
+from algnn.errors import InputError
+from algnn.files import make_folder, replacing
 from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
 from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
 from algnn.graph.store import GraphStore, mapped
@@ -141,14 +142,17 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
     most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
     step = _step(encoder.view_width, count, most)
     views = Views(encoder, step, device, graph.folder / f"views-{encoder.fingerprint[:16]}")
+    measured, lacking = not encoder.sizes or views.sizes.exists(), views.lacking(views.columns)
+    if lacking or not measured:
+        _check_cache(views.folder)
     run = graph.runner or Here(graph)
     try:
-        if encoder.sizes and not views.sizes.exists():
+        if not measured:
             with replacing(views.sizes) as target:
                 width = encoder.prepared_width - encoder.breadth
                 new_file(target, (count, width), np.float32)
                 run(measure, encoder, target)
-        for view, some, array in computed(encoder, run, views.lacking(views.columns)):
+        for view, some, array in computed(encoder, run, lacking):
             with replacing(views.file(view, some)) as target:
                 new_file(target, (count, some.stop - some.start), np.float32)
                 run(keep, array, target)
@@ -263,6 +267,15 @@ def opened(array: Array, *, write: bool = False) -> Tensor:
 def new_file(path: Path, shape: tuple[int, int], kind: Any) -> None:
     """An ``.npy`` file of zeros, which takes no room on disk until it is written to."""
     np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
+
+
+def _check_cache(folder: Path) -> None:
+    """Make a folder in the cache, or say how to choose another."""
+    try:
+        make_folder(folder)
+    except InputError as error:
+        remedy = "algnn.open_graph(..., cache=FOLDER) puts what is computed elsewhere"
+        raise InputError(f"the cache {error}; {remedy}") from error
 
 
 def _inputs(graph: GraphRows, part: int, encoder: HopEncoder) -> Iterator[tuple[slice, Tensor]]:
