@@ -256,6 +256,15 @@ def test_a_worker_in_another_folder_opens_the_same_graph(tmp_path, monkeypatch):
     assert [_opened(where).num_nodes for where in wheres] == [50, 50]
 
 
+def test_what_a_killed_client_left_is_removed_after_a_day(tmp_path):
+    store = algnn.write_graph(part(digits(), 50), tmp_path / "g", parts=2)
+    dead, alive, mine = (Cluster(store, None) for _ in range(3))
+    folders = [runner.array("x", 2).parent for runner in (dead, alive, mine)]
+    os.utime(folders[0], (0, 0))
+    mine.close()
+    assert [folder.exists() for folder in folders] == [False, True, False]
+
+
 def test_killed_workers_leave_the_same_bits(tmp_path, on_disk):
     distributed = pytest.importorskip("distributed")
     graph, nodes, expected = on_disk

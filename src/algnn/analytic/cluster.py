@@ -7,8 +7,10 @@ number of workers nor one that dies and is replaced changes a bit.
 """
 
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import copy
 from functools import lru_cache
 from itertools import pairwise
@@ -28,6 +30,7 @@ from algnn.analytic.heads import Affine
 from algnn.analytic.lifecycle.membership import Sketch
 from algnn.analytic.statistics import Masks, Statistics, with_session
 from algnn.errors import DatasetError, InputError
+from algnn.files import LEFTOVER
 from algnn.graph.propagate import blocks
 from algnn.graph.store import GraphStore
 
@@ -110,8 +113,13 @@ class Cluster:
         return path.absolute()
 
     def close(self) -> None:
-        """Remove the files of `array`."""
+        """Remove the files of `array`, and those of clients that were killed."""
         shutil.rmtree(self._scratch, ignore_errors=True)
+        for left in self.graph.folder.glob("scratch-*"):
+            with suppress(OSError):  # where another client has just removed it
+                # each step writes its number there: without one for a day, the client is dead
+                if time.time() - left.stat().st_mtime >= LEFTOVER:
+                    shutil.rmtree(left, ignore_errors=True)
 
     def sums(
         self, encoder: HopEncoder, nodes: Tensor, labels: CodedLabels, masks: Masks, key: str
