@@ -1,6 +1,7 @@
 """Graphs in memory, on disk, on a cluster or growing: the same weights and the same answers."""
 
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 import algnn
+from algnn.analytic.cluster import Cluster, _opened
 from algnn.analytic.features import blocked
 from algnn.analytic.features.blocked import Views, encoded
 from algnn.analytic.features.hops import HopEncoder
@@ -130,10 +132,57 @@ def test_interrupted_work_goes_on_and_finished_work_is_found(tmp_path, monkeypat
 
 def test_columns_are_cut_anew_where_memory_has_become_less(tmp_path):
     encoder = HopEncoder("all", 10)
-    first = Views(encoder, 10, "cpu", tmp_path)
-    assert [columns.stop for columns in first.columns] == [10]
-    assert len(Views(encoder, 3, "cpu", tmp_path).columns) == 4
-    assert len(Views(encoder, 10, "cpu", tmp_path).columns) == 4
+
+    def blocks_with(step, write=0):
+        views = Views(encoder, step, "cpu", tmp_path)
+        for columns in views.columns[:write]:
+            for view in range(len(encoder.views)):
+                views.file(view, columns).touch()
+        return len(views.columns)
+
+    assert blocks_with(5, write=1) == 2
+    assert blocks_with(10) == 2  # goes on
+    assert blocks_with(3, write=4) == 4
+    assert [blocks_with(step) for step in (10, 5, 1)] == [4, 4, 4]  # finished
+
+
+def test_processes_with_more_and_less_memory_share_a_cache(tmp_path, monkeypatch):
+    graph = algnn.load("digits")
+    algnn.write_graph(graph, tmp_path / "g", parts=2)
+    encoder, every = HopEncoder.of(graph.x, 300, seed=0), torch.arange(1797)
+    expected = encoded(encoder, algnn.ALGNN(device="cpu")._rows(graph))[every]
+    calls, real, found = [], blocked.hop, []
+
+    def views(memory):
+        found.append(encoded(encoder, algnn.open_graph(tmp_path / "g", memory=memory)))
+
+    def interleaved(*args):
+        calls.append(args)
+        if len(calls) == 40:  # the first block of columns is there
+            views("1MB")
+        real(*args)
+
+    monkeypatch.setattr(blocked, "hop", interleaved)
+    for memory in ("2MB", "2MB", "1MB", "4GiB"):
+        views(memory)
+    assert all(torch.equal(some[every], expected) for some in found)
+    assert [len(some.columns) for some in found] == [5, 3, 3, 3, 3]  # the widest that is finished
+
+
+def test_a_cache_that_cannot_be_written_names_the_remedy(tmp_path, monkeypatch):
+    graph = algnn.load("digits")
+    store = algnn.write_graph(graph, tmp_path / "g", parts=2)
+    encoder = HopEncoder.of(graph.x, 300, seed=0)
+    (tmp_path / "file").touch()
+    with pytest.raises(algnn.InputError, match=r"cannot be a folder.*cache=FOLDER"):
+        encoded(encoder, algnn.open_graph(tmp_path / "g", cache=tmp_path / "file"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)
+        with pytest.raises(algnn.InputError, match=r"cannot be written to.*cache=FOLDER"):
+            encoded(encoder, store)
+    expected = encoded(encoder, store)[torch.arange(5)]
+    monkeypatch.setattr(os, "access", lambda *_: False)  # what is finished is only read
+    assert torch.equal(encoded(encoder, store)[torch.arange(5)], expected)
 
 
 @pytest.fixture
@@ -184,6 +233,36 @@ def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk, learned
         assert main([*map(str, command), "--scheduler", client.scheduler.address]) == 0
     assert_same(algnn.ALGNN.load(path), store, expected, graph)
     assert not list(tmp_path.rglob("scratch-*"))
+
+
+def test_a_worker_opens_a_graph_that_was_written_anew(tmp_path):
+    graph, wheres = digits(), []
+    for count in (50, 60):
+        shutil.rmtree(tmp_path / "g", ignore_errors=True)
+        store = algnn.write_graph(part(graph, count), tmp_path / "g", parts=2)
+        wheres.append(Cluster(store, None).where)
+        assert _opened(wheres[-1]).num_nodes == count
+    _opened.cache_clear()
+    with pytest.raises(algnn.DatasetError, match="open it again"):
+        _opened(wheres[0])
+
+
+def test_a_worker_in_another_folder_opens_the_same_graph(tmp_path, monkeypatch):
+    algnn.write_graph(part(digits(), 50), tmp_path / "g", parts=2)
+    monkeypatch.chdir(tmp_path)
+    wheres = [Cluster(algnn.open_graph(p), None).where for p in ("g", f"file://{tmp_path}/g")]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert [_opened(where).num_nodes for where in wheres] == [50, 50]
+
+
+def test_what_a_killed_client_left_is_removed_after_a_day(tmp_path):
+    store = algnn.write_graph(part(digits(), 50), tmp_path / "g", parts=2)
+    dead, alive, mine = (Cluster(store, None) for _ in range(3))
+    folders = [runner.array("x", 2).parent for runner in (dead, alive, mine)]
+    os.utime(folders[0], (0, 0))
+    mine.close()
+    assert [folder.exists() for folder in folders] == [False, True, False]
 
 
 def test_killed_workers_leave_the_same_bits(tmp_path, on_disk):

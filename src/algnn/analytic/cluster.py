@@ -7,8 +7,10 @@ number of workers nor one that dies and is replaced changes a bit.
 """
 
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import copy
 from functools import lru_cache
 from itertools import pairwise
@@ -27,7 +29,8 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine
 from algnn.analytic.lifecycle.membership import Sketch
 from algnn.analytic.statistics import Masks, Statistics, with_session
-from algnn.errors import InputError
+from algnn.errors import DatasetError, InputError
+from algnn.files import LEFTOVER
 from algnn.graph.propagate import blocks
 from algnn.graph.store import GraphStore
 
@@ -35,8 +38,8 @@ RETRIES = 3  # of a task that fails, before the whole does
 CHUNK_NODES = 8192  # nodes in a task of sums or scores
 MOST_CHUNKS = 32  # tasks of sums, each of which holds a Gram matrix
 
-# path, memory and cache, by which a worker opens the graph
-Where = tuple[str, int, str]
+# path, memory and cache, by which a worker opens the graph, and the fingerprint that it must have
+Where = tuple[str, int, str, str]
 # G, Q, n and classes of both sums, as arrays: Dask sends these as they lie in memory, where it
 # would pickle the tensors of a class
 Arrays = tuple[npt.NDArray[Any], ...]
@@ -82,7 +85,10 @@ class Cluster:
 
     def __init__(self, graph: GraphStore, client: Any) -> None:
         self.graph, self.client = graph, client
-        self.where: Where = (graph.path, graph.memory, str(graph.cache.absolute()))
+        # workers may run in other folders
+        path = graph.path if graph.remote else str(Path(graph.path).absolute())
+        cache = str(graph.cache.absolute())
+        self.where: Where = (path, graph.memory, cache, graph.fingerprint)
         self._scratch = graph.folder / f"scratch-{uuid.uuid4().hex[:12]}"
         self._steps = 0
 
@@ -107,8 +113,13 @@ class Cluster:
         return path.absolute()
 
     def close(self) -> None:
-        """Remove the files of `array`."""
+        """Remove the files of `array`, and those of clients that were killed."""
         shutil.rmtree(self._scratch, ignore_errors=True)
+        for left in self.graph.folder.glob("scratch-*"):
+            with suppress(OSError):  # where another client has just removed it
+                # each step writes its number there: without one for a day, the client is dead
+                if time.time() - left.stat().st_mtime >= LEFTOVER:
+                    shutil.rmtree(left, ignore_errors=True)
 
     def sums(
         self, encoder: HopEncoder, nodes: Tensor, labels: CodedLabels, masks: Masks, key: str
@@ -157,8 +168,14 @@ def _pieces(count: int, most: int) -> list[slice]:
 
 @lru_cache(maxsize=4)
 def _opened(where: Where) -> GraphStore:
-    path, memory, cache = where
-    return GraphStore(path, memory=memory, cache=cache)
+    path, memory, cache, fingerprint = where
+    graph = GraphStore(path, memory=memory, cache=cache)
+    if graph.fingerprint != fingerprint:
+        raise DatasetError(
+            f"{path} is not the graph that was opened: open it again if it has been changed since;"
+            " workers must see it under the same path"
+        )
+    return graph
 
 
 def _do(

@@ -8,7 +8,6 @@ block of columns is follows from the memory that may be used, and no digit depen
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -19,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algnn.files import replacing
+from algnn.errors import InputError
+from algnn.files import make_folder, replacing
 from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
 from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
 from algnn.graph.store import GraphStore, mapped
@@ -53,7 +53,9 @@ class Views:
     """Views and sizes of every node of a graph on disk; indexed by nodes, it gives rows of them.
 
     They are an ``.npy`` file [N, k] for each view and block of columns, and one for the sizes, each
-    written whole or not at all. Rows are made of length one, view by view, when they are read.
+    written whole or not at all. A block's name has both its ends: processes that cut columns in
+    other ways can work in the same folder. Rows are made of length one, view by view, when they are
+    read.
     """
 
     def __init__(self, encoder: HopEncoder, step: int, device: Any, folder: Path):
@@ -65,7 +67,7 @@ class Views:
     def lacking(self, columns: list[slice]) -> list[slice]:
         """Those of some blocks of columns that are not there in all views."""
         views = range(len(self.encoder.views))
-        return [c for c in columns if not all(self.file(v, c.start).exists() for v in views)]
+        return [c for c in columns if not all(self.file(v, c).exists() for v in views)]
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """Views and sizes [n, prepared_width] of some nodes, float32."""
@@ -74,7 +76,7 @@ class Views:
         between = int(here.max() - here.min()) // here.numel() if here.numel() else 0
         scattered = between > SCATTERED
         views, sizes = range(len(encoder.views)), slice(encoder.breadth, None)
-        files = {self.file(v, c.start): _place(encoder, v, c) for v in views for c in self.columns}
+        files = {self.file(v, c): _place(encoder, v, c) for v in views for c in self.columns}
         files |= {self.sizes: sizes} if encoder.sizes else {}
         with ThreadPoolExecutor(READERS if scattered else 1) as pool:
             parts = pool.map(lambda file: self._mapped(file, scattered=scattered)[here], files)
@@ -82,22 +84,19 @@ class Views:
                 found[:, place] = part
         return encoder.unit(found).to(self.device)
 
-    def file(self, view: int, start: int) -> Path:
+    def file(self, view: int, columns: slice) -> Path:
         """The file of a block of columns of a view."""
-        return self.folder / f"{view}-{start}.npy"
+        return self.folder / f"{view}-{columns.start}-{columns.stop}.npy"
 
     def _agreed(self, step: int) -> int:
-        """The step by which columns were cut before, unless that takes more memory than we have."""
-        plan = self.folder / "columns.json"
-        if plan.exists():
-            before = int(json.loads(plan.read_text("utf-8"))["step"])
-            if before <= step or not self.lacking(_columns(self.encoder, before)):
-                return before
-            for file in self.folder.glob("*.npy"):
-                file.unlink(missing_ok=True)
-        with replacing(plan) as temporary:
-            temporary.write_text(json.dumps({"step": step}), "utf-8")
-        return step
+        """The step by which columns were cut before, unless that takes more memory than we have.
+
+        Finished views take none. What was cut otherwise stays: another process may be at it.
+        """
+        firsts = self.folder.glob("0-0-*.npy")  # of each way to cut, the file that is written first
+        before = [int(file.stem.split("-")[2]) for file in firsts]
+        done = [b for b in before if not self.lacking(_columns(self.encoder, b))]
+        return max(done or [b for b in before if b <= step], default=step)
 
 
 # the views of all nodes, from which rows can be taken
@@ -143,15 +142,18 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
     most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
     step = _step(encoder.view_width, count, most)
     views = Views(encoder, step, device, graph.folder / f"views-{encoder.fingerprint[:16]}")
+    measured, lacking = not encoder.sizes or views.sizes.exists(), views.lacking(views.columns)
+    if lacking or not measured:
+        _check_cache(views.folder)
     run = graph.runner or Here(graph)
     try:
-        if encoder.sizes and not views.sizes.exists():
+        if not measured:
             with replacing(views.sizes) as target:
                 width = encoder.prepared_width - encoder.breadth
                 new_file(target, (count, width), np.float32)
                 run(measure, encoder, target)
-        for view, some, array in computed(encoder, run, views.lacking(views.columns)):
-            with replacing(views.file(view, some.start)) as target:
+        for view, some, array in computed(encoder, run, lacking):
+            with replacing(views.file(view, some)) as target:
                 new_file(target, (count, some.stop - some.start), np.float32)
                 run(keep, array, target)
     finally:
@@ -265,6 +267,15 @@ def opened(array: Array, *, write: bool = False) -> Tensor:
 def new_file(path: Path, shape: tuple[int, int], kind: Any) -> None:
     """An ``.npy`` file of zeros, which takes no room on disk until it is written to."""
     np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
+
+
+def _check_cache(folder: Path) -> None:
+    """Make a folder in the cache, or say how to choose another."""
+    try:
+        make_folder(folder)
+    except InputError as error:
+        remedy = "algnn.open_graph(..., cache=FOLDER) puts what is computed elsewhere"
+        raise InputError(f"the cache {error}; {remedy}") from error
 
 
 def _inputs(graph: GraphRows, part: int, encoder: HopEncoder) -> Iterator[tuple[slice, Tensor]]:
