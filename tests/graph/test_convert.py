@@ -65,6 +65,12 @@ def test_labels(labels, y, names):
     assert int((graph.train_mask | graph.val_mask | graph.test_mask).sum()) == 2
 
 
+def test_ints_stay_as_they_are():
+    large = 2**53 + 1
+    graph = algnn.from_pandas(EDGES, labels=pd.Series({"a": large, "b": 0}), **NAMES)
+    assert graph.y.tolist() == [large, 0, -1, -1]
+
+
 def test_a_graph_of_tables_is_learned_saved_and_loaded(tmp_path):
     generator = np.random.default_rng(0)
     kinds = np.repeat(["cat", "dog", "owl"], 20)
@@ -115,6 +121,7 @@ def test_networkx():
         ({"labels": pd.Series({"a": "owl", "b": 3})}, "labels must be strings, or whole"),
         ({"labels": pd.Series({"a": 1.5})}, "y .* must hold integers"),
         ({"labels": pd.Series({"a": -7})}, "y .* must hold integers"),
+        ({"labels": pd.Series({"a": 2**63})}, "labels holds ints beyond 64 bits"),
         ({"labels": pd.Series({1: "owl"})}, "by numbers and by strings"),
         ({"weight": "payee"}, r"edges\['payee'\] holds"),
         ({"edges": EDGES.assign(euro=-1.0), "weight": "euro"}, "edge_weight holds negative"),

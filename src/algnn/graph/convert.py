@@ -221,7 +221,12 @@ def _labels(labels: pd.Series, names: pd.Index) -> Any:
     values = np.array(given.tolist(), np.str_ if words else None)
     if not words and values.dtype.kind not in "iufb":
         raise InputError("labels must be strings, or whole numbers of at least 0, not both")
-    found = np.full(len(names), "" if words else np.nan, dtype=values.dtype if words else float)
+    if values.dtype.kind == "u" and int(values.max()) >= 2**63:
+        raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
+    # ints stay ints: a float holds them up to 2**53 only
+    kinds: dict[str, tuple[Any, Any]]
+    kinds = {"U": ("", values.dtype), "f": (np.nan, np.float64)}
+    found = np.full(len(names), *kinds.get(values.dtype.kind, (-1, np.int64)))
     found[ids] = values
     return found
 

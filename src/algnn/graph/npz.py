@@ -2,6 +2,8 @@
 
 import difflib
 import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,8 +15,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask
 
+from algnn.checks import NO_LABEL
 from algnn.errors import DatasetError, InputError
-from algnn.files import replacing
+from algnn.files import make_folder, replacing
 from algnn.graph.catalogue import Name, one_line, open_npz
 from algnn.graph.propagate import csr, to_csr
 
@@ -51,7 +54,10 @@ def graph_of_arrays(arrays: Arrays, *, labels: bool = True) -> Data:
         raise DatasetError("edge_index is missing: it is needed")
     if labels and "y" in arrays:
         y, names = _labels(arrays)
-        return Data(y=y, **_inputs(arrays, y.numel()), **_split(arrays, y), class_names=names)
+        if not bool((y >= 0).any()):
+            raise DatasetError("y has no labelled node: at least one must differ from -1 (or '')")
+        masks = {key: mask & (y >= 0) for key, mask in _split(arrays, y.numel()).items()}
+        return Data(y=y, **_inputs(arrays, y.numel()), **masks, class_names=names)
     nodes = _num_nodes(arrays)
     return Data(num_nodes=nodes, **_inputs(arrays, nodes))
 
@@ -82,22 +88,64 @@ def save_npz(graph: Data, path: Name) -> None:
         raise InputError("graph must be a Data with edge_index to be written as .npz")
     if not os.fspath(path).endswith(".npz"):
         raise InputError(f"path {os.fspath(path)!r} is no name for a graph: end it in .npz")
-    keys = [k for k in ("edge_index", "edge_weight", "y", *MASKS) if graph.get(k) is not None]
-    arrays = {key: graph[key].detach().cpu().numpy() for key in keys}
+    keys = [k for k in ("edge_index", "edge_weight", "y") if graph.get(k) is not None]
+    arrays: dict[str, Any] = {key: as_array(f"graph.{key}", graph[key]) for key in keys}
     structural = graph.get("provenance", {}).get("features", "").startswith("structural")
     x = None if structural else graph.get("x")
-    if x is not None and x.layout == torch.strided:
-        arrays["x"] = x.detach().cpu().numpy()
-    elif x is not None:
+    if isinstance(x, Tensor) and x.layout != torch.strided:
         x = to_csr(x.detach().cpu())
         parts = (x.values(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
-        arrays |= {key: part.numpy() for key, part in zip(SPARSE, parts, strict=True)}
+        arrays |= {key: as_array("graph.x", part) for key, part in zip(SPARSE, parts, strict=True)}
+    elif x is not None:
+        arrays["x"] = as_array("graph.x", x)
     if not {"x", "x_shape", "y"} & set(arrays):
         arrays["num_nodes"] = np.array(graph.num_nodes)
-    if graph.get("class_names"):
-        arrays["class_names"] = np.array(graph.class_names, dtype=np.str_)
+    try:  # by the checks of who reads it: no file is written that cannot be loaded
+        nodes = int(graph_of_arrays(arrays, labels=False).num_nodes)
+    except DatasetError as error:
+        raise InputError(f"graph: {error}") from error
+    arrays |= {key: np.asarray(value) for key, value in check_stored(graph, nodes).items()}
+    make_folder(Path(os.path.realpath(path)).parent)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        # no array of objects gets here; older NumPy would store allow_pickle= as an array
+        np.savez_compressed(file, **arrays)
+
+
+def as_array(name: str, value: Any) -> npt.NDArray[Any]:
+    """A tensor, array or list as an array of numbers or strings; `InputError` for any other."""
+    try:
+        if isinstance(value, Tensor):
+            value = value.detach().cpu()
+            value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+        array = np.asarray(value)
+        if array.dtype.kind == "O":
+            raise TypeError
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(value).__name__
+        raise InputError(f"{name} ({kind}) must be a dense tensor or array of numbers") from None
+    return array
+
+
+def check_stored(graph: Mapping[str, Any] | Data, nodes: int) -> dict[str, Any]:
+    """What a graph has of `y` [N], int64, masks and `class_names`, as any form of file takes it."""
+    given = {key: graph.get(key) for key in ("y", *MASKS)}
+    arrays = {key: as_array(key, one) for key, one in given.items() if one is not None}
+    names = graph.get("class_names")
+    if names is not None and len(names):
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise InputError("class_names must be a list of strings, one for each class")
+        arrays["class_names"] = np.array(list(names), dtype=np.str_)
+    y = arrays.get("y", np.full(nodes, NO_LABEL))
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y  # as OGB has it
+    if y.shape != (nodes,):
+        raise InputError(f"y has shape {y.shape}: give one label for each of {nodes} nodes")
+    try:
+        labels, words = _labels(arrays | {"y": y}) if nodes else (torch.zeros(0).long(), None)
+        found = {"y": labels if "y" in arrays else None, "class_names": words}
+        found |= _split(arrays, nodes)
+    except DatasetError as error:
+        raise InputError(f"graph: {error}") from error
+    return {key: one for key, one in found.items() if one is not None}
 
 
 def read_arrays(path: Name, keys: tuple[str, ...], *, strict: bool = False) -> Arrays:
@@ -156,8 +204,6 @@ def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
         found = class_names(arrays, labels)
     else:
         raise DatasetError(f"y ({y.dtype}) must hold integers, -1 and above, or strings")
-    if not bool((labels >= 0).any()):
-        raise DatasetError("y has no labelled node: at least one must differ from -1 (or '')")
     return labels, found
 
 
@@ -263,7 +309,7 @@ def _sparse_shape(shape: npt.NDArray[Any]) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def _split(arrays: Arrays, y: Tensor) -> dict[str, Tensor]:
+def _split(arrays: Arrays, nodes: int) -> dict[str, Tensor]:
     given = {part: [key for key in keys if key in arrays] for part, keys in PARTS.items()}
     if not any(given.values()):
         return {}
@@ -272,11 +318,11 @@ def _split(arrays: Arrays, y: Tensor) -> dict[str, Tensor]:
         if len(keys) != 1:
             has = " and ".join(keys) if keys else f"no {' or '.join(PARTS[part])}"
             raise DatasetError(f"has {has}: give each of train, val and test once, or no split")
-        masks[f"{part}_mask"] = _part(keys[0], arrays[keys[0]], y.numel())
+        masks[f"{part}_mask"] = _part(keys[0], arrays[keys[0]], nodes)
     if bool((torch.stack(list(masks.values())).sum(dim=0) > 1).any()):
         used = ", ".join(keys[0] for keys in given.values())
         raise DatasetError(f"{used} overlap: a node must be in one part only")
-    return {key: mask & (y >= 0) for key, mask in masks.items()}
+    return masks
 
 
 def _part(key: str, array: npt.NDArray[Any], nodes: int) -> Tensor:
