@@ -145,7 +145,7 @@ def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
-def test_ogb_raw_files_are_read_in_chunks(tmp_path):
+def test_ogb_raw_files_are_read_in_chunks(tmp_path, capsys):
     graph = random_graph(5)
     for folder in ("raw", "split/time"):
         (tmp_path / "ogb" / folder).mkdir(parents=True)
@@ -162,6 +162,12 @@ def test_ogb_raw_files_are_read_in_chunks(tmp_path):
     store = algnn.open_graph(tmp_path / "g")
     assert torch.equal(dense(store), normalised_adjacency(graph.edge_index, 40).to_dense())
     assert store.in_memory.train_mask.nonzero().squeeze(1).tolist() == [0, 1]
+    made = ["partition", str(tmp_path / "ogb"), str(tmp_path / "h")]
+    file = str(tmp_path / "ogb" / "raw" / "edge.csv.gz")
+    for options in (["--append"], ["--features", file], ["--labels", file]):
+        assert main([*made, *options]) == 2
+        assert "an OGB folder is a whole graph" in capsys.readouterr().err
+    assert not (tmp_path / "h").exists()
 
 
 def test_damage_is_noticed(tmp_path):
@@ -186,6 +192,14 @@ def test_damage_is_noticed(tmp_path):
         algnn.open_graph(tmp_path / "g")
     with pytest.raises(DatasetError, match="algnn partition"):
         algnn.open_graph(tmp_path)
+    algnn.write_graph(graph, tmp_path / "h")
+    manifest = tmp_path / "h" / "manifest.json"
+    whole = json.loads(manifest.read_text())
+    broken = [{k: v for k, v in whole.items() if k != key} for key in whole if key != "format"]
+    for content in (*broken, whole | {"partitions": []}, whole | {"partitions": [{}]}):
+        manifest.write_text(json.dumps(content))
+        with pytest.raises(DatasetError, match="it is damaged"):
+            algnn.open_graph(tmp_path / "h")
 
 
 def test_bad_tables_are_named(tmp_path):
@@ -403,3 +417,48 @@ def test_a_folder_without_tables_is_no_graph_without_edges(tmp_path, capsys):
     assert main([*made, "--features", str(tmp_path / "x.npy")]) == 2
     assert "edges holds no table: give a folder of .csv" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_tables_with_a_header_alone_count_for_nothing(tmp_path):
+    for name, header, rows in (
+        ("e", "source,target,weight", "0,1,2\n"),
+        ("x", "node,a", "0,1\n1,2\n"),
+    ):
+        (tmp_path / name).mkdir()
+        for number, content in enumerate(("", rows, "")):
+            (tmp_path / name / f"{number}.csv").write_text(f"{header}\n{content}")
+    x = read_features(tmp_path / "x")
+    assert x.tolist() == [[1.0], [2.0]]
+    store = write_partitions(tmp_path / "g", x, read_edges(tmp_path / "e"))
+    assert (pairs(store), store.manifest["weighted"]) == ([(0, 1)], True)
+    with pytest.raises(DatasetError, match="holds no features"):
+        read_features(tmp_path / "x" / "0.csv")
+    (tmp_path / "e.csv").write_text("from,to\n")
+    with pytest.raises(DatasetError, match="no column source"):
+        list(read_edges(tmp_path / "e.csv"))
+
+
+@pytest.mark.parametrize("kind", [">f4", ">i2", np.longdouble])
+def test_features_of_any_type_of_numpy_are_read(tmp_path, kind):
+    np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2).astype(kind))
+    assert read_features(tmp_path / "x.npy").tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("keep")
+    graph = random_graph()
+    for place in ("file", "file/g"):
+        with pytest.raises(InputError, match=r"file.* cannot be a folder"):
+            algnn.write_graph(graph, tmp_path / place)
+    with pytest.raises(InputError, match="file cannot be a folder"):
+        algnn.save_npz(graph, tmp_path / "file" / "g.npz")
+    assert (tmp_path / "file").read_text() == "keep"
+
+
+def test_a_graph_that_fails_half_way_leaves_nothing(tmp_path):
+    graph = random_graph()
+    graph.x[39] = torch.nan
+    (tmp_path / "notes.txt").write_text("keep")
+    with pytest.raises(InputError, match="NaN or infinite values among nodes 20 to 39"):
+        write_partitions(tmp_path, graph.x, [], parts=2)
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]

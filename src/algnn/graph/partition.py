@@ -99,7 +99,7 @@ def write_partitions(
     if is_graph(path):
         raise InputError(f"{path} holds a graph already: give another folder, or append to it")
     with _local_folder(path) as folder:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
             weighted = bool(_distribute(_checked(edges, nodes, undirected), rows, Path(work)))
             found = []
@@ -234,7 +234,7 @@ def write_tables(
 def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
     """Write a graph from the raw files of OGB (``raw/edge.csv.gz`` …), which have no header."""
     x = read_features(source / "raw" / "node-feat.csv.gz", _beside(path), header=False)
-    y = pd.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0].fillna(-1)
+    y = pd.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0]
     counted = source / "raw" / "num-node-list.csv.gz"
     nodes = int(pd.read_csv(counted, header=None)[0].sum()) if counted.exists() else len(x)
     if not len(x) == len(y) == nodes:
@@ -245,7 +245,7 @@ def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
     for code, part in enumerate(("train", "valid", "test"), 1):
         for file in source.glob(f"split/*/{part}.csv.gz"):
             split[pd.read_csv(file, header=None)[0].to_numpy(copy=True)] = code
-    options["y"] = torch.from_numpy(y.to_numpy(np.int64, copy=True))
+    options |= check_stored({"y": y.to_numpy()}, len(x))
     options["split"] = split if bool(split.any()) else None
     edges = read_edges(source / "raw" / "edge.csv.gz", header=False)
     return write_partitions(path, x, edges, **options)
@@ -271,7 +271,9 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
             raise DatasetError(f"{file} cannot be read: {error}") from error
         if found.ndim != 2 or found.dtype.kind not in "fiub" or not found.size:
             raise DatasetError(f"{file} ({found.dtype}, {found.shape}) must be numbers [N, d]")
-        return torch.from_numpy(found)
+        # foreign bytes, and numbers wider than torch has, are kept as they will be written
+        plain = found.dtype.isnative and found.dtype.itemsize <= 8
+        return torch.from_numpy(found if plain else found.astype(np.float32))
     width, count = 0, 0
     with tempfile.TemporaryFile(dir=work) as out:  # which is gone once nobody maps it
         for table in _tables(file):
@@ -339,7 +341,7 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
     if name not in frame:
         raise DatasetError(f"{file} has no column {name}: name the columns source and target")
     values: Ints = frame[name].to_numpy()
-    if values.dtype.kind not in "iu":
+    if values.size and values.dtype.kind not in "iu":  # Spark writes parts with a header alone
         raise DatasetError(
             f"{file}: {name} holds {values[0]!r}: give ids, whole numbers from 0, in the place of"
             " names"
@@ -349,7 +351,7 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
 
 def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
     for name, column in frame.items():
-        if not pd.api.types.is_numeric_dtype(column):
+        if len(column) and not pd.api.types.is_numeric_dtype(column):
             raise DatasetError(
                 f"{file}: column {name} holds {column.iloc[0]!r}: give numbers; leave out names of"
                 " nodes, whose ids are the rows from 0, and turn categories into columns of 0 and 1"
@@ -469,15 +471,16 @@ def _write_partition(
 def _local_folder(path: Name) -> Iterator[Path]:
     """The folder to write to; of a remote graph, one that is copied there, its manifest last.
 
-    One that is new is gone again where writing to it fails.
+    Where writing to it fails, what is new is gone again, the folder too if it was not there.
     """
     if "://" not in str(path):
-        folder, there = Path(path), Path(path).exists()
+        folder = Path(path)
+        there = set(folder.iterdir()) if folder.is_dir() else None
         try:
             yield folder
         except BaseException:
-            if not there:
-                shutil.rmtree(folder, ignore_errors=True)
+            for new in [folder] if there is None else set(folder.iterdir()) - there:
+                shutil.rmtree(new, ignore_errors=True)  # which leaves files as they are
             raise
         return
     system, place = filesystem(str(path))
