@@ -65,6 +65,18 @@ def test_labels(labels, y, names):
     assert int((graph.train_mask | graph.val_mask | graph.test_mask).sum()) == 2
 
 
+def test_ints_stay_as_they_are():
+    large = 2**53 + 1
+    graph = algnn.from_pandas(EDGES, labels=pd.Series({"a": large, "b": 0}), **NAMES)
+    assert graph.y.tolist() == [large, 0, -1, -1]
+
+
+def test_columns_of_features_may_have_one_name():
+    twice = pd.concat([FEATURES, FEATURES[["age"]]], axis=1)
+    graph = algnn.from_pandas(EDGES, twice, **NAMES)
+    assert graph.x.tolist() == twice.to_numpy().tolist()
+
+
 def test_a_graph_of_tables_is_learned_saved_and_loaded(tmp_path):
     generator = np.random.default_rng(0)
     kinds = np.repeat(["cat", "dog", "owl"], 20)
@@ -115,7 +127,12 @@ def test_networkx():
         ({"labels": pd.Series({"a": "owl", "b": 3})}, "labels must be strings, or whole"),
         ({"labels": pd.Series({"a": 1.5})}, "y .* must hold integers"),
         ({"labels": pd.Series({"a": -7})}, "y .* must hold integers"),
+        ({"labels": pd.Series({"a": 2**63})}, "labels holds ints beyond 64 bits"),
         ({"labels": pd.Series({1: "owl"})}, "by numbers and by strings"),
+        ({"edges": pd.concat([EDGES, EDGES[["payer"]]], axis=1)}, "'payer' more than once"),
+        ({"features": FEATURES.set_index("age", append=True)}, "features has an index of 2 levels"),
+        ({"labels": pd.Series([1], pd.MultiIndex.from_tuples([(1, 2)]))}, "labels has an index"),
+        ({"seed": "x"}, "seed='x' must be a whole number"),
         ({"weight": "payee"}, r"edges\['payee'\] holds"),
         ({"edges": EDGES.assign(euro=-1.0), "weight": "euro"}, "edge_weight holds negative"),
     ],
@@ -132,6 +149,8 @@ def test_what_is_wrong_is_named(changes, message):
         (nx.Graph(), {}, "no nodes"),
         (nx.path_graph(2), {"x": "age"}, "node 0 has no attribute 'age'"),
         (nx.path_graph(2), {"y": "kind"}, "no attribute of any node"),
+        (nx.Graph([(0, 1, {"w": "much"})]), {"weight": "w"}, "weight='w' holds .*: give numbers"),
+        (nx.path_graph(2), {"seed": -1}, "seed=-1 must be"),
     ],
 )
 def test_what_is_wrong_with_a_graph_of_networkx(graph, options, message):

@@ -1,6 +1,7 @@
 """Graphs on disk: what was written is what is read, grows, and is never silently damaged."""
 
 import json
+import threading
 
 import numpy as np
 import pandas as pd
@@ -144,7 +145,7 @@ def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
-def test_ogb_raw_files_are_read_in_chunks(tmp_path):
+def test_ogb_raw_files_are_read_in_chunks(tmp_path, capsys):
     graph = random_graph(5)
     for folder in ("raw", "split/time"):
         (tmp_path / "ogb" / folder).mkdir(parents=True)
@@ -161,6 +162,12 @@ def test_ogb_raw_files_are_read_in_chunks(tmp_path):
     store = algnn.open_graph(tmp_path / "g")
     assert torch.equal(dense(store), normalised_adjacency(graph.edge_index, 40).to_dense())
     assert store.in_memory.train_mask.nonzero().squeeze(1).tolist() == [0, 1]
+    made = ["partition", str(tmp_path / "ogb"), str(tmp_path / "h")]
+    file = str(tmp_path / "ogb" / "raw" / "edge.csv.gz")
+    for options in (["--append"], ["--features", file], ["--labels", file]):
+        assert main([*made, *options]) == 2
+        assert "an OGB folder is a whole graph" in capsys.readouterr().err
+    assert not (tmp_path / "h").exists()
 
 
 def test_damage_is_noticed(tmp_path):
@@ -185,6 +192,14 @@ def test_damage_is_noticed(tmp_path):
         algnn.open_graph(tmp_path / "g")
     with pytest.raises(DatasetError, match="algnn partition"):
         algnn.open_graph(tmp_path)
+    algnn.write_graph(graph, tmp_path / "h")
+    manifest = tmp_path / "h" / "manifest.json"
+    whole = json.loads(manifest.read_text())
+    broken = [{k: v for k, v in whole.items() if k != key} for key in whole if key != "format"]
+    for content in (*broken, whole | {"partitions": []}, whole | {"partitions": [{}]}):
+        manifest.write_text(json.dumps(content))
+        with pytest.raises(DatasetError, match="it is damaged"):
+            algnn.open_graph(tmp_path / "h")
 
 
 def test_bad_tables_are_named(tmp_path):
@@ -252,3 +267,198 @@ def test_a_slash_at_the_end_of_an_address_overwrites_nothing(tmp_path):
     with pytest.raises(InputError, match="holds a graph already"):
         algnn.write_graph(random_graph(3), f"{address}/")
     assert algnn.open_graph(address, cache=tmp_path).num_nodes == graph.num_nodes
+
+
+def pairs(store: GraphStore) -> list[tuple[int, int]]:
+    return sorted(map(tuple, store.in_memory.edge_index.t().tolist()))
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint8, ">i8", list])
+def test_edges_of_other_types_are_stored_as_they_are(tmp_path, kind):
+    graph = random_graph(edges=0, weighted=True)
+    algnn.write_graph(graph, tmp_path / "g")
+    ids = [[3, 1, 2], [0, 39, 0]]
+    ends = ids if kind is list else [np.array(one, dtype=kind) for one in ids]
+    weight = np.array([0.5, 2.0, 7.0])  # float64
+    store = append_nodes(tmp_path / "g", graph.x[:0], [(*ends, weight)])
+    assert pairs(store) == [(1, 39), (2, 0), (3, 0)]
+    assert store.in_memory.edge_weight.tolist() == [7.0, 0.5, 2.0]
+
+
+ONE = np.array([1])
+
+
+@pytest.mark.parametrize(
+    ("chunk", "message"),
+    [
+        ((ONE, ONE), "edges holds a tuple: give chunks"),
+        ((ONE * 1.0, ONE, None), "each source is float64: give ids"),
+        ((np.array([1, 2]), ONE, None), "chunk of shapes"),
+        ((ONE[None], ONE[None], None), "chunk of shapes"),
+        ((ONE, ONE, np.array([1.0, 2.0])), "chunk of shapes"),
+        ((ONE, None, None), "chunk of shapes"),
+        ((ONE, ONE, np.array(["much"])), "edge weights are <U4"),
+        ((ONE, ONE, np.array([1e300])), "edge weights must be finite"),
+        ((ONE, np.array([2**63], dtype=np.uint64), None), "edges name target"),
+        ((np.array([None]), ONE, None), "edges .* must be a dense tensor or array"),
+        (ONE, "edges holds a ndarray"),
+    ],
+)
+def test_edges_that_are_none_are_refused(tmp_path, chunk, message):
+    graph = random_graph(weighted=isinstance(chunk, tuple) and chunk[-1] is not None)
+    algnn.write_graph(graph, tmp_path / "g")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.raises(InputError, match=message):
+        append_nodes(tmp_path / "g", graph.x[:1], [chunk])
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_edges_and_features_that_are_no_such_thing_are_refused(tmp_path):
+    graph = random_graph()
+    algnn.write_graph(graph, tmp_path / "g")
+    with pytest.raises(InputError, match="edges is a NoneType"):
+        append_nodes(tmp_path / "g", graph.x, None)
+    for x in (graph.x.numpy(), graph.x[:, 1:], graph.x + 0j):
+        with pytest.raises(InputError, match=r"x \(.*\) must be a tensor \[m, 6\]"):
+            append_nodes(tmp_path / "g", x, [])
+
+
+def test_two_that_append_at_once_lose_nothing(tmp_path):
+    graph = random_graph()
+    algnn.write_graph(graph, tmp_path / "g")
+    second = threading.Thread(target=append_nodes, args=(tmp_path / "g", graph.x[:3], []))
+
+    def edges():
+        second.start()  # while the first has read how many nodes there are
+        second.join(timeout=0.5)
+        yield ONE, ONE, None
+
+    append_nodes(tmp_path / "g", graph.x[:2], edges())
+    second.join()
+    store = algnn.open_graph(tmp_path / "g", verify=True)
+    assert [part.stop for part in store.parts] == [40, 42, 45]
+    with pytest.raises(DatasetError, match="algnn partition"):
+        append_nodes(tmp_path / "none", torch.ones(1, 6), [])
+    assert [p.name for p in tmp_path.iterdir()] == ["g"]
+
+
+NODES = torch.arange(40)
+NO_SPLIT = torch.zeros(40, dtype=torch.bool)
+STRANGE = [
+    ({"y": torch.zeros(40, 2).long()}, r"y has shape \(40, 2\): give one label for each of 40"),
+    ({"y": NODES[:39]}, r"y has shape \(39,\)"),
+    ({"y": NODES * 1.7}, "y .float32. must hold integers"),
+    ({"y": NODES - 7}, "y .int64. must hold integers, -1 and above"),
+    ({"y": [None] * 40}, "y .* must be a dense tensor or array"),
+    ({"train_mask": NO_SPLIT, "test_mask": NO_SPLIT}, "no val_mask"),
+    ({key: NO_SPLIT[:, None].expand(40, 10) for key in partition.MASKS}, "train_mask .*shape"),
+    ({key: NO_SPLIT.int() for key in partition.MASKS}, "train_mask .int32.* bool"),
+    (dict.fromkeys(partition.MASKS, ~NO_SPLIT), "overlap"),
+    ({"class_names": [1, 2, 3]}, "class_names must be a list of strings"),
+    ({"class_names": "abc"}, "class_names must be a list of strings"),
+    ({"class_names": ["a", "b"]}, "class_names .* for each of the classes 0 to 2"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), STRANGE)
+def test_labels_and_masks_that_no_graph_has_are_not_written(tmp_path, changes, message):
+    graph = random_graph()
+    graph.update(changes)
+    with pytest.raises(InputError, match=message):
+        algnn.write_graph(graph, tmp_path / "g")
+    with pytest.raises(InputError, match=message):
+        algnn.save_npz(graph, tmp_path / "new" / "g.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_labels_in_other_forms_mean_the_same(tmp_path):
+    graph = random_graph()
+    wanted = graph.y
+    names = np.array(["a", "b", "c"], dtype=object)
+    floats = torch.where(wanted < 0, torch.nan, wanted)
+    split = {key: (part == NODES % 3) & (wanted >= 0) for part, key in enumerate(partition.MASKS)}
+    words = [("", *names)[code + 1] for code in wanted]
+    graph.update(split)
+    for n, y in enumerate([floats, wanted[:, None], wanted.tolist(), wanted.int(), words]):
+        graph.y, graph.class_names = y, None if y is words else names
+        algnn.save_npz(graph, tmp_path / f"{n}.npz")
+        stored = algnn.write_graph(graph, tmp_path / f"{n}").in_memory
+        for again in (stored, algnn.load(tmp_path / f"{n}.npz")):
+            assert again.y.equal(wanted)
+            assert again.class_names == ["a", "b", "c"]
+            assert all(again[key].equal(mask) for key, mask in split.items())
+
+
+def test_labels_of_new_nodes_are_checked(tmp_path):
+    graph = random_graph()
+    algnn.write_graph(graph, tmp_path / "g")
+    x = graph.x[:2]
+    for y, message in (
+        ([1], r"y has shape \(1,\): give one label for each of 2"),
+        (torch.tensor([1.5, 0.0]), "y .float32. must hold integers"),
+        (["a", "b"], "y holds strings"),
+    ):
+        with pytest.raises(InputError, match=message):
+            append_nodes(tmp_path / "g", x, [], y=y)
+    store = append_nodes(tmp_path / "g", x, [], y=torch.tensor([torch.nan, 3.0]))
+    assert store.labels()[40:].tolist() == [-1, 3]
+    assert append_nodes(tmp_path / "g", x[:0], [], y=[]).num_nodes == 42
+    del graph.y
+    algnn.write_graph(graph, tmp_path / "bare")
+    with pytest.raises(InputError, match="the graph has no labels"):
+        append_nodes(tmp_path / "bare", x, [], y=[0, 1])
+
+
+def test_a_folder_without_tables_is_no_graph_without_edges(tmp_path, capsys):
+    (tmp_path / "edges").mkdir()
+    (tmp_path / "edges" / "edges.tsv").write_text("source\ttarget\n0\t1\n")
+    np.save(tmp_path / "x.npy", np.eye(3))
+    made = ["partition", str(tmp_path / "edges"), str(tmp_path / "new" / "g")]
+    assert main([*made, "--features", str(tmp_path / "x.npy")]) == 2
+    assert "edges holds no table: give a folder of .csv" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_tables_with_a_header_alone_count_for_nothing(tmp_path):
+    for name, header, rows in (
+        ("e", "source,target,weight", "0,1,2\n"),
+        ("x", "node,a", "0,1\n1,2\n"),
+    ):
+        (tmp_path / name).mkdir()
+        for number, content in enumerate(("", rows, "")):
+            (tmp_path / name / f"{number}.csv").write_text(f"{header}\n{content}")
+    x = read_features(tmp_path / "x")
+    assert x.tolist() == [[1.0], [2.0]]
+    store = write_partitions(tmp_path / "g", x, read_edges(tmp_path / "e"))
+    assert (pairs(store), store.manifest["weighted"]) == ([(0, 1)], True)
+    with pytest.raises(DatasetError, match="holds no features"):
+        read_features(tmp_path / "x" / "0.csv")
+    (tmp_path / "e.csv").write_text("from,to\n")
+    with pytest.raises(DatasetError, match="no column source"):
+        list(read_edges(tmp_path / "e.csv"))
+
+
+@pytest.mark.parametrize("kind", [">f4", ">i2", np.longdouble])
+def test_features_of_any_type_of_numpy_are_read(tmp_path, kind):
+    np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2).astype(kind))
+    assert read_features(tmp_path / "x.npy").tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("keep")
+    graph = random_graph()
+    for place in ("file", "file/g"):
+        with pytest.raises(InputError, match=r"file.* cannot be a folder"):
+            algnn.write_graph(graph, tmp_path / place)
+    with pytest.raises(InputError, match="file cannot be a folder"):
+        algnn.save_npz(graph, tmp_path / "file" / "g.npz")
+    assert (tmp_path / "file").read_text() == "keep"
+
+
+def test_a_graph_that_fails_half_way_leaves_nothing(tmp_path):
+    graph = random_graph()
+    graph.x[39] = torch.nan
+    (tmp_path / "notes.txt").write_text("keep")
+    with pytest.raises(InputError, match="NaN or infinite values among nodes 20 to 39"):
+        write_partitions(tmp_path, graph.x, [], parts=2)
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]

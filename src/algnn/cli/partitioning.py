@@ -35,6 +35,7 @@ def partition(
     """Write a graph as a folder of partitions, which may be larger than memory."""
     source = Path(graph)
     tables = source.is_dir() or source.suffix.lower() in TABLES
+    ogb = (source / "raw").is_dir()
     if not tables:
         if features or labels or undirected or append:
             raise InputError(
@@ -44,9 +45,14 @@ def partition(
         check_inputs(graphs=[graph], data=data)
     elif missing := [path for path in (source, features, labels) if path and not path.exists()]:
         raise InputError(f"{missing[0]}: there is no such file")
+    elif ogb and (features or labels or append):
+        raise InputError(
+            "--features, --labels and --append are for tables of edges: an OGB folder is a whole"
+            " graph, so leave them out"
+        )
     elif append and labels is not None:
         raise InputError("--labels goes with a new graph: learn labels with algnn learn")
-    elif not (append or features or (source / "raw").is_dir()):
+    elif not (append or features or ogb):
         raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
     if Path(folder).is_file():
         raise InputError(f"{folder} is a file: give a folder, which is made")
@@ -58,7 +64,7 @@ def partition(
     with working(f"partitioning {graph}"):
         if not tables:
             found = write_graph(load(graph, data), folder, parts)
-        elif (source / "raw").is_dir():
+        elif ogb:
             found = write_ogb(source, folder, **common)
         else:
             found = write_tables(source, folder, features, labels, append, **common)

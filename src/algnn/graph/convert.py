@@ -11,6 +11,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
+from algnn.checks import check_number
 from algnn.errors import DatasetError, InputError
 from algnn.graph.datasets import finish, inputs_alone
 from algnn.graph.npz import Arrays, graph_of_arrays
@@ -66,12 +67,14 @@ def from_pandas(
     (['ann', 'bob', 'cid'], [0, -1, 1], ['fair', 'fraud'], 4)
     """
     _check_table("edges", edges, pd.DataFrame)
-    strange = [c for c in (source, target, weight) if c is not None and c not in edges.columns]
-    if strange:
+    named = [column for column in (source, target, weight) if column is not None]
+    if strange := [column for column in named if column not in edges.columns]:
         raise InputError(
             f"edges has no column {strange[0]!r}, it has {', '.join(map(str, edges.columns))}: name"
             " the columns with source=, target= and weight="
         )
+    if twice := [column for column in named if not isinstance(edges[column], pd.Series)]:
+        raise InputError(f"edges has column {twice[0]!r} more than once: rename or drop one")
     _check_table("features", features, pd.DataFrame, by_node=True)
     _check_table("labels", labels, pd.Series, by_node=True)
     names = _names([edges[source], edges[target]], labels) if features is None else features.index
@@ -80,7 +83,7 @@ def from_pandas(
     if weight is not None:
         arrays["edge_weight"] = _numbers(f"edges[{weight!r}]", edges[weight])
     if features is not None:
-        columns = [_numbers(f"features[{name!r}]", features[name]) for name in features.columns]
+        columns = [_numbers(f"features[{name!r}]", column) for name, column in features.items()]
         arrays["x"] = np.stack(columns, axis=1) if columns else np.zeros((len(names), 0))
     if labels is not None:
         arrays["y"] = _labels(labels, names)
@@ -133,7 +136,7 @@ def from_networkx(
     ends = [names.get_indexer([row[end] for row in rows]) for end in (0, 1)]
     arrays: Arrays = {"edge_index": np.stack(ends).astype(np.int64)}
     if weight is not None:
-        arrays["edge_weight"] = np.array([row[2] for row in rows], dtype=np.float64)
+        arrays["edge_weight"] = _numbers(f"weight={weight!r}", pd.Series([r[2] for r in rows]))
     if x is not None:
         arrays["x"] = _vectors(graph, x)
     if y is not None:
@@ -147,6 +150,7 @@ def from_networkx(
 
 def _graph(arrays: Arrays, names: pd.Index, directed: bool, origin: str, seed: int) -> Data:
     """The arrays of an ``.npz``, checked as those of a file are, as a graph."""
+    check_number("seed", seed, 0, 2**63, whole=True)
     try:
         graph = graph_of_arrays({"num_nodes": np.array(len(names)), **arrays})
     except DatasetError as error:
@@ -170,6 +174,9 @@ def _check_table(name: str, table: Any, kind: Any, by_node: bool = False) -> Non
         raise InputError(f"{name} is a {type(table).__name__}: give a pandas {kind.__name__}")
     if not len(table):
         raise InputError(f"{name} is empty: give at least one row")
+    if by_node and table.index.nlevels > 1:
+        levels = table.index.nlevels
+        raise InputError(f"{name} has an index of {levels} levels: name each node by one value")
     if by_node and table.index.has_duplicates:
         twice = table.index[table.index.duplicated()][0]
         raise InputError(f"{name} has node {twice!r} twice in its index: give each node once")
@@ -224,8 +231,9 @@ def _labels(labels: pd.Series, names: pd.Index) -> Any:
     if values.dtype.kind == "u" and int(values.max()) >= 2**63:
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     # ints stay ints: a float holds them up to 2**53 only
-    nothing: Any = "" if words else np.nan if values.dtype.kind == "f" else -1
-    found = np.full(len(names), nothing, dtype=values.dtype if words else None)
+    kinds: dict[str, tuple[Any, Any]]
+    kinds = {"U": ("", values.dtype), "f": (np.nan, np.float64)}
+    found = np.full(len(names), *kinds.get(values.dtype.kind, (-1, np.int64)))
     found[ids] = values
     return found
 

@@ -89,7 +89,7 @@ def save_npz(graph: Data, path: Name) -> None:
     if not os.fspath(path).endswith(".npz"):
         raise InputError(f"path {os.fspath(path)!r} is no name for a graph: end it in .npz")
     keys = [k for k in ("edge_index", "edge_weight", "y") if graph.get(k) is not None]
-    arrays = {key: as_array(f"graph.{key}", graph[key]) for key in keys}
+    arrays: dict[str, Any] = {key: as_array(f"graph.{key}", graph[key]) for key in keys}
     structural = graph.get("provenance", {}).get("features", "").startswith("structural")
     x = None if structural else graph.get("x")
     if isinstance(x, Tensor) and x.layout != torch.strided:

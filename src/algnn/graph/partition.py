@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.checks import check_graph, check_number
+from algnn.checks import NO_LABEL, check_graph, check_number
 from algnn.errors import DatasetError, InputError
-from algnn.files import make_folder
+from algnn.files import locked, make_folder
 from algnn.graph import store
 from algnn.graph.catalogue import MANIFEST, Name, filesystem, is_graph
-from algnn.graph.npz import MASKS
+from algnn.graph.npz import MASKS, NUMBERS, as_array, check_stored
 from algnn.graph.propagate import take_rows, to_csr
 from algnn.graph.store import GraphStore
 from algnn.labels import PARQUET, is_parquet, read_labels
 from algnn.progress import WatchedFile, tell
 
 CHUNK = 2**21  # edges read at once
+CHUNKS = "chunks (sources, targets, weights or None), arrays [e] of one length"
 SORT_COPIES = 6  # arrays of the size of a partition's edges that sorting them takes
 
 Ints = npt.NDArray[np.int64]
@@ -60,16 +61,15 @@ def write_graph(graph: Data, path: Name, parts: int = 1) -> GraphStore:
     """
     check_graph(graph)
     source, target = (row.cpu().numpy() for row in graph.edge_index)
-    weight, y, split = graph.get("edge_weight"), graph.get("y"), None
+    weight = graph.get("edge_weight")
     edges = (source, target, None if weight is None else weight.detach().cpu().float().numpy())
     x = graph.x.detach().cpu().float()
     x = x if x.layout == torch.strided else to_csr(x)
-    if graph.get(MASKS[0]) is not None:
-        split = torch.zeros(x.size(0), dtype=torch.uint8)
-        for code, key in enumerate(MASKS, 1):
-            split[graph[key].cpu()] = code
-    labels = None if y is None else y.cpu().view(-1).to(torch.int64)
-    known = {"y": labels, "split": split, "class_names": graph.get("class_names")}
+    known = check_stored(graph, x.size(0))
+    if masks := [known.pop(key) for key in MASKS if key in known]:
+        known["split"] = torch.zeros(x.size(0), dtype=torch.uint8)
+        for code, mask in enumerate(masks, 1):
+            known["split"][mask] = code
     return write_partitions(path, x, [edges], parts=parts, **known)
 
 
@@ -99,7 +99,7 @@ def write_partitions(
     if is_graph(path):
         raise InputError(f"{path} holds a graph already: give another folder, or append to it")
     with _local_folder(path) as folder:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
             weighted = bool(_distribute(_checked(edges, nodes, undirected), rows, Path(work)))
             found = []
@@ -157,11 +157,28 @@ def append_nodes(
     ...     append_nodes(folder + "/digits", torch.zeros(1, 64), [edge], undirected=True)
     GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
     """
+    store.read_manifest(path)  # before a lock is put into a folder that holds no graph
+    with nullcontext() if "://" in str(path) else locked(Path(path) / MANIFEST):
+        # of two that append at once, the second starts from what the first has written
+        return _append(path, x, edges, undirected, y)
+
+
+def _append(
+    path: Name, x: Tensor, edges: Iterable[Edges], undirected: bool, y: Tensor | None
+) -> GraphStore:
     manifest = store.read_manifest(path)
     first, weighted = manifest["nodes"], manifest["weighted"]
-    if x.ndim != 2 or x.size(1) != manifest["features"]:
-        raise InputError(f"x has shape {list(x.shape)}: give [m, {manifest['features']}]")
+    width = manifest["features"]
+    real = isinstance(x, Tensor) and not x.is_complex()
+    if not real or x.ndim != 2 or x.size(1) != width:
+        words = f"{getattr(x, 'dtype', type(x).__name__)}, shape {list(np.shape(x))}"
+        raise InputError(f"x ({words}) must be a tensor [m, {width}] of real numbers")
     part = slice(first, first + x.size(0))
+    known = check_stored({"y": y}, x.size(0))
+    if y is not None and not manifest["labelled"]:
+        raise InputError("y is given and the graph has no labels: leave it out")
+    if "class_names" in known:
+        raise InputError("y holds strings: give ints, the classes that the graph has")
     with tempfile.TemporaryDirectory() as work:
         rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
         mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
@@ -170,10 +187,11 @@ def append_nodes(
             raise InputError(f"edges must {words}have weights, as the graph has")
         limit = (weighted, store.parse_bytes(store.DEFAULT_MEMORY))
         old, new = (_sorted(Path(work), n, *limit, merge=undirected) for n in (0, 1))
+    x = x.detach().cpu()
     x = to_csr(x) if manifest["sparse"] else x.to_dense()
     more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
     if manifest["labelled"]:
-        more["y"] = np.full(x.size(0), -1) if y is None else y.numpy().astype(np.int64)
+        more["y"] = known.get("y", torch.full((x.size(0),), NO_LABEL))
     if manifest["split"]:
         more["split"] = np.zeros(x.size(0), np.uint8)
     with _local_folder(path) as folder:
@@ -195,6 +213,7 @@ def write_tables(
     **options: Any,
 ) -> GraphStore:
     """Write a graph from tables of its edges, features and labels, or append these to one."""
+    _tables(edges)  # what is not there is said before the features are read
     if features is None:
         x = torch.zeros(0, store.read_manifest(path)["features"])
     else:
@@ -207,14 +226,15 @@ def write_tables(
         words = given.dtype.kind == "U"
         y = torch.full((x.size(0),), -1)
         y[torch.from_numpy(ids)] = torch.from_numpy(codes if words else given)
-        options |= {"y": y, "class_names": names.tolist() if words else None}
+        known = {"y": y, "class_names": names.tolist() if words else None}
+        options |= check_stored(known, x.size(0))
     return write_partitions(path, x, read_edges(edges), undirected=undirected, **options)
 
 
 def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
     """Write a graph from the raw files of OGB (``raw/edge.csv.gz`` …), which have no header."""
     x = read_features(source / "raw" / "node-feat.csv.gz", _beside(path), header=False)
-    y = pd.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0].fillna(-1)
+    y = pd.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0]
     counted = source / "raw" / "num-node-list.csv.gz"
     nodes = int(pd.read_csv(counted, header=None)[0].sum()) if counted.exists() else len(x)
     if not len(x) == len(y) == nodes:
@@ -225,7 +245,7 @@ def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
     for code, part in enumerate(("train", "valid", "test"), 1):
         for file in source.glob(f"split/*/{part}.csv.gz"):
             split[pd.read_csv(file, header=None)[0].to_numpy(copy=True)] = code
-    options["y"] = torch.from_numpy(y.to_numpy(np.int64, copy=True))
+    options |= check_stored({"y": y.to_numpy()}, len(x))
     options["split"] = split if bool(split.any()) else None
     edges = read_edges(source / "raw" / "edge.csv.gz", header=False)
     return write_partitions(path, x, edges, **options)
@@ -251,7 +271,9 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
             raise DatasetError(f"{file} cannot be read: {error}") from error
         if found.ndim != 2 or found.dtype.kind not in "fiub" or not found.size:
             raise DatasetError(f"{file} ({found.dtype}, {found.shape}) must be numbers [N, d]")
-        return torch.from_numpy(found)
+        # foreign bytes, and numbers wider than torch has, are kept as they will be written
+        plain = found.dtype.isnative and found.dtype.itemsize <= 8
+        return torch.from_numpy(found if plain else found.astype(np.float32))
     width, count = 0, 0
     with tempfile.TemporaryFile(dir=work) as out:  # which is gone once nobody maps it
         for table in _tables(file):
@@ -283,7 +305,10 @@ def _tables(path: Path) -> list[Path]:
     """A table, or all tables in a folder by their names."""
     if path.is_dir():
         tables = [p for p in path.iterdir() if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
-        return sorted(p for p in tables if not p.name.startswith((".", "_")))
+        tables = sorted(p for p in tables if not p.name.startswith((".", "_")))
+        if not tables:
+            raise DatasetError(f"{path} holds no table: give a folder of .csv, .gz or .parquet")
+        return tables
     if not path.is_file():
         raise DatasetError(f"{path}: there is no such file")
     return [path]
@@ -316,7 +341,7 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
     if name not in frame:
         raise DatasetError(f"{file} has no column {name}: name the columns source and target")
     values: Ints = frame[name].to_numpy()
-    if values.dtype.kind not in "iu":
+    if values.size and values.dtype.kind not in "iu":  # Spark writes parts with a header alone
         raise DatasetError(
             f"{file}: {name} holds {values[0]!r}: give ids, whole numbers from 0, in the place of"
             " names"
@@ -326,7 +351,7 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
 
 def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
     for name, column in frame.items():
-        if not pd.api.types.is_numeric_dtype(column):
+        if len(column) and not pd.api.types.is_numeric_dtype(column):
             raise DatasetError(
                 f"{file}: column {name} holds {column.iloc[0]!r}: give numbers; leave out names of"
                 " nodes, whose ids are the rows from 0, and turn categories into columns of 0 and 1"
@@ -337,19 +362,42 @@ def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
 
 def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[Edges]:
     """The same chunks, sound, and their reverses where these are asked for."""
-    for source, target, weight in edges:
-        for name, ends in (("source", source), ("target", target)):
-            if ends.size and (ends.min() < 0 or ends.max() >= nodes):
-                raise InputError(
-                    f"edges name {name} {ends.min()} to {ends.max()}: ids are 0 to {nodes - 1}, the"
-                    " rows of the features"
-                )
-        if weight is not None and not bool((np.isfinite(weight) & (weight >= 0)).all()):
-            raise InputError("edge weights must be finite and at least 0")
+    if not isinstance(edges, Iterable):
+        raise InputError(f"edges is a {type(edges).__name__}: give {CHUNKS}")
+    for chunk in edges:
+        source, target, weight = _typed(chunk, nodes)
         yield source, target, weight
         if undirected:
             apart = source != target
             yield target[apart], source[apart], None if weight is None else weight[apart]
+
+
+def _typed(chunk: Any, nodes: int) -> Edges:
+    """A chunk as arrays of the very types in which edges are put aside, once it is sound."""
+    if not isinstance(chunk, tuple | list) or len(chunk) != 3:
+        raise InputError(f"edges holds a {type(chunk).__name__}: give {CHUNKS}")
+    arrays = [as_array("edges", part) for part in chunk if part is not None]
+    shapes = [array.shape for array in arrays]
+    if any(part is None for part in chunk[:2]) or {(arrays[0].size,)} != set(shapes):
+        raise InputError(f"edges holds a chunk of shapes {shapes}: give {CHUNKS}")
+    for name, ends in zip(("source", "target"), arrays, strict=False):
+        if ends.size and ends.dtype.kind not in "iu":  # an empty list is float
+            raise InputError(f"edges: each {name} is {ends.dtype}: give ids, whole numbers")
+        if ends.size and (ends.min() < 0 or ends.max() >= nodes):
+            raise InputError(
+                f"edges name {name} {ends.min()} to {ends.max()}: ids are 0 to {nodes - 1}, the"
+                " rows of the features"
+            )
+    source, target = (ends.astype(np.int64, copy=False) for ends in arrays[:2])
+    if chunk[2] is None:
+        return source, target, None
+    if arrays[2].dtype.kind not in NUMBERS:
+        raise InputError(f"edge weights are {arrays[2].dtype}: give numbers")
+    with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite just below
+        weight = arrays[2].astype(np.float32, copy=False)
+    if not bool((np.isfinite(weight) & (weight >= 0)).all()):
+        raise InputError("edge weights must be finite and at least 0")
+    return source, target, weight
 
 
 def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool | None:
@@ -423,15 +471,16 @@ def _write_partition(
 def _local_folder(path: Name) -> Iterator[Path]:
     """The folder to write to; of a remote graph, one that is copied there, its manifest last.
 
-    One that is new is gone again where writing to it fails.
+    Where writing to it fails, what is new is gone again, the folder too if it was not there.
     """
     if "://" not in str(path):
-        folder, there = Path(path), Path(path).exists()
+        folder = Path(path)
+        there = set(folder.iterdir()) if folder.is_dir() else None
         try:
             yield folder
         except BaseException:
-            if not there:
-                shutil.rmtree(folder, ignore_errors=True)
+            for new in [folder] if there is None else set(folder.iterdir()) - there:
+                shutil.rmtree(new, ignore_errors=True)  # which leaves files as they are
             raise
         return
     system, place = filesystem(str(path))

@@ -35,6 +35,10 @@ from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, 
 VERSION = 1
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
+# of a manifest, and of each of its partitions
+KEYS = {"version", "nodes", "edges", "features", "sparse", "weighted", "labelled", "split"}
+KEYS |= {"class_names", "partitions"}
+PART_KEYS = {"name", "nodes", "edges", "files"}
 MORE = ("more_sources", "more_targets", "more_weights")
 
 
@@ -276,9 +280,13 @@ def read_manifest(path: Name) -> dict[str, Any]:
         raise DatasetError(f"{place} cannot be read: {error}") from error
     if not isinstance(found, dict) or found.get("format") != "algnn graph":
         raise DatasetError(f"{place} is not the manifest of a graph")
-    if (version := found["version"]) != VERSION:
+    if (version := found.get("version", VERSION)) != VERSION:
         words = f"version {version} of the format and this algnn reads {VERSION}"
         raise DatasetError(f"{name} has {words}")
+    parts: Any = found.get("partitions")
+    sound = found.keys() >= KEYS and isinstance(parts, list) and len(parts) > 0
+    if not sound or not all(isinstance(p, dict) and p.keys() >= PART_KEYS for p in parts):
+        raise DatasetError(f"{place} is not as it was written (it is damaged): partition it again")
     return found
 
 
