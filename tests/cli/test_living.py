@@ -425,9 +425,8 @@ def test_only_a_failed_allocation_is_called_out_of_memory(
 ) -> None:
     before = files(desk)
     # more than any machine can address
-    settings = ("encoder=gcn", "head=ridge", "gamma=1", "epochs=1", "width=100000000")
-    options = [part for setting in settings for part in ("--set", setting)]
-    assert main(["fit", "a.safetensors", "graph.npz", "base.csv", *options]) == 2
+    options = ("--method", "bare", "--set", f"hidden={10**12}", "--seeds", "42", "--device", "cpu")
+    assert main(["run", "digits", *options]) == 2
     assert capsys.readouterr().err.startswith("algnn: out of memory: use smaller settings")
     assert files(desk) == before
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
