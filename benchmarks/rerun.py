@@ -1,0 +1,116 @@
+"""Runs on record done once more with today's code, many in a process, cheapest first.
+
+    python benchmarks/rerun.py docs/records/gpu OUT [JOBS [SECONDS [DEVICE]]]
+    algnn records pack OUT              # then copy the file into docs/records, and `make results`
+
+`algnn bench` gives each run a process of its own, whose start takes longer than a short run where
+there is a GPU. Here each of JOBS processes does one run after another, as `algnn run` does. Runs
+that today's code has done are left out, those in OUT too, so the same command goes on; so are runs
+that had the machine to themselves, whose clocks only `algnn bench --jobs 1` may measure. With
+NVIDIA's MPS (docs/benchmark.md) the 3,802 shortest runs took 14 minutes on an H200 with JOBS 16.
+After SECONDS no run is begun that would not be done by then.
+"""
+
+import multiprocessing
+import re
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from algnn import methods
+from algnn.bench import runs
+from algnn.bench.environment import code_version
+from algnn.bench.plan import Plan, perform
+from algnn.bench.record import Record, file_name
+from algnn.graph.datasets import load
+
+KEPT_GRAPHS = 10  # in a process
+SHARE = 0.3  # of the seconds on record, which were taken while runs took turns
+
+
+def plan_of(record: Record, device: str) -> Plan:
+    """The plan of one seed that a record is of."""
+    usual = methods.settings(record.method, record.dataset)
+    changes = {name: one for name, one in record.settings.items() if usual.get(name) != one}
+    drawn = re.fullmatch(r"random .*, seed (\d+)", str(record.provenance.get("split")))
+    given = record.order.replace(",", "").isdecimal()
+    return Plan(
+        record.dataset,
+        record.method,
+        [record.seed],
+        changes,
+        base=record.base,
+        step=record.step,
+        edges=record.edges,
+        order=[int(one) for one in record.order.split(",")] if given else record.order,
+        device=device,
+        confidence=bool(record.outcome.calibration_errors or record.outcome.novelty_aurocs),
+        split=record.split,
+        **({"draw": int(drawn[1])} if drawn else {}),
+    )
+
+
+def seconds_of(record: Record) -> float:
+    """About how long a run takes beside others."""
+    return 0.5 + SHARE * (sum(record.outcome.learn_seconds) + sum(record.outcome.predict_seconds))
+
+
+def wanted(folder: Path, out: Path) -> list[Record]:
+    """The records to make anew, the cheapest first."""
+    code = code_version()
+    done = {file_name(one) for one in runs.read_records(out) if one.code == code}
+    found = [one for one in runs.read_records(folder) if one.code != code]
+    found = [one for one in found if one.machine.get("jobs") not in (None, 1)]
+    return sorted((one for one in found if file_name(one) not in done), key=seconds_of)
+
+
+def work(tasks: Any, out: Path, jobs: int, end: float) -> None:
+    """Do runs until there are none, or no time for the next."""
+    import torch
+
+    torch.set_num_threads(1)
+    graphs: dict[tuple[str, int], Any] = {}
+    while task := tasks.get():
+        plan, takes = task
+        if time.time() + takes > end:
+            continue
+        key = plan.dataset, plan.draw
+        if key not in graphs:
+            while len(graphs) >= KEPT_GRAPHS:
+                graphs.pop(next(iter(graphs)))
+            graphs[key] = load(plan.dataset, seed=plan.draw)
+        try:
+            runs.write(perform(plan, plan.seeds[0], graphs[key], jobs), out)
+        except Exception:
+            print(f"failed: {plan}\n{traceback.format_exc()}", flush=True)
+        torch.cuda.empty_cache()
+
+
+def main(
+    folder: str, out: str, jobs: str = "2", seconds: str = "1e9", device: str = "auto"
+) -> None:
+    there, end = Path(out), time.time() + float(seconds)
+    there.mkdir(parents=True, exist_ok=True)
+    left = wanted(Path(folder), there)
+    context = multiprocessing.get_context("spawn")
+    tasks = context.Queue()
+    for record in left:
+        tasks.put((plan_of(record, device), seconds_of(record)))
+    for _ in range(int(jobs)):
+        tasks.put(None)
+    given = (tasks, there, int(jobs), end)
+    workers = [context.Process(target=work, args=given, daemon=True) for _ in range(int(jobs))]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers) and time.time() < end:
+        time.sleep(0.5)
+    for worker in workers:
+        worker.kill()
+    tasks.cancel_join_thread()
+    print(f"{len(left) - len(wanted(Path(folder), there))} of {len(left)} runs done")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
