@@ -75,14 +75,9 @@ def long(study: Study) -> str:
 
 
 def verdicts(study: Study) -> str:
-    """Where `algnn` leads and trails by the paired test, in three sentences."""
+    """Where `algnn` leads and trails by the paired test, in four sentences."""
     ahead = leads(study)
-    best = {g: best_of(study, g, NETWORKS) for g in graphs(study)}
-    against = {g: standing(study, g, [name]) for g, name in best.items() if name}
-    of = {
-        verdict: _graphs(g for g, found in against.items() if found == verdict)
-        for verdict in ("leads", "trails", "undecided")
-    }
+    joint, other = _against_networks(study), _against_networks(study, tuned=True)
     won = [graph for graph, found in ahead.items() if found]
     tried = tuned_rivals(study)
     cells = sum(map(len, tried.values()))
@@ -93,9 +88,23 @@ def verdicts(study: Study) -> str:
         f" {len(won)} of {len(ahead)} graphs{f': {listed(won)}' if won else ''}. Rivals were also"
         f" run with settings tuned on validation nodes ({cells} pairs of rival and graph): against"
         f" these it leads every one on {_graphs(still)}, and one of them leads it on"
-        f" {_graphs(behind)}. Against the best network that is trained anew on all labels it leads"
-        f" on {of['leads']}, trails on {of['trails']}, and is undecided or not tested on"
-        f" {of['undecided']}."
+        f" {_graphs(behind)}. Against the best network that is trained anew on all labels it"
+        f" {joint}. Against the best of these networks after tuning on validation nodes it {other}."
+    )
+
+
+def _against_networks(study: Study, tuned: bool = False) -> str:
+    """Where `algnn` leads and trails the best joint network."""
+    best = {g: best_of(study, g, NETWORKS, tuned) for g in graphs(study)}
+    found = {g: standing(study, g, [name], "ap", tuned) for g, name in best.items() if name}
+    leads, trails, undecided = (
+        _graphs(g for g in found if found[g] == verdict)
+        for verdict in ("leads", "trails", "undecided")
+    )
+    missing = _graphs(g for g in best if g not in found)
+    end = f" (on {missing} they were not tuned)" if len(found) < len(best) else ""
+    return (
+        f"leads on {leads}, trails on {trails}, and is undecided or not tested on {undecided}{end}"
     )
 
 

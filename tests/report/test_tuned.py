@@ -100,6 +100,23 @@ def test_the_document_says_what_was_tuned_and_that_algnn_was_not(study, records)
     assert "## Tuned settings" not in plain
 
 
+def test_joint_networks_are_compared_with_both_settings(make, records):
+    def run(last: int, seed: int = 42, split: str = "test", **changes: Any) -> Any:
+        given = methods.settings("joint", "cora", **changes)
+        where = {"dataset": "cora", "method": "joint", "settings": given, "answers": True}
+        return make(last=last, seed=seed, split=split, **where)
+
+    own = [run(7, seed) for seed in (42, 43)]
+    trials = [run(5, split="val"), run(8, split="val", lr=0.02)]
+    tuned = [run(10, seed, lr=0.02) for seed in (42, 43)]
+    *_, last = verdicts.opening(gather(frame([*records[0], *own, *tuned]), None, frame(trials)))
+    assert last.startswith("All labels at once, tuned:")
+    assert "is above `algnn` on `cora` (5.0, `joint`, undecided)" in last
+    text = "\n".join(verdicts.opening(gather(frame([*records[0], *own]))))
+    assert "It is above on `cora` (10.0, `joint`, the test agrees)" in text
+    assert "at once, tuned" not in text
+
+
 def test_a_tuned_value_is_no_sweep_unless_others_are_there(make):
     def run(gamma: float, **changes: Any) -> Any:
         given = methods.settings("linear-bank", "cora", gamma=gamma)

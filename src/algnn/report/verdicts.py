@@ -28,9 +28,9 @@ def rivals(study: Study, graph: str) -> list[str]:
     return [name for name in names if name not in (*ALL_LABELS, *OURS)]
 
 
-def best_of(study: Study, graph: str, names: Sequence[str]) -> str | None:
+def best_of(study: Study, graph: str, names: Sequence[str], tuned: bool = False) -> str | None:
     """Which of some methods has the highest mean AP on a graph."""
-    found = study.means["ap"][graph].reindex(list(names)).dropna()
+    found = pd.Series({n: study.anywhere(graph, n, tuned)["ap"].mean() for n in names}).dropna()
     return str(found.idxmax()) if len(found) else None
 
 
@@ -72,6 +72,7 @@ def opening(study: Study) -> Iterator[str]:
     yield " ".join(_limits(study, graphs))
     yield TEXT["settings"]
     yield _tuned(study) if len(study.chosen) else TEXT["untuned"]
+    yield from _networks(study, graphs, tuned=True)
 
 
 def _split(study: Study, rivals: dict[str, list[str]], tuned: bool = False) -> dict[str, str]:
@@ -128,13 +129,14 @@ def _compared(study: Study) -> str:
     ))  # fmt: skip
 
 
-def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
+def _networks(study: Study, graphs: Sequence[str], tuned: bool = False) -> Iterator[str]:
     sides: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
     tested = []
     for graph in graphs:
-        if best := best_of(study, graph, NETWORKS):
-            ahead = study.means["ap"][graph][DEFAULT] - study.means["ap"][graph][best]
-            found = study.against(graph, best, "ap")
+        if best := best_of(study, graph, NETWORKS, tuned):
+            other = study.anywhere(graph, best, tuned)["ap"].mean()
+            ahead = study.means["ap"][graph][DEFAULT] - other
+            found = study.against(graph, best, "ap", tuned)
             tested += [found] if found else []
             verdict = found.verdict if found else "unpaired"
             words = f"{_code(graph)} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
@@ -144,7 +146,8 @@ def _networks(study: Study, graphs: Sequence[str]) -> Iterator[str]:
         few = sum(one.pairs < FEW for one in tested)
         alone = bool(tested) and all(one.units == 1 for one in tested)
         once = TEXT["once"].format(few=few, all=len(tested), least=FEW) if alone else ""
-        yield TEXT["networks"].format(below=listed(below), above=listed(above), once=once)
+        text = TEXT["networks, tuned" if tuned else "networks"]
+        yield text.format(below=listed(below), above=listed(above), once=once)
 
 
 def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
