@@ -1,8 +1,6 @@
 """benchmarks/rerun.py repeats what older code has done, and nothing else."""
 
-import runpy
-import subprocess
-import sys
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +11,12 @@ from algnn.bench.environment import code_version
 from algnn.bench.plan import Plan, perform
 from algnn.graph.datasets import load
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks/rerun.py"
+SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 
 
-def test_runs_of_older_code_are_done_again(tmp_path):
+def test_runs_of_older_code_are_done_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SCRIPTS)  # its processes import it by name
+    rerun = importlib.import_module("rerun")
     small = {"epochs": 1, "hidden": 4}
     plan = Plan("digits", "bare", [42], small, step=5, order="random-1", device="cpu")
     trial = replace(plan, split="val", confidence=False)
@@ -28,9 +28,8 @@ def test_runs_of_older_code_are_done_again(tmp_path):
     alone = perform(replace(plan, seeds=[44]), 44, graph, jobs=1)
     runs.write(replace(alone, versions={**alone.versions, "code": "older"}), old)
 
-    command = [sys.executable, SCRIPT, old, tmp_path / "new", "1", "60", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "2 of 2 runs done\n"
+    rerun.main(str(old), str(tmp_path / "new"), "1", "60", "cpu")
+    assert capsys.readouterr().out == "2 of 2 runs done\n"
     found = runs.read_records(tmp_path / "new")
     assert {record.split for record in found} == {"test", "val"}
     for before in made:
@@ -39,4 +38,4 @@ def test_runs_of_older_code_are_done_again(tmp_path):
         assert after.code == code_version()
         np.testing.assert_array_equal(after.outcome.correct, before.outcome.correct)
         assert bool(after.outcome.calibration_errors) == (after.split == "test")
-    assert runpy.run_path(str(SCRIPT))["wanted"](old, tmp_path / "new") == []
+    assert rerun.wanted(old, tmp_path / "new") == []

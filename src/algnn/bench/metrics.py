@@ -92,7 +92,7 @@ class Outcome:
     @property
     def stagewise(self) -> npt.NDArray[np.float64]:
         """AP after each session, [T+1]."""
-        return np.array([np.nanmean(row[: t + 1]) for t, row in enumerate(self.matrix)])
+        return np.asarray(np.nanmean(self.matrix, axis=1))  # of later sessions there are NaNs
 
     @property
     def mean_ap(self) -> float:
