@@ -656,7 +656,7 @@ def test_mistakes_are_named(small_graph):
     for arguments, words in (
         ((x, y), r"graph is a ndarray: .*fit\(graph, nodes, labels\)"),
         ((small_graph, y), "labels are missing: a session is a graph, nodes and their labels"),
-        ((turned, [0, 1], [0, 1]), r"it is \[edges, 2\] here, give graph\.edge_index\.t\(\)"),
+        ((turned, [0, 1], [0, 1]), r": give graph\.edge_index\.t\(\)"),
         ((HeteroData(), [0, 1], [0, 1]), r"HeteroData.*graph\.to_homogeneous\(\)"),
         ((attributes, [0, 1], [0, 1]), r"graph\.edge_attr is not used.*graph\.edge_weight"),
         ((dense, [0, 1], [0, 1]), r"graph\.adj_t must be a sparse tensor"),

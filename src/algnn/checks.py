@@ -80,8 +80,8 @@ def check_graph(graph: Data) -> None:
     x, edge_index = graph.get("x"), graph.get("edge_index")
     if not isinstance(x, Tensor) or x.layout not in LAYOUTS or x.dim() != 2:
         raise InputError(
-            "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO); algnn.load"
-            " makes one"
+            "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO), and is"
+            f" {_kind(x)}; algnn.load makes one"
         )
     if x.is_complex():
         raise InputError(f"graph.x has type {x.dtype}: give real numbers, e.g. graph.x.real")
@@ -102,12 +102,22 @@ def check_graph(graph: Data) -> None:
         )
 
 
+def _kind(value: Any) -> str:
+    """What stands in the place of a tensor, in words."""
+    if isinstance(value, Tensor):
+        return f"a tensor {list(value.shape)} ({str(value.layout).removeprefix('torch.')})"
+    return "missing" if value is None else f"a {type(value).__name__}"
+
+
 def _check_edges(edge_index: Any, num_nodes: int) -> None:
     dense = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
     if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
         turned = dense and edge_index.dim() == 2 and edge_index.size(1) == 2
-        hint = ": it is [edges, 2] here, give graph.edge_index.t()" if turned else ""
-        raise InputError(f"graph.edge_index must be a dense tensor [2, edges]{hint}")
+        hint = ": give graph.edge_index.t()" if turned else ""
+        found = _kind(edge_index)
+        raise InputError(
+            f"graph.edge_index must be a dense tensor [2, edges], and is {found}{hint}"
+        )
     if edge_index.dtype != torch.int64:
         raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
     if edge_index.numel():
@@ -139,8 +149,8 @@ def _check_finite(x: Tensor) -> None:
     if strange.numel():
         node = int(strange[0, 0] if row_of is None else row_of[strange[0, 0]])
         raise InputError(
-            f"graph.x holds NaN or infinite values (first at node {node}): replace them before"
-            " learning"
+            f"graph.x holds NaN or infinite values (first at node {node}), and values beyond 3e38"
+            " count as such: replace them before learning"
         )
 
 

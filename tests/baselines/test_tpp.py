@@ -25,6 +25,16 @@ def test_the_nearest_prototype_names_the_task_by_hand():
     assert model.predict(graph, [5]).tolist() == ["c"]
 
 
+def test_a_profile_is_over_the_root_of_the_degree_whatever_a_self_loop_weighs():
+    edges, weight = torch.tensor([[0, 1, 0], [1, 0, 0]]), torch.tensor([1.0, 1.0, 4.0])
+    graph = Data(x=torch.eye(2), edge_index=edges, edge_weight=weight)
+    _, profiles = TPP(device="cpu")._smoothed(graph)
+    degrees = torch.tensor([5.0, 2.0])
+    spread = torch.tensor([[4.0, 1], [1, 1]]) / (degrees[:, None] * degrees).sqrt()
+    expected = torch.linalg.matrix_power(spread, 3) / degrees.sqrt()[:, None]
+    torch.testing.assert_close(profiles, expected)
+
+
 def test_a_new_task_leaves_the_network_and_earlier_tasks_alone(make_graph):
     graph = make_graph(classes=6)
     stream = algnn.ClassStream(graph, step=3)

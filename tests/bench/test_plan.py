@@ -60,6 +60,7 @@ def test_alone_or_with_others(file: str, tmp_path: Path) -> None:
     [
         ({"step": 0}, "step=0"),
         ({"base": 9}, "base=9"),
+        ({"base": 1}, "the base session needs at least two classes"),
         ({"edges": "most"}, "edges='most'"),
         ({"order": [0, 1]}, "order="),
         ({"seeds": []}, "seeds is empty"),

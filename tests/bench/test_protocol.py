@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn import ALGNN, ClassStream
+from algnn import ALGNN, ClassStream, methods
+from algnn.bench.plan import Plan, _stream
 from algnn.bench.protocol import run
 from algnn.errors import InputError
 
@@ -105,6 +106,25 @@ class Scaling(ALGNN):
     def _learn(self, graph: Data, *rest: Any) -> Any:
         graph.x.numpy()[...] *= 2
         return super()._learn(graph, *rest)
+
+
+class Weighing(ALGNN):
+    """Changes the weights of edges that it is handed."""
+
+    def _learn(self, graph: Data, *rest: Any) -> Any:
+        graph.edge_weight.numpy()[...] *= 2
+        return super()._learn(graph, *rest)
+
+
+def test_writing_into_weights_is_noticed_and_reaches_no_other_run(small_graph: Data) -> None:
+    graph = small_graph.clone()
+    graph.edge_weight = torch.ones(graph.num_edges)
+    with pytest.raises(InputError, match=r"Weighing has written into graph\.edge_weight"):
+        run(Weighing(device="cpu"), ClassStream(graph))
+    assert bool((graph.edge_weight == 1).all())
+    placed = _stream(Plan("digits", "algnn", [42], device="cpu"), graph, 42).graph(0)
+    assert torch.equal(placed.edge_weight, graph.edge_weight)
+    assert placed.edge_weight is not graph.edge_weight
 
 
 @pytest.mark.parametrize("edges", ["full", "seen"])
@@ -227,6 +247,25 @@ class Certain(ALGNN):
         # whatever is known: all that the graph has
         assert len(nodes) == 24 * graph.num_nodes // 60
         return ~np.isin(self.truth[nodes].numpy(), self.classes_) + 0.0
+
+
+class Seeded(ALGNN):
+    """Its constructor knows no seed, and it says with which one it is asked."""
+
+    asked: ClassVar[set[tuple[int, str]]]
+
+    def __init__(self, gamma: float = 0.1) -> None:
+        super().__init__(gamma=gamma)
+
+    def predict_proba(self, graph: Data, nodes: Any = None) -> Any:
+        self.asked.add((self.seed, self.device))
+        return super().predict_proba(graph, nodes)
+
+
+def test_who_is_asked_for_confidence_has_the_seed_of_who_learned(small_graph: Data) -> None:
+    Seeded.asked = set()
+    run(methods.make(Seeded, "digits", seed=7, device="cpu"), ClassStream(small_graph))
+    assert Seeded.asked == {(7, "cpu")}
 
 
 @pytest.mark.parametrize("edges", ["full", "seen"])

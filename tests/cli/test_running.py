@@ -235,6 +235,12 @@ def test_the_seed_orders_a_random_stream(
         assert list(record.outcome.sessions) == expected
     assert len({record.outcome.sessions for record in kept}) > 1
 
+    # as a report names the order of another run
+    assert main([*common, "--order", "random-1", "--seeds", "4"]) == 0
+    check_schema(json.loads(capsys.readouterr().out))
+    one, other = (next(r for r in runs.read_records(folder) if r.seed == s) for s in (1, 4))
+    assert one.outcome.sessions == other.outcome.sessions
+
     assert main([*common, "--order", "3,1,0,2", "--seeds", "5", "--edges", "seen"]) == 0
     check_schema(json.loads(capsys.readouterr().out))
     (record,) = [record for record in runs.read_records(folder) if record.seed == 5]

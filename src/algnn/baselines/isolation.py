@@ -20,8 +20,9 @@ from algnn.graph.propagate import (
     Field,
     Operator,
     blocks,
+    inverse_roots,
+    looped_rows,
     normalised_adjacency,
-    row_of,
     spmm,
     take_rows,
 )
@@ -260,9 +261,10 @@ class TPP(Learner):
         def build() -> tuple[Tensor, Tensor]:
             adjacency = self._adjacency(graph)
             twice = spmm(adjacency, spmm(adjacency, self._inputs(graph)))
-            # the diagonal of Â, which has an entry in every row, is 1 / d
-            diagonal = adjacency.values()[adjacency.col_indices() == row_of(adjacency)]
-            return twice, spmm(adjacency, twice) * diagonal.sqrt()[:, None]
+            edges, weight = graph.edge_index.to(twice.device), graph.get("edge_weight")
+            given = None if weight is None else weight.detach().to(twice.device)
+            rows = looped_rows(edges[0], edges[1], given, slice(0, twice.size(0)), twice.size(0))
+            return twice, spmm(adjacency, twice) * inverse_roots(rows)[:, None]
 
         made: tuple[Tensor, Tensor] = self._memos["smoothed"].get(inputs_of(graph), build)
         return made

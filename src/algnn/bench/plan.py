@@ -16,7 +16,7 @@ from algnn import methods as registry
 from algnn.bench import protocol, runs
 from algnn.bench.environment import code_version, machine, now, versions
 from algnn.bench.record import RUN_FACTS, Record, Run
-from algnn.checks import check_number, resolve_device
+from algnn.checks import check_base, check_number, resolve_device
 from algnn.errors import DatasetError, InputError
 from algnn.files import make_folder
 from algnn.graph.datasets import available, datasets, load
@@ -111,7 +111,8 @@ def planned(plan: Plan, graph: Data) -> list[Run]:
         check_number("seed", seed, 0, 2**63, whole=True)
     stream = _stream(plan, graph, plan.seeds[0])
     protocol.test_nodes(stream, plan.split)
-    if plan.method in registry.METHODS:  # nobody knows what a user's constructor does
+    if plan.method in registry.METHODS:  # nobody knows what a user's learner does
+        check_base(np.array(stream.classes[0]))
         name = recorded_name(plan.dataset)
         registry.make(plan.method, name, 0, plan.device, **plan.changes)._check_params()
     return [_run(plan, graph, stream.base, seed) for seed in plan.seeds]
@@ -179,10 +180,10 @@ def _stream(plan: Plan, graph: Data, seed: int) -> ClassStream:
     if graph.get("y") is None:
         raise DatasetError(f"{plan.dataset}: y is missing: a benchmark needs the labels of nodes")
     # tensors of its own for each run: what one learner may do to them is no other's concern
-    placed = graph.clone("x", "edge_index")
+    placed = graph.clone(*protocol.INPUTS)
     if registry.find(plan.method).kind != "own":
         # a part of loading, which no clock shall count; a user's learner may not expect it there
-        placed = placed.to(resolve_device(plan.device), "x", "edge_index")
+        placed = placed.to(resolve_device(plan.device), *protocol.INPUTS)
     order = plan.order
     if isinstance(order, str) and order.startswith("random-"):
         order, seed = "random", int(order.removeprefix("random-"))

@@ -1,5 +1,6 @@
 """The protocol: any learner over any stream, with its accuracy, confidence, time and memory."""
 
+import contextlib
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -20,6 +21,7 @@ from algnn.learner import Learner
 
 # about so many test nodes get a novelty score, evenly among them; but so many of each session
 ASKED, FEWEST = 8192, 64
+INPUTS = ("x", "edge_index", "edge_weight")  # what a learner is handed of a graph
 
 
 def run(
@@ -134,6 +136,9 @@ class _Confidence:
         """After a session: calibration on test nodes of seen classes, novelty on the next ones'."""
         if self.twin is None:
             self.twin = type(learner)(**learner.get_params())
+            for name in ("seed", "device"):  # which need not be parameters of a user's learner
+                with contextlib.suppress(AttributeError):
+                    setattr(self.twin, name, getattr(learner, name))
         # all that a learner has learned is in one attribute, and is replaced, never changed
         self.twin._learned = learner._learned
         seen = (asked["session"] <= len(self.bins)).to_numpy()
@@ -158,9 +163,10 @@ class _Confidence:
 
 def _keep(copies: dict[str, tuple[Tensor, Tensor]], graph: Data) -> None:
     """Copy what is about to be handed out; most streams hand out the same in every session."""
-    for name in ("x", "edge_index"):
-        if name not in copies or copies[name][0] is not graph[name]:
-            copies[name] = graph[name], graph[name].clone()
+    for name in INPUTS:
+        given = graph.get(name)
+        if given is not None and (name not in copies or copies[name][0] is not given):
+            copies[name] = given, given.clone()
 
 
 def _check_answers(answers: Any, count: int) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -42,7 +43,7 @@ Labels = Annotated[Path, Argument(help="CSV or Parquet with the columns node (fr
 Model = Annotated[Path, Argument(help=f"The model, a {ENDING} file.")]
 ModelDevice = Annotated[str | None, Option(help="auto, cpu or cuda; by default as it was.")]
 NewModel = Annotated[Path, Option("-o", "--out", help=f"The new model, a {ENDING} file.")]
-Order = Annotated[str, Option(help="label, random, or every class: 3,1,0,2.")]
+Order = Annotated[str, Option(help="label, random, random-1, or every class: 3,1,0,2.")]
 Plot = Annotated[Path | None, Option(help="Draw it into this .png, .svg or .pdf.")]
 Records = Annotated[Path, Option(help="Folder for a record of each run.")]
 Scheduler = Annotated[str | None, Option(help="A Dask scheduler, tcp://…, on a shared folder.")]
@@ -73,8 +74,9 @@ def parse_seeds(text: str) -> list[int]:
 
 def parse_order(text: str) -> str | list[int]:
     """An order of classes as it is typed."""
-    words = "label, random, or every class in turn"
-    return text if text in ("label", "random") else whole_numbers("--order", text, "3,1,0,2", words)
+    words = "label, random, random-1 (of that seed), or every class in turn"
+    named = re.fullmatch(r"label|random(-\d+)?", text)
+    return text if named else whole_numbers("--order", text, "3,1,0,2", words)
 
 
 def checked_picture(path: Path | None) -> Path | None:

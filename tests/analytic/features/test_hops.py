@@ -157,6 +157,21 @@ def test_columns_tell_how_large_a_row_was(given):
     assert torch.equal(encoder(encoder.prepare(adjacency, x))[:, 8 : 8 + SIZES].float(), found)
 
 
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_a_column_that_drowns_the_others_is_named(layout):
+    x = torch.randn(50, 40, generator=torch.Generator().manual_seed(0))
+    x[:, 4:] *= torch.rand(50, 36, generator=torch.Generator().manual_seed(1)) < 0.02
+    given = to_csr if layout == "sparse" else torch.clone
+    with warnings.catch_warnings(action="error"):
+        HopEncoder.of(given(x), 64, 0)
+        HopEncoder.of(torch.ones(50, 1), 64, 0)  # one column drowns none
+    x[:, 2] *= 100
+    with pytest.warns(UserWarning, match=r"column 2 of graph\.x is so large .*StandardScaler"):
+        HopEncoder.of(given(x), 64, 0)
+    with pytest.warns(UserWarning, match=r"graph\.x is 0 everywhere"):
+        HopEncoder.of(given(torch.zeros(50, 4)), 64, 0)
+
+
 def test_rows_of_one_size_have_no_columns_for_it():
     x, adjacency = directed(0)
     assert not HopEncoder.of(unit(x), 100, seed=1).sizes

@@ -10,6 +10,7 @@ have length one; how large a row of X was, a few columns beside them tell.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -40,6 +41,7 @@ DENSE_SHARE = 0.1  # of entries that are not zero, above which products are fast
 PROJECTION_PARTS = 4  # entries of the random projection for each input
 SIZES = 16  # columns for the size of a row of X: it is at most 2^16 to them
 SIZE_WEIGHT = 0.5  # beside views of length one
+DROWNED = 0.95  # of the squared length of rows, above which one column drowns the others
 SAME_SIZE = 1e-3  # rows whose sizes, as powers of two, differ by less than this tell nothing
 
 
@@ -91,9 +93,10 @@ class HopEncoder:
             least, most = _sizes(some).aminmax()
             sizes = bool(most - least > SAME_SIZE)
         if root is None:
-            some = some if some.layout == torch.strided else some.values()
-            root = not bool((some < 0).any()) and not bool(((some == 0) | (some == 1)).all())
+            values = some if some.layout == torch.strided else some.values()
+            root = not bool((values < 0).any()) and not bool(((values == 0) | (values == 1)).all())
         encoder = cls("all", inputs, root=root, seed=seed, sizes=sizes)
+        _warn_of_scales(encoder._unit_entries(some, torch.float32))
         if inputs > rank:
             rows = _take(x, _spread(count, MOST_ROWS, x.device))
             basis = principal_basis(encoder._unit_entries(rows, torch.float32), seed, rank)
@@ -237,6 +240,22 @@ class HopEncoder:
 def _sizes(some: Tensor) -> Tensor:
     """log2(1 + ‖x‖²) of some rows of X, dense or CSR, in float64."""
     return torch.log2(1 + squares(some))
+
+
+def _warn_of_scales(unit: Tensor) -> None:
+    """Warn where rows of length one [n, d], dense or CSR, are nearly one column, or all zero."""
+    if unit.layout == torch.strided:
+        shares = unit.square().mean(0)
+    else:
+        of, squared = unit.col_indices(), unit.values().square()
+        shares = torch.bincount(of, squared, unit.size(1)) / unit.size(0)
+    most, column = shares.max(0)
+    remedy = "scale the columns first, for example by sklearn.preprocessing.StandardScaler"
+    if unit.size(1) > 1 and float(most) > DROWNED:
+        text = f"column {int(column)} of graph.x is so large that the others hardly count: {remedy}"
+        warnings.warn(text, UserWarning, stacklevel=2)
+    elif not float(most):
+        warnings.warn("graph.x is 0 everywhere: it tells nothing", UserWarning, stacklevel=2)
 
 
 def _take(x: Tensor | GraphRows, rows: Tensor) -> Tensor:
