@@ -59,6 +59,22 @@ def test_a_graph_on_disk_gives_the_weights_of_one_in_memory(tmp_path, learned, p
     assert_same(fitted(graph, store, sessions), store, expected, graph)
 
 
+def test_scaled_columns_on_disk_and_in_a_file(tmp_path):
+    graph = algnn.load("digits").subgraph(torch.arange(300))
+    graph.x[:, 20] += 1e4 * torch.rand(300, generator=torch.Generator().manual_seed(0))
+    sessions = [torch.arange(60), torch.arange(60, 120)]
+    expected = fitted(graph, graph, sessions)
+    assert expected._known.features.scales is not None
+    store = algnn.write_graph(graph, tmp_path / "g", parts=3)
+    assert_same(fitted(graph, store, sessions), store, expected, graph)
+    path = tmp_path / "model.safetensors"
+    expected.save(path)
+    loaded = algnn.ALGNN.load(path)
+    assert np.array_equal(loaded.decision_function(graph), expected.decision_function(graph))
+    loaded.forget(graph, sessions[1], graph.y[sessions[1]])
+    assert set(loaded.classes_) == set(graph.y[sessions[0]].tolist())
+
+
 def test_empty_partitions_and_weights(tmp_path):
     generator = torch.Generator().manual_seed(0)
     graph = algnn.load("digits")

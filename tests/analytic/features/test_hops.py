@@ -158,18 +158,38 @@ def test_columns_tell_how_large_a_row_was(given):
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
-def test_a_column_that_drowns_the_others_is_named(layout):
+def test_a_column_that_drowns_the_others_is_scaled(layout):
     x = torch.randn(50, 40, generator=torch.Generator().manual_seed(0))
     x[:, 4:] *= torch.rand(50, 36, generator=torch.Generator().manual_seed(1)) < 0.02
     given = to_csr if layout == "sparse" else torch.clone
-    with warnings.catch_warnings(action="error"):
-        HopEncoder.of(given(x), 64, 0)
-        HopEncoder.of(torch.ones(50, 1), 64, 0)  # one column drowns none
-    x[:, 2] *= 100
-    with pytest.warns(UserWarning, match=r"column 2 of graph\.x is so large .*StandardScaler"):
-        HopEncoder.of(given(x), 64, 0)
-    with pytest.warns(UserWarning, match=r"graph\.x is 0 everywhere"):
-        HopEncoder.of(given(torch.zeros(50, 4)), 64, 0)
+    assert HopEncoder.of(given(x), 64, 0).scales is None
+    assert HopEncoder.of(torch.ones(50, 1), 64, 0).scales is None  # one column drowns none
+    assert HopEncoder.of(given(torch.zeros(50, 4)), 64, 0).scales is None
+    x[:, 2] *= 1000
+    encoder = HopEncoder.of(given(x), 512, 0)
+    assert encoder.scales is not None
+    assert bool((encoder.scales.log2() % 1 == 0).all())
+    scaled = x * encoder.scales
+    there = (x != 0).any(0)
+    lengths = scaled[:, there].square().mean(0).sqrt()
+    assert bool(((lengths > 0.7) & (lengths < 1.42)).all())
+    # views, units and sizes are those of columns that were scaled beforehand
+    adjacency = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 50)
+    plain = replace(encoder, scales=None)
+    torch.testing.assert_close(
+        encoder.prepare(adjacency, given(x)), plain.prepare(adjacency, given(scaled))
+    )
+    assert encoder.fingerprint != plain.fingerprint
+
+
+def test_columns_of_other_units_cost_no_accuracy():
+    graph = algnn.load("digits")
+    other = graph.clone()
+    other.x = torch.cat([graph.x, 1e4 * torch.randn(graph.num_nodes, 1)], dim=1)
+    nodes = graph.train_mask.nonzero().squeeze(1)
+    for given in (graph, other):
+        model = algnn.ALGNN(device="cpu").fit(given, nodes, graph.y[nodes])
+        assert model.score(given, graph.test_mask, graph.y[graph.test_mask]) > 0.95
 
 
 def test_rows_of_one_size_have_no_columns_for_it():

@@ -10,7 +10,6 @@ have length one; how large a row of X was, a few columns beside them tell.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -41,7 +40,6 @@ DENSE_SHARE = 0.1  # of entries that are not zero, above which products are fast
 PROJECTION_PARTS = 4  # entries of the random projection for each input
 SIZES = 16  # columns for the size of a row of X: it is at most 2^16 to them
 SIZE_WEIGHT = 0.5  # beside views of length one
-DROWNED = 0.95  # of the squared length of rows, above which one column drowns the others
 SAME_SIZE = 1e-3  # rows whose sizes, as powers of two, differ by less than this tell nothing
 
 
@@ -66,6 +64,8 @@ class HopEncoder:
     # [inputs, r], float32, where X is wide: its rows, of length one, become coordinates in it
     basis: Tensor | None = None
     sizes: bool = False  # whether columns tell how large ‖x‖² is: rows of length one do not
+    # [inputs], float32: what columns of X are multiplied by where one would drown the others
+    scales: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_choice("views", self.name, VIEW_SETS)
@@ -85,20 +85,29 @@ class HopEncoder:
 
         No label decides on it. Its units fill up what views and sizes leave of `width`. X with more
         than `rank` columns is reduced; unless `root` is given, roots are taken of values like
-        counts. There are `sizes` where they differ.
+        counts. There are `sizes` where they differ. Columns are scaled only if one of them makes up
+        more than half of the squared length of rows (with few columns a little more).
         """
         count, inputs = x.shape
         some = _take(x, _spread(count, SAMPLED_ROWS, x.device))
-        if sizes:
-            least, most = _sizes(some).aminmax()
-            sizes = bool(most - least > SAME_SIZE)
         if root is None:
             values = some if some.layout == torch.strided else some.values()
             root = not bool((values < 0).any()) and not bool(((values == 0) | (values == 1)).all())
-        encoder = cls("all", inputs, root=root, seed=seed, sizes=sizes)
-        _warn_of_scales(encoder._unit_entries(some, torch.float32))
+        encoder = cls("all", inputs, root=root, seed=seed)
+        shares = _mean_squares(encoder._unit_entries(some, torch.float32))
+        # more than half the way from an equal share to all of it
+        if inputs > 1 and float(shares.max()) > (1 + 1 / inputs) / 2:
+            squared = _mean_squares(some)
+            # a column that is 0 in all of these rows counts as the smallest of the others; powers
+            # of two are the same on every device, and round nothing
+            least = squared[squared > 0].min()
+            powers = (-squared.clamp_min(least).log2() / 2).round().clamp(-100, 100)
+            encoder = replace(encoder, scales=powers.exp2().to(torch.float32))
+        if sizes:
+            least, most = _sizes(encoder.scaled(some)).aminmax()
+            encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
         if inputs > rank:
-            rows = _take(x, _spread(count, MOST_ROWS, x.device))
+            rows = encoder.scaled(_take(x, _spread(count, MOST_ROWS, x.device)))
             basis = principal_basis(encoder._unit_entries(rows, torch.float32), seed, rank)
             encoder = replace(encoder, basis=basis)
         return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
@@ -142,9 +151,20 @@ class HopEncoder:
 
     def entries(self, x: Tensor, rows: Tensor) -> Tensor:
         """Some rows of X as they are reduced or, where they are not, as the views take them."""
+        some = self.scaled(take_rows(x, rows))
         if self.basis is not None:
-            return self._unit_entries(take_rows(x, rows), FLOAT).to_dense()
-        return self._rooted(take_rows(x, rows).to_dense().to(FLOAT))
+            return self._unit_entries(some, FLOAT).to_dense()
+        return self._rooted(some.to_dense().to(FLOAT))
+
+    def scaled(self, some: Tensor) -> Tensor:
+        """Some rows of X, dense or CSR, with columns scaled where the encoder does so."""
+        if self.scales is None:
+            return some
+        scales = self.scales.to(some.device)
+        if some.layout == torch.strided:
+            return some.to(FLOAT) * scales
+        values = some.values().to(FLOAT) * scales[some.col_indices()]
+        return csr(some.crow_indices(), some.col_indices(), values, some.shape)
 
     def reduction(self, device: torch.device) -> Tensor | None:
         """The matrix [inputs, view_width] by which X is reduced, if it is, in float64."""
@@ -159,7 +179,7 @@ class HopEncoder:
 
         Where a basis reduces them, they are rounded to float32.
         """
-        reduction = self.reduction(some.device)
+        reduction, some = self.reduction(some.device), self.scaled(some)
         if reduction is None:
             return self._rooted(some.to_dense()[:, columns].to(FLOAT))
         matrix = reduction[:, columns].contiguous()
@@ -175,7 +195,7 @@ class HopEncoder:
         Column k = 1, 2, … is the larger, the nearer ‖x‖² + 1 is to 2^k, and 0 beyond 2^(k±1).
         """
         powers = torch.arange(1, SIZES + 1, dtype=FLOAT, device=some.device)
-        near = 1 - (_sizes(some).clamp_max(SIZES)[:, None] - powers).abs()
+        near = 1 - (_sizes(self.scaled(some)).clamp_max(SIZES)[:, None] - powers).abs()
         return near.clamp_min_(0).mul_(SIZE_WEIGHT)
 
     @cached_property
@@ -184,8 +204,9 @@ class HopEncoder:
         seed = self.seed if self.projected else None
         facts = f"{self.name} {self.inputs} {self.projected} {self.root} {seed}"
         digest = hashlib.sha256((facts + " sizes" * self.sizes).encode())
-        if self.basis is not None:
-            digest.update(self.basis.cpu().contiguous().numpy().data)
+        for tensor in (self.basis, self.scales):
+            if tensor is not None:
+                digest.update(tensor.cpu().contiguous().numpy().data)
         return digest.hexdigest()
 
     def __call__(self, prepared: Tensor) -> Tensor:
@@ -242,20 +263,12 @@ def _sizes(some: Tensor) -> Tensor:
     return torch.log2(1 + squares(some))
 
 
-def _warn_of_scales(unit: Tensor) -> None:
-    """Warn where rows of length one [n, d], dense or CSR, are nearly one column, or all zero."""
-    if unit.layout == torch.strided:
-        shares = unit.square().mean(0)
-    else:
-        of, squared = unit.col_indices(), unit.values().square()
-        shares = torch.bincount(of, squared, unit.size(1)) / unit.size(0)
-    most, column = shares.max(0)
-    remedy = "scale the columns first, for example by sklearn.preprocessing.StandardScaler"
-    if unit.size(1) > 1 and float(most) > DROWNED:
-        text = f"column {int(column)} of graph.x is so large that the others hardly count: {remedy}"
-        warnings.warn(text, UserWarning, stacklevel=2)
-    elif not float(most):
-        warnings.warn("graph.x is 0 everywhere: it tells nothing", UserWarning, stacklevel=2)
+def _mean_squares(some: Tensor) -> Tensor:
+    """Mean squares [d] of the columns of some rows [n, d], dense or CSR, in float64."""
+    if some.layout == torch.strided:
+        return some.to(FLOAT).square().mean(0)
+    squared = some.values().to(FLOAT).square()
+    return torch.bincount(some.col_indices(), squared, some.size(1)) / some.size(0)
 
 
 def _take(x: Tensor | GraphRows, rows: Tensor) -> Tensor:

@@ -63,10 +63,11 @@ def encoder_state(features: Features) -> tuple[Tensors, Facts]:
     """Tensors and facts of the encoder alone."""
     if isinstance(features, HopEncoder):
         # under the name that this encoder had when the format was made
-        bank = {f.name: getattr(features, f.name) for f in fields(HopEncoder) if f.name != "basis"}
+        bank = {f.name: getattr(features, f.name) for f in fields(HopEncoder)}
+        kept = {f"encoder.{name}": bank.pop(name) for name in ("basis", "scales")}
+        tensors = {name: tensor for name, tensor in kept.items() if tensor is not None}
         if not features.sizes:
             del bank["sizes"]  # the fingerprint is that of encoders from before there were any
-        tensors = {} if features.basis is None else {"encoder.basis": features.basis}
         if isinstance(features, SelfSupervisedEncoder):
             tensors |= {f"encoder.{name}": t for name, t in features.weights.items()}
         return tensors, {"bank": bank}
@@ -140,6 +141,13 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
             if not basis.numel() or bank.projected:
                 raise CheckpointError("encoder.basis has no columns, or a projection beside it")
             bank = replace(bank, basis=basis.to(device))
+        if "encoder.scales" in tensors:
+            scales = check_tensor(
+                "encoder.scales", tensors["encoder.scales"], (bank.inputs,), torch.float32
+            )
+            if not bool((scales > 0).all()):
+                raise CheckpointError("encoder.scales holds values that no scale has")
+            bank = replace(bank, scales=scales.to(device))
         plain = all(isinstance(each, bool) for each in (bank.root, bank.sizes))
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not plain:
             raise CheckpointError("bank is none that this version makes")
