@@ -268,7 +268,7 @@ def _mean_squares(some: Tensor) -> Tensor:
     if some.layout == torch.strided:
         return some.to(FLOAT).square().mean(0)
     squared = some.values().to(FLOAT).square()
-    return torch.bincount(some.col_indices(), squared, some.size(1)) / some.size(0)
+    return squared.new_zeros(some.size(1)).index_add_(0, some.col_indices(), squared) / some.size(0)
 
 
 def _take(x: Tensor | GraphRows, rows: Tensor) -> Tensor:
