@@ -314,7 +314,7 @@ def _usual(method: str, dataset: str) -> str:
 def in_words(changes: Mapping[str, Any]) -> str:
     """Settings and what differs in a stream, as a list."""
     return ", ".join(
-        f"another file of this graph, {str(value)[:8]}" if name == "graph"
+        f"another file or split of this graph, {str(value)[:8]}" if name == "graph"
         else f"{name} {UNKNOWN}" if value == UNKNOWN
         else f"{name}={value:g}" if isinstance(value, float)
         else f"{name}={value}"
