@@ -18,6 +18,7 @@ from algnn.checks import check_choice
 from algnn.errors import InputError
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
+from algnn.methods import APART
 
 # about so many test nodes get a novelty score, evenly among them; but so many of each session
 ASKED, FEWEST = 8192, 64
@@ -136,7 +137,7 @@ class _Confidence:
         """After a session: calibration on test nodes of seen classes, novelty on the next ones'."""
         if self.twin is None:
             self.twin = type(learner)(**learner.get_params())
-            for name in ("seed", "device"):  # which need not be parameters of a user's learner
+            for name in APART:  # which need not be parameters of a user's learner
                 with contextlib.suppress(AttributeError):
                     setattr(self.twin, name, getattr(learner, name))
         # all that a learner has learned is in one attribute, and is replaced, never changed

@@ -8,7 +8,6 @@ import contextlib
 import os
 import signal
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -28,8 +27,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     stderr; 130 after Ctrl-C.
     """
     command, code = get_command(app), 0
-    if argv is None:  # of a warning its text alone: the line of ours that says it is no help here
-        warnings.formatwarning = lambda message, *_, **__: f"algnn: {message}\n"
     try:
         try:
             # not its main, which would print a line of its own after Ctrl-C

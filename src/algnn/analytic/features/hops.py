@@ -97,12 +97,7 @@ class HopEncoder:
         shares = _mean_squares(encoder._unit_entries(some, torch.float32))
         # more than half the way from an equal share to all of it
         if inputs > 1 and float(shares.max()) > (1 + 1 / inputs) / 2:
-            squared = _mean_squares(some)
-            # a column that is 0 in all of these rows counts as the smallest of the others; powers
-            # of two are the same on every device, and round nothing
-            least = squared[squared > 0].min()
-            powers = (-squared.clamp_min(least).log2() / 2).round().clamp(-100, 100)
-            encoder = replace(encoder, scales=powers.exp2().to(torch.float32))
+            encoder = replace(encoder, scales=_scales(_mean_squares(some)))
         if sizes:
             least, most = _sizes(encoder.scaled(some)).aminmax()
             encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
@@ -261,6 +256,17 @@ class HopEncoder:
 def _sizes(some: Tensor) -> Tensor:
     """log2(1 + ‖x‖²) of some rows of X, dense or CSR, in float64."""
     return torch.log2(1 + squares(some))
+
+
+def _scales(squares: Tensor) -> Tensor:
+    """Powers of two, float32, by which columns with these mean squares [d] come to about 1.
+
+    They are the same on every device, and round nothing. A column of zeros counts as the smallest
+    of the others.
+    """
+    smallest = squares[squares > 0].min()
+    powers = (-squares.clamp_min(smallest).log2() / 2).round()
+    return powers.clamp(-100, 100).exp2().to(torch.float32)
 
 
 def _mean_squares(some: Tensor) -> Tensor:
