@@ -32,9 +32,8 @@ def make_folder(folder: Path) -> None:
 def picture_path(path: str | os.PathLike[str]) -> Path:
     """The path, if a picture can have this name."""
     if Path(path).suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(
-            f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
-        )
+        words = "is no name for a picture: end it in .png, .svg or .pdf"
+        raise InputError(f"{os.fspath(path)!r} {words}")
     return Path(path)
 
 
@@ -51,10 +50,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target, LEFTOVER)
     temporary = target.with_name(f".{_tag(target)}-{uuid.uuid4().hex[:12]}.tmp{target.suffix}")
-    try:
+    old = None
+    with contextlib.suppress(OSError):
         old = target.stat()
-    except OSError:
-        old = None
     try:
         # private from the start where the old file is
         temporary.touch(0o666 if old is None else 0o600, exist_ok=False)
@@ -86,10 +84,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def locked(
     path: str | os.PathLike[str], patience: float | None = None, busy: str = ""
 ) -> Iterator[None]:
-    """Hold a file's lock, so that a second writer starts from what the first has written.
-
-    Who waits longer than `patience` seconds gets an `InputError` with the words `busy`.
-    """
+    """Hold a file's lock; who waits more than `patience` seconds gets an `InputError`: `busy`."""
     # it ends with the process that holds it; the empty file that carries it may then stay behind
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")

@@ -40,11 +40,7 @@ class GraphCache:
             graph, packed = copy(graph), graph
             graph.update(self._memos["edges"].get((adj_t,), lambda: edges_of(packed.adj_t)))
             del graph.adj_t
-        tensors = inputs_of(graph)
-        if all(isinstance(t, Tensor) for t in tensors):
-            self._memos["sound"].get(tensors, lambda: check_graph(graph))
-        else:
-            check_graph(graph)
+        self._memos["sound"].get(inputs_of(graph), lambda: check_graph(graph))
         check_width(graph.x.size(1), width)
         return graph
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,14 +66,23 @@ def read_nodes(path: Source, num_nodes: int) -> npt.NDArray[np.int64]:
 def write_table(path: Source | None, pieces: Iterable[dict[str, Column]]) -> None:
     """Write rows to CSV or Parquet by the file's ending, or to stdout as CSV, atomically."""
     # they come in pieces, of which each has the same columns, and only one is in memory at a time
-    if path is None:
-        _write_csv(sys.stdout, pieces)
-    elif is_parquet(path):
-        with replacing(path) as temporary:
-            _write_parquet(temporary, pieces)
-    else:
-        with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
-            _write_csv(out, pieces)
+    import pandas
+
+    packed, writer = path is not None and is_parquet(path), None
+    look = {"index": False, "float_format": "%.6g", "lineterminator": "\n", "compression": None}
+    with ExitStack() as stack:
+        out: Any = sys.stdout if path is None else stack.enter_context(replacing(path))
+        for place, columns in enumerate(pieces):
+            frame = pandas.DataFrame(columns)
+            if not packed:
+                frame.to_csv(out, mode="a", header=place == 0, **look)
+                continue
+            import pyarrow
+            from pyarrow.parquet import ParquetWriter
+
+            table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+            writer = writer or stack.enter_context(ParquetWriter(out, table.schema))
+            writer.write_table(table)
 
 
 def is_parquet(path: Source) -> bool:
@@ -139,11 +148,9 @@ def _parquet_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
 
 def _text(cell: Any) -> str:
     """A cell as text; a bool, and a whole number that a gap made a float, as a whole number."""
-    if isinstance(cell, bytes):
-        return cell.decode(errors="replace").strip()
     if isinstance(cell, bool | np.bool_) or (isinstance(cell, float) and cell.is_integer()):
-        return str(int(cell))
-    return str(cell).strip()
+        cell = int(cell)
+    return (cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)).strip()
 
 
 def _places(path: Source, header: list[str], names: Sequence[str]) -> list[int]:
@@ -176,24 +183,3 @@ def _ids(path: Source, rows: Sequence[Row], num_nodes: int) -> npt.NDArray[np.in
             )
         first[node] = place
     return np.fromiter(first, dtype=np.int64)
-
-
-def _write_csv(out: IO[str], pieces: Iterable[dict[str, Column]]) -> None:
-    import pandas
-
-    for place, columns in enumerate(pieces):
-        look = {"index": False, "float_format": "%.6g", "lineterminator": "\n"}
-        pandas.DataFrame(columns).to_csv(out, header=place == 0, **look)
-
-
-def _write_parquet(path: Path, pieces: Iterable[dict[str, Column]]) -> None:
-    import pandas
-    import pyarrow
-    from pyarrow.parquet import ParquetWriter
-
-    with ExitStack() as stack:
-        writer: Any = None
-        for columns in pieces:
-            table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
-            writer = writer or stack.enter_context(ParquetWriter(path, table.schema))
-            writer.write_table(table)

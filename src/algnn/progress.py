@@ -40,19 +40,10 @@ def heard_by(listener: Listener) -> Iterator[None]:
         _listener.reset(before)
 
 
-class WatchedFile(io.BufferedReader):
+class WatchedFile(io.FileIO):
     """A file, opened for reading, that tells how much of it was read."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(io.FileIO(path))
-        self._size = os.fstat(self.fileno()).st_size
 
     def read(self, size: int | None = -1) -> bytes:
         """As of any file."""
-        tell("", self.tell(), self._size)
+        tell("", self.tell(), os.fstat(self.fileno()).st_size)
         return super().read(size)
-
-    def read1(self, size: int = -1) -> bytes:
-        """As of any file."""
-        tell("", self.tell(), self._size)
-        return super().read1(size)

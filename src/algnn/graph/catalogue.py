@@ -293,11 +293,8 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 def _source(name: str, folder: str, files: str, url: str, build: str, options: str = "") -> Source:
     given = dict(option.split("=") for option in options.split())
-
-    def make(root: Path) -> Any:
-        return resolve_name(build)(str(root / folder), **given)
-
-    return Source(name, tuple(f"{folder}/{file}" for file in files.split()), url, make)
+    paths = tuple(f"{folder}/{file}" for file in files.split())
+    return Source(name, paths, url, lambda root: resolve_name(build)(str(root / folder), **given))
 
 
 def _entry(row: dict[str, Any]) -> Entry:

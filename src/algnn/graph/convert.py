@@ -140,11 +140,10 @@ def from_networkx(
     if x is not None:
         arrays["x"] = _vectors(graph, x)
     if y is not None:
-        found = {node: label for node, label in graph.nodes.data(y) if label is not None}
-        if not found:
+        found = [label for _, label in graph.nodes.data(y)]
+        if all(label is None for label in found):
             raise InputError(f"y={y!r} is no attribute of any node")
-        index = pd.Index(list(found), tupleize_cols=False)
-        arrays["y"] = _labels(pd.Series(list(found.values()), index=index), names)
+        arrays["y"] = _labels(pd.Series(found, names, dtype=object), names)
     return _graph(arrays, names, graph.is_directed(), "networkx", seed)
 
 
@@ -231,9 +230,8 @@ def _labels(labels: pd.Series, names: pd.Index) -> Any:
     if values.dtype.kind == "u" and int(values.max()) >= 2**63:
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     # ints stay ints: a float holds them up to 2**53 only
-    kinds: dict[str, tuple[Any, Any]]
-    kinds = {"U": ("", values.dtype), "f": (np.nan, np.float64)}
-    found = np.full(len(names), *kinds.get(values.dtype.kind, (-1, np.int64)))
+    kind = values.dtype if values.dtype.kind in "Uf" else np.int64
+    found = np.full(len(names), "" if words else -1, kind)
     found[ids] = values
     return found
 

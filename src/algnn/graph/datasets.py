@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -178,29 +177,22 @@ def finish(
     return result
 
 
-def structural_features(
-    edge_index: Tensor,
-    num_nodes: int,
-    width: int = WIDTH,
-    hops: Sequence[int] = HOPS,
-    seed: int = SEED,
-) -> Tensor:
-    """Â^k R for some ascending k, rows of each block of length one; R [N, width] is Gaussian.
+def structural_features(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Â^k R for each k of `HOPS`, rows of each block of length one; R [N, WIDTH] is Gaussian.
 
     Nodes whose k-hop neighbourhoods overlap get similar rows (Johnson–Lindenstrauss: inner products
     of rows of Â^k R estimate those of Â^k), so a linear classifier can tell communities apart.
     """
     adjacency = normalised_adjacency(edge_index, num_nodes)
-    draws = np.random.Generator(np.random.Philox(seed))
+    draws = np.random.Generator(np.random.Philox(SEED))
     # drawn on the CPU by numpy, so that neither device nor machine changes the features
-    current = torch.from_numpy(draws.standard_normal((num_nodes, width), dtype=np.float32))
+    current = torch.from_numpy(draws.standard_normal((num_nodes, WIDTH), dtype=np.float32))
     current = current.to(edge_index.device)
-    features, kept = current.new_empty(num_nodes, len(hops), width), 0
-    for hop in range(max(hops) + 1):
-        current = spmm(adjacency, current) if hop else current
-        if hop in hops:
-            features[:, kept] = normalize(current)
-            kept += 1
+    features = current.new_empty(num_nodes, len(HOPS), WIDTH)
+    for hop in range(1, max(HOPS) + 1):
+        current = spmm(adjacency, current)
+        if hop in HOPS:
+            features[:, HOPS.index(hop)] = normalize(current)
     return features.flatten(1)
 
 

@@ -87,9 +87,8 @@ def write_partitions(
 ) -> GraphStore:
     """Write a graph whose edges come in chunks (see `append_nodes`) and need not fit into memory.
 
-    `x` [N, d] may be mapped from a file, or CSR; `split` [N] is uint8: 1, 2, 3 for training,
-    validation and test nodes, 0 for none. Edges are first put into one file for each partition,
-    then each file is sorted in memory, which takes `memory` bytes at most.
+    `x` [N, d] may be mapped from a file, or CSR; `y` and `split` are as in `store`. Edges are put
+    into a file for each partition, and each is sorted in memory, which takes `memory` bytes.
     """
     check_number("parts", parts, 1, whole=True)
     nodes = x.size(0)
@@ -158,28 +157,21 @@ def append_nodes(
     GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
     """
     store.read_manifest(path)  # before a lock is put into a folder that holds no graph
-    with nullcontext() if "://" in str(path) else locked(Path(path) / MANIFEST):
-        # of two that append at once, the second starts from what the first has written
-        return _append(path, x, edges, undirected, y)
-
-
-def _append(
-    path: Name, x: Tensor, edges: Iterable[Edges], undirected: bool, y: Tensor | None
-) -> GraphStore:
-    manifest = store.read_manifest(path)
-    first, weighted = manifest["nodes"], manifest["weighted"]
-    width = manifest["features"]
-    real = isinstance(x, Tensor) and not x.is_complex()
-    if not real or x.ndim != 2 or x.size(1) != width:
-        words = f"{getattr(x, 'dtype', type(x).__name__)}, shape {list(np.shape(x))}"
-        raise InputError(f"x ({words}) must be a tensor [m, {width}] of real numbers")
-    part = slice(first, first + x.size(0))
-    known = check_stored({"y": y}, x.size(0))
-    if y is not None and not manifest["labelled"]:
-        raise InputError("y is given and the graph has no labels: leave it out")
-    if "class_names" in known:
-        raise InputError("y holds strings: give ints, the classes that the graph has")
-    with tempfile.TemporaryDirectory() as work:
+    # of two that append at once, the second starts from what the first has written
+    alone = nullcontext() if "://" in str(path) else locked(Path(path) / MANIFEST)
+    with alone, tempfile.TemporaryDirectory() as work:
+        manifest = store.read_manifest(path)
+        first, weighted, width = (manifest[key] for key in ("nodes", "weighted", "features"))
+        real = isinstance(x, Tensor) and not x.is_complex()
+        if not real or x.ndim != 2 or x.size(1) != width:
+            words = f"{getattr(x, 'dtype', type(x).__name__)}, shape {list(np.shape(x))}"
+            raise InputError(f"x ({words}) must be a tensor [m, {width}] of real numbers")
+        part = slice(first, first + x.size(0))
+        known = check_stored({"y": y}, x.size(0))
+        if y is not None and not manifest["labelled"]:
+            raise InputError("y is given and the graph has no labels: leave it out")
+        if "class_names" in known:
+            raise InputError("y holds strings: give ints, the classes that the graph has")
         rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
         mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
         if mine not in (None, weighted):
@@ -187,20 +179,19 @@ def _append(
             raise InputError(f"edges must {words}have weights, as the graph has")
         limit = (weighted, store.parse_bytes(store.DEFAULT_MEMORY))
         old, new = (_sorted(Path(work), n, *limit, merge=undirected) for n in (0, 1))
-    x = x.detach().cpu()
-    x = to_csr(x) if manifest["sparse"] else x.to_dense()
-    more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
-    if manifest["labelled"]:
-        more["y"] = known.get("y", torch.full((x.size(0),), NO_LABEL))
-    if manifest["split"]:
-        more["split"] = np.zeros(x.size(0), np.uint8)
-    with _local_folder(path) as folder:
-        number = len(manifest["partitions"])
-        found = _write_partition(folder, number, part, part.stop, new, x, **more)
-        manifest["partitions"].append(found)
-        manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-        store.write_manifest(folder, manifest)
-    return GraphStore(path)
+        x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
+        more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
+        if manifest["labelled"]:
+            more["y"] = known.get("y", torch.full((x.size(0),), NO_LABEL))
+        if manifest["split"]:
+            more["split"] = np.zeros(x.size(0), np.uint8)
+        with _local_folder(path) as folder:
+            number = len(manifest["partitions"])
+            found = _write_partition(folder, number, part, part.stop, new, x, **more)
+            manifest["partitions"].append(found)
+            manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+            store.write_manifest(folder, manifest)
+        return GraphStore(path)
 
 
 def write_tables(
@@ -469,10 +460,7 @@ def _write_partition(
 
 @contextmanager
 def _local_folder(path: Name) -> Iterator[Path]:
-    """The folder to write to; of a remote graph, one that is copied there, its manifest last.
-
-    Where writing to it fails, what is new is gone again, the folder too if it was not there.
-    """
+    """The folder to write to, or to copy, its manifest last; if that fails, nothing new stays."""
     if "://" not in str(path):
         folder = Path(path)
         there = set(folder.iterdir()) if folder.is_dir() else None
