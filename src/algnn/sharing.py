@@ -1,7 +1,5 @@
 """What lets threads share a learner: readers see one state and never wait, writers take turns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, wraps
@@ -19,7 +17,7 @@ def changes(method: Method) -> Method:
     """A method that changes a learner: one such call at a time, others wait for their turn."""
 
     @wraps(method)
-    def in_turn(self: Shared, /, *args: Any, **kwargs: Any) -> Any:
+    def in_turn(self: "Shared", /, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
             return method(self, *args, **kwargs)
 

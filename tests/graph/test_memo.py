@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from algnn.graph.memo import Memo, inputs_of
 from algnn.graph.propagate import to_csr
+from algnn.graphs import Memo, inputs_of
 
 
 def test_a_value_is_computed_again_only_when_a_tensor_changed():

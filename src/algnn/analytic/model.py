@@ -29,10 +29,9 @@ from algnn.analytic.uncertainty.novelty import NoveltyModel, sample_size, spread
 from algnn.checks import Array, Labels, Nodes, check_base, check_choice, check_trained, onto
 from algnn.errors import InputError
 from algnn.gcn import GCN, train
-from algnn.graph.memo import inputs_of
 from algnn.graph.propagate import Operator, receptive_field
-from algnn.graph.rows import FLOAT
-from algnn.graph.store import GraphStore, node_count, whole
+from algnn.graph.store import FLOAT, GraphStore, node_count, whole
+from algnn.graphs import inputs_of
 
 ENCODERS = ("hops", "self-supervised", "gcn")
 

@@ -25,7 +25,7 @@ from algnn.analytic.statistics import Masks, Statistics, with_session
 from algnn.analytic.uncertainty.calibration import Scores, held_out, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel
 from algnn.errors import InputError
-from algnn.graph.memo import Memo
+from algnn.graphs import Memo
 from algnn.progress import tell
 
 # what G loses to rounding at most, relative to its trace

@@ -15,7 +15,6 @@ from algnn.baselines.training import Known, Task, Tensors, restored_labels
 from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_trained, onto
 from algnn.gcn import GCN, Shapes, drawn, dropout, hidden_layer, train
-from algnn.graph.memo import inputs_of
 from algnn.graph.propagate import (
     Field,
     Operator,
@@ -26,6 +25,7 @@ from algnn.graph.propagate import (
     spmm,
     take_rows,
 )
+from algnn.graphs import inputs_of
 from algnn.learner import Learner
 
 

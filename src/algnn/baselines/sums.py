@@ -24,8 +24,8 @@ from algnn.analytic.lifecycle import io
 from algnn.analytic.statistics import Statistics
 from algnn.checks import Array, check_base, check_number, check_trained, onto
 from algnn.gcn import glorot
-from algnn.graph.memo import inputs_of
 from algnn.graph.propagate import blocks, spmm
+from algnn.graphs import inputs_of
 from algnn.learner import Learner
 
 FLOAT = torch.float64

@@ -1,7 +1,5 @@
 """The normalised adjacency, products with it, and receptive fields."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,7 +85,7 @@ class Operator:
         self.matrix, self._transpose = matrix, transpose
 
     @property
-    def T(self) -> Operator:
+    def T(self) -> "Operator":
         """The transpose, an operator too, so that gradients of gradients flow as well."""
         return Operator(self._transpose, self.matrix)
 

@@ -33,6 +33,7 @@ from algnn.graph.npz import MASKS
 from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
 
 VERSION = 1
+FLOAT = torch.float64
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
 # of a manifest, and of each of its partitions
@@ -250,6 +251,26 @@ class GraphStore:
 
 
 open_graph = GraphStore
+
+
+class MemoryRows:
+    """A graph in memory, as a single block of rows of Â and X, for the blocked encoder."""
+
+    def __init__(self, adjacency: Tensor, x: Tensor) -> None:
+        self._adjacency, self._x = adjacency, x
+        self.parts, self.device = [slice(0, x.size(0))], x.device
+        self.shape = (x.size(0), x.size(1))
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Some rows of X, dense or CSR."""
+        return take_rows(self._x, rows)
+
+    def adjacency(self, part: int) -> Tensor:
+        """Â, in CSR; it is the one block there is."""
+        return self._adjacency
+
+
+GraphRows = MemoryRows | GraphStore
 
 
 def node_count(graph: Data | GraphStore) -> int:

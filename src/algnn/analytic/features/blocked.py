@@ -21,8 +21,7 @@ from torch import Tensor
 from algnn.errors import InputError
 from algnn.files import make_folder, replacing
 from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
-from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
-from algnn.graph.store import GraphStore, mapped
+from algnn.graph.store import FLOAT, GraphRows, GraphStore, MemoryRows, mapped
 from algnn.progress import tell
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from algnn.analytic.features.blocked import Prepared, encoded
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.state import Features
 from algnn.checks import onto
-from algnn.graph.memo import inputs_of
 from algnn.graph.propagate import blocks
 from algnn.graph.store import whole
+from algnn.graphs import inputs_of
 from algnn.learner import Learner
 from algnn.progress import tell
 

@@ -23,7 +23,7 @@ from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, squares, unit_rows
 from algnn.checks import check_choice
 from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr
-from algnn.graph.rows import FLOAT, GraphRows, MemoryRows
+from algnn.graph.store import FLOAT, GraphRows, MemoryRows
 
 # The views of an encoder: "k" is Â^k X, "open k" is A°^k X with A° = Â without its self-loops, and
 # "pagerank" a walk that returns. The others than "all" are those of files of version 0.1.

@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 from algnn.analytic.features.hops import HopEncoder
 from algnn.gcn import glorot, train
 from algnn.graph.propagate import Operator, csr, row_of, spmm
-from algnn.graph.rows import FLOAT
+from algnn.graph.store import FLOAT
 
 STEPS = 60
 LEARNING_RATE = 1e-3
