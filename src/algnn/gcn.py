@@ -51,8 +51,7 @@ class GCN(nn.Module):
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] of the field's target nodes; a generator draws the dropout."""
         hidden = torch.relu(torch.addmm(self.bias1, field.inputs, self.weight1))
-        if generator is not None:
-            hidden = dropout(hidden, self.dropout, generator)
+        hidden = dropout(hidden, self.dropout, generator)
         return field.mix @ (hidden @ self.weight2) + self.bias2
 
     def scores(self, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
@@ -111,12 +110,12 @@ def drawn(
     return found
 
 
-def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:
-    """Drop a share of the entries, rounded to 1/256, and scale up the rest by as much."""
+def dropout(hidden: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+    """Drop a share of the entries, rounded to 1/256, and scale up the rest; none if not drawn."""
     # torch's own draws a word per entry, eight of which have room in one (18 times as long for 0.7
     # million entries on two CPU cores), and takes no generator
     dropped = min(255, round(rate * 256))
-    if dropped == 0:
+    if dropped == 0 or generator is None:
         return hidden
     words = torch.empty(-(-hidden.numel() // 8), dtype=torch.int64, device=hidden.device)
     words.random_(-(2**63), None, generator=generator)

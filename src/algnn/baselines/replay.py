@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,14 +19,13 @@ from algnn.gcn import GCN
 from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(NamedTuple):
     """The session's nodes, then the memory's; `fisher` is that of weights that are held."""
 
     field: Field
     codes: Tensor
     shares: Tensor
-    fisher: Tensors | None = None
+    fisher: Tensors
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -125,7 +124,7 @@ class GEM(GradientLearner):
     def _remember(self, task: Task, prepared: Any) -> Tensors:
         drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
         new = {"nodes": task.nodes[drawn], "codes": task.codes[drawn]}
-        new["sessions"] = torch.full_like(task.nodes, task.index)
+        new["sessions"] = torch.full_like(task.nodes, task.before.sessions)
         old = task.replayed()
         every = {name: torch.cat([old[name], value]) for name, value in new.items()}
         # shares are of a session's classes, so that one bringing more of an old class has its own
@@ -207,7 +206,7 @@ class ERGNN(ReplayLearner):
         beta = 1 - new / nodes.numel()
         first = beta if self.weighting == "paper" else 1 - beta
         parts = first * task.shares(task.codes), (1 - first) * task.shares(codes[new:])
-        return Replay(task.field_of(nodes), codes, torch.cat(parts))
+        return Replay(task.field_of(nodes), codes, torch.cat(parts), {})
 
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
         if self.space == "attributes":
@@ -269,7 +268,7 @@ class CGNN(ReplayLearner):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> Replay | None:
-        if task.before is None or task.memory["nodes"].numel() == 0:
+        if not task.memory or task.memory["nodes"].numel() == 0:
             return None
         old, (nodes, codes) = task.replayed(), task.with_memory()
         affected = two_hop_walks(task.adjacency, old["nodes"]) != old["walks"]
@@ -278,7 +277,7 @@ class CGNN(ReplayLearner):
         shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
         parts = shares if weights is None else shares * weights[codes]
         shares = parts.to(torch.float32) / parts.sum()
-        fisher = None
+        fisher = {}
         if self.strength > 0:
             before = GCN.from_weights(task.before.weights)
             held = task.field_of(task.memory["nodes"])
@@ -287,15 +286,12 @@ class CGNN(ReplayLearner):
 
     def _adjust(self, task: Task, prepared: Replay | None) -> None:
         """Add λ F (θ − θ*), the penalty's gradient; by autograd it takes several times as long."""
-        if prepared is None or task.before is None:
-            return
-        for name, fisher in (prepared.fisher or {}).items():
+        for name, fisher in (prepared.fisher if prepared else {}).items():
             weight, before = task.gcn.get_parameter(name), task.before.weights[name]
-            if weight.grad is not None:
-                # the head's first columns are those it had
-                held = slice(before.size(-1))
-                moved = weight.detach()[..., held] - before
-                weight.grad[..., held].addcmul_(fisher, moved, value=self.strength)
+            assert weight.grad is not None
+            held = slice(before.size(-1))  # the head's first columns are those it had
+            moved = weight.detach()[..., held] - before
+            weight.grad[..., held].addcmul_(fisher, moved, value=self.strength)
 
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
         return _drawn(nodes, self.seed)
