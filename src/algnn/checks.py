@@ -154,8 +154,9 @@ def _check_finite(x: Tensor) -> None:
     strange = (~torch.isfinite(values.to(torch.float32))).nonzero()
     if strange.numel():
         raise InputError(
-            f"graph.x holds NaN or infinite values (first at node {int(rows[int(strange[0, 0])])}), and"
-            " values beyond 3e38 count as such: replace them before learning"
+            "graph.x holds NaN or infinite values (first at node"
+            f" {int(rows[int(strange[0, 0])])}), and values beyond 3e38 count as such: replace them"
+            " before learning"
         )
 
 

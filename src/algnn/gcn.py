@@ -41,9 +41,7 @@ class GCN(nn.Module):
     @classmethod
     def from_weights(cls, weights: dict[str, Tensor], dropout: float = 0.0) -> GCN:
         """A network of the shape and with the values of some weights, on their device."""
-        gcn = cls.__new__(cls)
-        nn.Module.__init__(gcn)
-        gcn.dropout = dropout
+        gcn = cls(1, 1, 1, dropout, torch.Generator())
         for name in cls.shapes(0, 0, 0):
             setattr(gcn, name, nn.Parameter(weights[name].clone()))
         return gcn
@@ -77,8 +75,8 @@ def train(
     epochs: int,
     lr: float,
     weight_decay: float,
-    adjust: Callable[[], None] | None = None,
-    after: Callable[[int], None] | None = None,
+    adjust: Callable[[], object] = lambda: None,
+    after: Callable[[int], object] = lambda epoch: None,
 ) -> None:
     """Full-batch Adam; `adjust` may change gradients before a step, `after` gets the epoch then."""
     optimiser = torch.optim.Adam(list(parameters), lr=lr, weight_decay=weight_decay, fused=True)
@@ -86,11 +84,9 @@ def train(
         optimiser.zero_grad(set_to_none=True)
         # torch types `backward` loosely
         loss().backward()  # type: ignore[no-untyped-call]
-        if adjust is not None:
-            adjust()
+        adjust()
         optimiser.step()
-        if after is not None:
-            after(epoch)
+        after(epoch)
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:

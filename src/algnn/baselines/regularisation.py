@@ -21,15 +21,11 @@ from algnn.graph.propagate import Field, Operator, spmm, take_rows
 
 @dataclass(frozen=True)
 class QuadraticPenalty:
-    """Σ_s Σ I_s (θ − θ*_s)² = I (θ − a)² + constant over any number of sessions s.
+    """Σ_s Σ I_s (θ − θ*_s)² = I (θ − a)² + constant over any number of sessions s."""
 
-    `importance` I = Σ_s I_s and `anchor` a = Σ_s I_s θ*_s / I, by the names of the GCN's weights;
-    without any the penalty is 0. (I θ − Σ I_s θ*_s would cancel in float32 where θ is near θ*.)
-    Columns of the head that came later are free.
-    """
-
-    importance: Tensors
-    anchor: Tensors
+    # by the names of the GCN's weights; columns of the head that came later are free
+    importance: Tensors  # I = Σ_s I_s; without any the penalty is 0
+    anchor: Tensors  # a = Σ_s I_s θ*_s / I: I θ − Σ I_s θ*_s would cancel in float32 near θ*
 
     def value(self, gcn: GCN) -> Tensor:
         """Σ I (θ − a)², a scalar with a gradient for the GCN's weights."""

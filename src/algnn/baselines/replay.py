@@ -54,10 +54,8 @@ class ReplayLearner(GradientLearner):
 
 
 def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor]:
-    """The first nodes of each class, in the order given, as equally many of each as can be.
-
-    What a small class leaves goes to the others, what cannot be shared equally to the first ones.
-    """
+    """The first nodes of each class, in the order given, as equally many of each as can be."""
+    # what a small class leaves goes to the others, what cannot be shared equally to the first ones
     by_class = torch.argsort(codes, stable=True)
     turns = by_class[torch.argsort(rank_in_class(codes)[by_class], stable=True)]
     kept = turns[:budget].sort().values
@@ -135,13 +133,10 @@ class GEM(GradientLearner):
 
 
 def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
-    """The vector nearest to `gradient` [p] with no negative product with a row of `memory` [K, p].
-
-    With the rows g_k in a matrix M it is g̃ = g + Mᵀv, v = argmin ½‖g + Mᵀv‖² over v ≥ `margin`; for
-    u = v − margin that is the program of g + margin·Σ_k g_k over u ≥ 0, which `nnls` solves from a
-    factor of the Gram matrix with rows of length 1, since lengths differ by orders of magnitude.
-    `gradient` itself is returned where it violates nothing.
-    """
+    """The vector nearest to `gradient` [p] that has no product below 0 with rows of `memory`."""
+    # With the rows g_k in a matrix M it is g̃ = g + Mᵀv, v = argmin ½‖g + Mᵀv‖² over v ≥ margin; for
+    # u = v − margin that is the program of g + margin·Σ_k g_k over u ≥ 0, which nnls solves from a
+    # factor of the Gram matrix with rows of length 1, since lengths differ by orders of magnitude.
     rows, size = memory.shape
     gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)
     for block in blocks(size, 8 * (rows + 1)):
@@ -311,10 +306,8 @@ def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _drawn(nodes: Tensor, seed: int) -> Tensor:
-    """The nodes' positions [n] in an order of all possible nodes, that of splitmix64 (OOPSLA 2014).
-
-    The first of a class are thus a uniform sample of all its nodes that ever came.
-    """
+    """Positions [n] of nodes in an order of all possible ones, that of splitmix64 (OOPSLA 2014)."""
+    # the first of a class are thus a uniform sample of all its nodes that ever came
     (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start
     return torch.from_numpy(np.argsort(mixed(tickets))).to(nodes.device)

@@ -34,18 +34,15 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own.
-
-    `prepare` computes a row for each node, once, from Â and X [N, inputs], and `expand` Z
-    [n, channels × width], in float64, from some of them. `views` are what they are over, if not X.
-    """
+    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own."""
 
     inputs: int
     width: int
-    prepare: Callable[[Tensor, Tensor], Tensor]
+    prepare: Callable[[Tensor, Tensor], Tensor]  # a row for each node, once, from Â and X
+    # Z [n, channels × width], in float64, from some of these rows
     expand: Callable[[Tensor], Tensor] = methodcaller("to", FLOAT)
     channels: int = 1
-    views: HopEncoder | None = None
+    views: HopEncoder | None = None  # what they are over, if not X
 
 
 @dataclass(frozen=True, eq=False)

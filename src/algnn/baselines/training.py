@@ -29,37 +29,28 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Known:
-    """The state between sessions; `arrival` [C] are the classes in the order of the head's columns.
-
-    `memory` is what the method keeps besides weights, `trials` how these were chosen, if they were.
-    """
+    """The state between sessions."""
 
     weights: Tensors
-    arrival: Array
+    arrival: Array  # [C]: the classes in the order of the head's columns
     sessions: int
-    memory: Tensors
-    trials: tuple[Any, ...] = ()
+    memory: Tensors  # what the method keeps besides weights
+    trials: tuple[Any, ...] = ()  # how weights were chosen, if they were
 
 
 @dataclass(frozen=True)
 class Task:
-    """One session, as a method sees it while it learns.
+    """One session, as a method sees it while it learns; tensors are on the learner's device."""
 
-    `gcn` is the model in training, `adjacency` and `x` the graph on the learner's device, `nodes`
-    and `codes` [n] the session's nodes and their classes as columns of the head, `arrival` [C] the
-    classes in that order, `before` the state before the session (of no session, at first).
-    `initial` draws weights, on the CPU; `masks` draws dropout, on the learner's device.
-    """
-
-    gcn: GCN
+    gcn: GCN  # in training
     adjacency: Tensor
     x: Tensor
-    nodes: Tensor
-    codes: Tensor
-    arrival: Array
-    before: Known
-    initial: torch.Generator
-    masks: torch.Generator
+    nodes: Tensor  # [n]: the session's
+    codes: Tensor  # [n]: their classes as columns of the head
+    arrival: Array  # [C]: the classes in that order
+    before: Known  # the state before the session; of no session, at first
+    initial: torch.Generator  # draws weights, on the CPU
+    masks: torch.Generator  # draws dropout, on the learner's device
     balanced: bool = False
 
     @property
