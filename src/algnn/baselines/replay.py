@@ -49,17 +49,15 @@ class ReplayLearner(GradientLearner):
     def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
         nodes, codes = task.with_memory()
         order = self._order(task, nodes, codes)
-        nodes, codes = keep_best(nodes[order], codes[order], self.budget)
-        return {"nodes": nodes, "codes": codes}
+        kept = order[keep_best(codes[order], self.budget)]
+        return {"nodes": nodes[kept], "codes": codes[kept]}
 
 
-def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor]:
-    """The first nodes of each class, in the order given, as equally many of each as can be."""
+def keep_best(codes: Tensor, budget: int) -> Tensor:
+    """Places of the first entries of each class, sorted, as equally many of each as can be."""
     # what a small class leaves goes to the others, what cannot be shared equally to the first ones
-    by_class = torch.argsort(codes, stable=True)
-    turns = by_class[torch.argsort(rank_in_class(codes)[by_class], stable=True)]
-    kept = turns[:budget].sort().values
-    return nodes[kept], codes[kept]
+    turns = np.lexsort([part.numpy(force=True) for part in (codes, rank_in_class(codes))])
+    return torch.from_numpy(np.sort(turns[:budget])).to(codes.device)
 
 
 def rank_in_class(codes: Tensor) -> Tensor:
@@ -128,7 +126,7 @@ class GEM(GradientLearner):
         # shares are of a session's classes, so that one bringing more of an old class has its own
         pairs = every["sessions"] * len(task.arrival) + every["codes"]
         _, share = torch.unique(pairs, return_inverse=True)
-        kept, _ = keep_best(torch.arange(share.numel(), device=share.device), share, self.budget)
+        kept = keep_best(share, self.budget)
         return {name: value[kept] for name, value in every.items()}
 
 
