@@ -170,10 +170,7 @@ def check_width(found: int, width: int | None) -> None:
 
 
 def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -> Tensor:
-    """Node ids as an int64 tensor on the CPU, from ids, a mask, or None for every node.
-
-    Those of a `session` are at least one, and each once.
-    """
+    """Node ids, int64 on the CPU, from ids, a mask or None (all); a session has each once."""
     if nodes is None and not session:
         return torch.arange(num_nodes)
     try:

@@ -65,13 +65,10 @@ def fisher_information(gcn: GCN, field: Field, codes: Tensor) -> Tensors:
 def node_importance(
     gcn: GCN, field: Field, slope: Callable[[Tensor], Tensor], reduce: Callable[..., Tensor]
 ) -> Tensors:
-    """The mean over nodes of |∇_θ f_v| or (∇_θ f_v)² (`reduce`), f_v of node v's logits alone.
-
-    With S_v = Σ_m Â_vm x_m r_mᵀ over the neighbours m of v (x_m their rows of ÂX, r_m which of
-    their hidden units are on), `slope` giving δ_v = ∂f_v/∂logits [n, C], and u_v = W_2 δ_v,
-
-        ∇_{W_1} f_v = S_v diag(u_v),   ∇_{W_2} f_v = (Σ_m Â_vm h_m) δ_vᵀ.
-    """
+    """The mean over nodes of |∇_θ f_v| or (∇_θ f_v)² (`reduce`), f_v of node v's logits alone."""
+    # With S_v = Σ_m Â_vm x_m r_mᵀ over the neighbours m of v (x_m their rows of ÂX, r_m which of
+    # their hidden units are on), `slope` giving δ_v = ∂f_v/∂logits [n, C], and u_v = W_2 δ_v,
+    # ∇_{W_1} f_v = S_v diag(u_v) and ∇_{W_2} f_v = (Σ_m Â_vm h_m) δ_vᵀ.
     with torch.no_grad():
         mix = field.mix.matrix
         hidden = torch.relu(torch.addmm(gcn.bias1, field.inputs, gcn.weight1))

@@ -57,11 +57,7 @@ class Sums:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SumLearner(Learner):
-    """Base class of the closed-form rivals; a subclass is a dataclass too.
-
-    They differ in how a node becomes features (`_frozen`), in the penalty (`_penalty`) and in the
-    head. Scores are the mean over channels of Z W + b.
-    """
+    """Base class of the closed-form rivals, whose scores are the mean over channels of Z W + b."""
 
     width: int = 2048
     seed: int = 0
@@ -166,11 +162,9 @@ class SumLearner(Learner):
 
 
 def random_units(H: Tensor, width: int, seed: int, bandwidth: float = 0.0) -> Tensor:
-    """Z [n, width]: random units of label-free views H [n, h], with ω drawn N(0, 1).
-
-    `bandwidth` 0: Z = ReLU(H ω). Otherwise random Fourier features of the kernel
-    exp(−bandwidth ‖h − h′‖²): Z = √(2/d) cos(√(2 bandwidth) H ω + b), b uniform in [0, 2π).
-    """
+    """Z [n, width], random units of label-free views H [n, h]: ReLU(H ω), with ω drawn N(0, 1)."""
+    # where there is a bandwidth, random Fourier features of the kernel exp(−bandwidth ‖h − h′‖²):
+    # Z = √(2/d) cos(√(2 bandwidth) H ω + b), b uniform in [0, 2π)
     weights, shift = _normal(H.device, H.size(1), width, seed)
     projected = H.to(FLOAT) @ weights
     if not bandwidth:
