@@ -15,7 +15,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from algnn.analytic.features.hops import HopEncoder
@@ -72,8 +71,8 @@ class SumLearner(Learner):
         """The features over X [N, inputs], or over the views that the base session decides on."""
 
     @abstractmethod
-    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
-        """γ of one channel's head, from a session's features [n, d], codes [n] and all sums."""
+    def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
+        """γ of one channel's head, from a session's features [n, d], labels [n] and all sums."""
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Sums | None) -> Sums:
         if learned is None:
@@ -85,13 +84,11 @@ class SumLearner(Learner):
             count = features.channels
             learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
         Z = torch.cat(list(self._features(graph, nodes, learned.features)))
-        _, codes = np.unique(labels, return_inverse=True)
-        coded = onto(torch.from_numpy(codes), Z.device)
         found = []
         parts = torch.split(Z, learned.features.width, dim=1)
         for part, before, last in zip(parts, learned.statistics, learned.penalties, strict=True):
             after = before.plus([part.contiguous()], labels)
-            found.append((after, self._penalty(part, coded, after, last)))
+            found.append((after, self._penalty(part, labels, after, last)))
         sums, penalties = zip(*found, strict=True)
         solved = tuple(self.head(one, gamma) for one, gamma in found)
         check_trained(*(tensor for affine in solved for tensor in affine))
@@ -205,12 +202,13 @@ class RanPAC(SumLearner):
         units = partial(random_units, width=self.width, seed=self.seed)
         return Features(inputs, self.width, views.prepare, units, views=views)
 
-    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
+    def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         if Z.size(0) < 5:
             return last or 1.0
         generator = torch.Generator().manual_seed(self.seed)
         some = torch.randperm(Z.size(0), generator=generator)[:5_000].to(Z.device)
-        return chosen_penalty(Z[some], one_hot(codes).to(FLOAT)[some], self.LAMBDAS)
+        Y = torch.from_numpy(labels[:, None] == np.unique(labels)).to(Z.device, FLOAT)
+        return chosen_penalty(Z[some], Y[some], self.LAMBDAS)
 
 
 def chosen_penalty(Z: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> float:
@@ -239,7 +237,7 @@ class Shrunk(SumLearner):
     shrinkage: float
     _limits: ClassVar = {"shrinkage": (0, 1)}
 
-    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
+    def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         # ((1 − ε) Σ + εI)⁻¹ is (Σ + ε / (1 − ε) I)⁻¹ but for a factor, and slda takes γ / N
         return self.shrinkage / (1 - self.shrinkage) * float(sums.n.sum())
 
@@ -342,6 +340,6 @@ class LinearBank(SumLearner):
     def _frozen(self, inputs: int, views: Any) -> Features:
         return Features(inputs, inputs, filter_bank, channels=5)
 
-    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
+    def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         # features that are all zero have weights all the same: zeros
         return self.gamma * (float(sums.G.diagonal().mean()) or 1.0)
