@@ -41,9 +41,7 @@ class GCN(nn.Module):
     @classmethod
     def from_weights(cls, weights: dict[str, Tensor], dropout: float = 0.0) -> GCN:
         """A network of the shape and with the values of some weights, on their device."""
-        gcn = cls.__new__(cls)
-        nn.Module.__init__(gcn)
-        gcn.dropout = dropout
+        gcn = cls(1, 1, 1, dropout, torch.Generator())
         for name in cls.shapes(0, 0, 0):
             setattr(gcn, name, nn.Parameter(weights[name].clone()))
         return gcn
@@ -51,8 +49,7 @@ class GCN(nn.Module):
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] of the field's target nodes; a generator draws the dropout."""
         hidden = torch.relu(torch.addmm(self.bias1, field.inputs, self.weight1))
-        if generator is not None:
-            hidden = dropout(hidden, self.dropout, generator)
+        hidden = dropout(hidden, self.dropout, generator)
         return field.mix @ (hidden @ self.weight2) + self.bias2
 
     def scores(self, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
@@ -78,8 +75,8 @@ def train(
     epochs: int,
     lr: float,
     weight_decay: float,
-    adjust: Callable[[], None] | None = None,
-    after: Callable[[int], None] | None = None,
+    adjust: Callable[[], object] = lambda: None,
+    after: Callable[[int], object] = lambda epoch: None,
 ) -> None:
     """Full-batch Adam; `adjust` may change gradients before a step, `after` gets the epoch then."""
     optimiser = torch.optim.Adam(list(parameters), lr=lr, weight_decay=weight_decay, fused=True)
@@ -87,11 +84,9 @@ def train(
         optimiser.zero_grad(set_to_none=True)
         # torch types `backward` loosely
         loss().backward()  # type: ignore[no-untyped-call]
-        if adjust is not None:
-            adjust()
+        adjust()
         optimiser.step()
-        if after is not None:
-            after(epoch)
+        after(epoch)
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> Tensor:
@@ -111,12 +106,12 @@ def drawn(
     return found
 
 
-def dropout(hidden: Tensor, rate: float, generator: torch.Generator) -> Tensor:
-    """Drop a share of the entries, rounded to 1/256, and scale up the rest by as much."""
+def dropout(hidden: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+    """Drop a share of the entries, rounded to 1/256, and scale up the rest; none if not drawn."""
     # torch's own draws a word per entry, eight of which have room in one (18 times as long for 0.7
     # million entries on two CPU cores), and takes no generator
     dropped = min(255, round(rate * 256))
-    if dropped == 0:
+    if dropped == 0 or generator is None:
         return hidden
     words = torch.empty(-(-hidden.numel() // 8), dtype=torch.int64, device=hidden.device)
     words.random_(-(2**63), None, generator=generator)

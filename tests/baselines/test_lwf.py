@@ -33,10 +33,10 @@ class Probe(LwF):
     def _loss(self, task, prepared):
         loss = super()._loss(task, prepared)
         logits = task.gcn(task.field)
-        if len(self.seen) == task.index:
+        if len(self.seen) == task.before.sessions:
             gradient = torch.autograd.grad(loss, task.gcn.weight2, retain_graph=True)[0]
             self.seen.append((loss, cross_entropy(logits, task.codes), prepared, gradient))
-        elif task.before is not None:
+        elif task.before.sessions:
             # explicit softmax and logarithms over the teacher's classes
             old = prepared.size(1)
             p = (prepared / self.temperature).exp()

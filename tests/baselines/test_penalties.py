@@ -20,7 +20,7 @@ from algnn.baselines.regularisation import (
     node_importance,
     topology_score,
 )
-from algnn.baselines.training import Bare, Task
+from algnn.baselines.training import Bare, Known, Task
 from algnn.gcn import GCN
 from algnn.graph import propagate
 from algnn.graph.propagate import normalised_adjacency, receptive_field
@@ -276,7 +276,7 @@ def double(small_graph, learn, saved):
         nodes=base.nodes,
         codes=base.labels,
         arrival=np.arange(2),
-        before=None,
+        before=Known({}, np.arange(0), 0, {}),
         initial=generator,
         masks=generator,
     )

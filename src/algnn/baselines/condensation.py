@@ -23,6 +23,7 @@ class SyntheticMemory(NamedTuple):
 
     x: Tensor
     codes: Tensor
+    old: int  # how many are of earlier sessions, the first ones
     field: Field
     adjustment: Tensor | float = 0.0
 
@@ -57,10 +58,6 @@ class CaT(GradientLearner):
     selects_in: ClassVar[str] = "prepare"
     _limits: ClassVar = {"budget": 1, "condense_steps": 0, "condense_lr": 0}
 
-    def _prepare(self, task: Task) -> SyntheticMemory:
-        x, codes, _ = self._condensed(task)
-        return SyntheticMemory(x, codes, edge_free(x))
-
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         logits, codes = task.gcn(prepared.field, task.masks), prepared.codes
         return cross_entropy(logits, codes, class_weights(codes, task.arrival.size))
@@ -68,8 +65,7 @@ class CaT(GradientLearner):
     def _remember(self, task: Task, prepared: SyntheticMemory) -> Tensors:
         return {"x": prepared.x, "codes": prepared.codes}
 
-    def _condensed(self, task: Task) -> tuple[Tensor, Tensor, int]:
-        """Old synthetic nodes that stay and the session's own, their codes; how many are old."""
+    def _prepare(self, task: Task) -> SyntheticMemory:
         x = task.memory.get("x", task.x.new_empty(0, task.x.size(1)))
         codes = task.memory.get("codes", task.codes.new_empty(0))
         order = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.x.device)
@@ -77,14 +73,14 @@ class CaT(GradientLearner):
         # by rank in the class: where a class comes back, old and new nodes take turns
         ranks = torch.cat([rank_in_class(codes), rank_in_class(task.codes[order])])
         turns = torch.argsort(ranks, stable=True)
-        kept = keep_best(turns, offered[turns], self.budget)[0].sort().values
+        kept = turns[keep_best(offered[turns], self.budget)].sort().values
         old, new = kept[kept < codes.numel()], order[kept[kept >= codes.numel()] - codes.numel()]
         two_hops = spmm(task.field.mix.matrix, task.field.inputs)
         match, outputs = self._matching(task, two_hops, task.codes[new])
         steps, lr, widths = self.condense_steps, self.condense_lr, (self.hidden, outputs)
         fresh = condense(match, two_hops[new], steps, lr, widths, task.initial)
         x, codes = torch.cat([x[old], fresh]), torch.cat([codes[old], task.codes[new]])
-        return x, codes, old.numel()
+        return SyntheticMemory(x, codes, old.numel(), edge_free(x))
 
     def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> tuple[Match, int]:
         """How far the session's synthetic nodes, of these classes [k], are off; width of W_2."""
@@ -168,20 +164,19 @@ class DeLoMe(CaT):
     _limits: ClassVar = {"temperature": 0}
 
     def _prepare(self, task: Task) -> SyntheticMemory:
-        x, codes, old = self._condensed(task)
-        seen = torch.cat([codes[:old], task.codes])
+        memory = super()._prepare(task)
+        seen = torch.cat([memory.codes[: memory.old], task.codes])
         # a class that the budget left with nothing counts for one node
         counts = torch.bincount(seen, minlength=task.arrival.size).clamp(min=1)
         adjustment = self.temperature * (counts / counts.sum()).log().to(torch.float32)
-        return SyntheticMemory(x, codes, edge_free(x[:old]), adjustment)
+        return memory._replace(field=edge_free(memory.x[: memory.old]), adjustment=adjustment)
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         loss = cross_entropy(task.gcn(task.field, task.masks) + prepared.adjustment, task.codes)
-        old = prepared.field.inputs.size(0)
-        if not old:
+        if not prepared.old:
             return loss
         logits = task.gcn(prepared.field, task.masks) + prepared.adjustment
-        return loss + cross_entropy(logits, prepared.codes[:old])
+        return loss + cross_entropy(logits, prepared.codes[: prepared.old])
 
     def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> tuple[Match, int]:
         classes = task.arrival.size

@@ -52,7 +52,6 @@ class Block(GCN):
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] while training; frozen units, which cannot adapt, are not dropped."""
         assert isinstance(field, FrozenField)
-        assert generator is not None
         hidden = torch.relu(torch.addmm(self.bias1, field.inputs, self.weight1))
         hidden = dropout(hidden, self.dropout, generator)
         new = torch.addmm(self.bias2, field.units, self.columns)
@@ -85,13 +84,13 @@ class PIGNN(ReplayLearner):
     retrain: float = 1.0  # in 50 epochs 0.1 leaves the memory too little: see settings/pignn.toml
     _limits: ClassVar = {"block": 1, "retrain": 0, "budget": 1}
 
-    def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
-        if before is None:
+    def _model(self, inputs: int, classes: int, before: Known, draw: torch.Generator) -> GCN:
+        if not before.sessions:
             return super()._model(inputs, classes, before, draw)
         return Block(inputs, self.block, before.weights["weight2"], classes, self.dropout, draw)
 
     def _prepare(self, task: Task) -> Replay | None:
-        if task.before is None:
+        if not task.memory:
             return None
         nodes, codes = task.with_memory()
         # one field for both: their neighbourhoods overlap, and one product is cheaper than two
@@ -105,7 +104,7 @@ class PIGNN(ReplayLearner):
         logits = torch.addmm(weights["bias2"], units, weights["weight2"])
         memory = self.retrain * task.shares(codes[task.nodes.numel() :])
         shares = torch.cat([task.shares(task.codes), memory])
-        return Replay(FrozenField(inputs, field.mix, units, logits), codes, shares)
+        return Replay(FrozenField(inputs, field.mix, units, logits), codes, shares, {})
 
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
         drawn = torch.randperm(nodes.numel(), generator=task.initial).to(nodes.device)
@@ -189,9 +188,8 @@ class TPP(Learner):
     weight_decay: float = 5e-4
     seed: int = 0
     device: str = "auto"
-    _limits: ClassVar = {
-        "hidden": 1, "prompts": 1, "epochs": 1, "pretrain": 0, "lr": 0, "weight_decay": 0
-    }  # fmt: skip
+    _limits: ClassVar = dict.fromkeys(("hidden", "prompts", "epochs"), 1) | {"pretrain": 0}
+    _limits |= {"lr": 0, "weight_decay": 0}
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Tasks | None) -> Tasks:
         index = 0 if learned is None else len(learned.tasks)

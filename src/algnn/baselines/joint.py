@@ -1,6 +1,7 @@
 """The joint reference: a GCN, APPNP or GraphSAGE, trained anew on all labels so far."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -43,9 +44,7 @@ class APPNP(GCN):
         """Logits [n, classes] of the targets; without a generator nothing is dropped."""
         assert isinstance(field, TargetField)
         first = project(field.inputs, self.weight1, self.dropout, generator)
-        hidden = torch.relu(first + self.bias1)
-        if generator is not None:
-            hidden = dropout(hidden, self.dropout, generator)
+        hidden = dropout(torch.relu(first + self.bias1), self.dropout, generator)
         start = torch.addmm(self.bias2, hidden, self.weight2)
         return pagerank(lambda reached: field.mix @ reached, start)[field.targets]
 
@@ -81,8 +80,7 @@ class SAGE(GCN):
         assert isinstance(field, TargetField)
         first = torch.cat([self.weight1, self.mean1])
         hidden = torch.relu(project(field.inputs, first) + self.bias1)
-        if generator is not None:
-            hidden = dropout(hidden, self.dropout, generator)
+        hidden = dropout(hidden, self.dropout, generator)
         own = torch.addmm(self.bias2, hidden[field.targets], self.weight2)
         return own + field.mix @ (hidden @ self.mean2)
 
@@ -138,9 +136,7 @@ def project(
 ) -> Tensor:
     """Features from `thinned`, with dropout, times weights; gradients flow to the weights."""
     sparse = inputs.layout is torch.sparse_csr
-    values = inputs.values() if sparse else inputs
-    if generator is not None:
-        values = dropout(values, rate, generator)
+    values = dropout(inputs.values() if sparse else inputs, rate, generator)
     if not sparse:
         return values @ weight
     # a row as a bag of its non-zero features: the gradient needs no transpose after dropout
@@ -243,7 +239,7 @@ class Joint(GradientLearner):
     def _network(self) -> type[GCN]:
         return NETWORKS[self.model][0]
 
-    def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
+    def _model(self, inputs: int, classes: int, before: Known, draw: torch.Generator) -> GCN:
         return self._network(inputs, self.hidden, classes, self.dropout, draw)
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
@@ -262,7 +258,7 @@ class Joint(GradientLearner):
         decays = [self.weight_decay]
         if held_field is not None:  # something to choose by
             decays.append(self.other_weight_decay)
-        start, found = _weights(task.gcn), []
+        start, found = deepcopy(task.gcn.state_dict()), []
         for decay in dict.fromkeys(decays):
             # the same weights and the same masks: the decay is all that differs
             task.gcn.load_state_dict(start)
@@ -274,7 +270,7 @@ class Joint(GradientLearner):
         memory = {"nodes": task.nodes, "codes": task.codes}
         memory |= {"val_nodes": held, "val_codes": held_codes}
         trials, _ = zip(*found, strict=True)
-        return Known(weights, task.arrival, task.index + 1, memory, trials)
+        return Known(weights, task.arrival, task.before.sessions + 1, memory, trials)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, facts = super()._state()
@@ -297,7 +293,8 @@ class Joint(GradientLearner):
         self, task: Task, field: Field, decay: float, held: Field | None, held_codes: Tensor
     ) -> tuple[Trial, Tensors]:
         """One training, and the weights of its best epoch."""
-        best, weights = Trial(decay, self.epochs, None), {}
+        best, weights = Trial(decay, self.epochs, None), task.gcn.state_dict()
+        counts = torch.bincount(held_codes)
 
         def loss() -> Tensor:
             return task.mean_loss(task.gcn(field, task.masks), task.codes)
@@ -307,12 +304,16 @@ class Joint(GradientLearner):
             due = (epoch + 1) % self.check_every == 0 or epoch + 1 == self.epochs
             if held is None or not due:
                 return
-            accuracy = _balanced_accuracy(task.gcn, held, held_codes)
+            with torch.no_grad():
+                right = (task.gcn(held).argmax(1) == held_codes).to(torch.float64)
+            # averaged over classes, so that a large class does not choose the epoch alone
+            each = torch.bincount(held_codes, weights=right) / counts
+            accuracy = float(each[counts > 0].mean())
             if best.accuracy is None or accuracy > best.accuracy:
-                best, weights = Trial(decay, epoch + 1, accuracy), _weights(task.gcn)
+                best, weights = Trial(decay, epoch + 1, accuracy), deepcopy(task.gcn.state_dict())
 
         train(task.gcn.parameters(), loss, self.epochs, self.lr, decay, after=look)
-        return best, weights or _weights(task.gcn)
+        return best, weights
 
 
 def _all_so_far(learned: Known | None, kind: str, new: Labelled) -> Labelled:
@@ -323,15 +324,3 @@ def _all_so_far(learned: Known | None, kind: str, new: Labelled) -> Labelled:
     stays = ~torch.isin(nodes, new[0])
     labels = learned.arrival[codes[stays].numpy()]
     return torch.cat([nodes[stays], new[0]]), np.concatenate([labels, new[1]])
-
-
-def _weights(gcn: GCN) -> Tensors:
-    return {name: p.detach().clone() for name, p in gcn.named_parameters()}
-
-
-def _balanced_accuracy(gcn: GCN, field: Field, codes: Tensor) -> float:
-    """Accuracy averaged over classes, so that a large class does not choose the epoch alone."""
-    with torch.no_grad():
-        right = (gcn(field).argmax(1) == codes).to(torch.float64)
-    counts = torch.bincount(codes)
-    return float((torch.bincount(codes, weights=right) / counts)[counts > 0].mean())

@@ -21,18 +21,11 @@ from algnn.graph.propagate import Field, Operator, spmm, take_rows
 
 @dataclass(frozen=True)
 class QuadraticPenalty:
-    """Σ_s Σ I_s (θ − θ*_s)² = I (θ − a)² + constant over any number of sessions s.
+    """Σ_s Σ I_s (θ − θ*_s)² = I (θ − a)² + constant over any number of sessions s."""
 
-    `importance` I = Σ_s I_s and `anchor` a = Σ_s I_s θ*_s / I, by the names of the GCN's weights;
-    without any the penalty is 0. (I θ − Σ I_s θ*_s would cancel in float32 where θ is near θ*.)
-    Columns of the head that came later are free.
-    """
-
-    importance: Tensors
-    anchor: Tensors
-
-    # prefixes of the names of a memory's tensors
-    PARTS: ClassVar[tuple[str, str]] = ("importance", "anchor")
+    # by the names of the GCN's weights; columns of the head that came later are free
+    importance: Tensors  # I = Σ_s I_s; without any the penalty is 0
+    anchor: Tensors  # a = Σ_s I_s θ*_s / I: I θ − Σ I_s θ*_s would cancel in float32 near θ*
 
     def value(self, gcn: GCN) -> Tensor:
         """Σ I (θ − a)², a scalar with a gradient for the GCN's weights."""
@@ -62,21 +55,6 @@ class QuadraticPenalty:
             anchor[name] = torch.lerp(mine_at, theirs_at, share)
         return QuadraticPenalty(importance, anchor)
 
-    def as_memory(self, prefix: str = "") -> Tensors:
-        """Entries of a memory: copies, since a file cannot hold an anchor that is a weight too."""
-        parts = {f"{prefix}{kind}.": getattr(self, kind) for kind in self.PARTS}
-        return {f"{part}{n}": t.clone() for part, of in parts.items() for n, t in of.items()}
-
-    @classmethod
-    def from_memory(cls, memory: Tensors, prefix: str = "") -> QuadraticPenalty:
-        """The penalty that `as_memory` wrote; 0 where the memory is empty."""
-        return cls(*(entries(memory, f"{prefix}{kind}.") for kind in cls.PARTS))
-
-
-def entries(memory: Tensors, prefix: str) -> Tensors:
-    """The entries of a memory whose names start with a prefix, without it."""
-    return {k.removeprefix(prefix): v for k, v in memory.items() if k.startswith(prefix)}
-
 
 def fisher_information(gcn: GCN, field: Field, codes: Tensor) -> Tensors:
     """The mean over nodes of (∇_θ ℓ_v)², ℓ_v the cross-entropy of node v at its label."""
@@ -87,13 +65,10 @@ def fisher_information(gcn: GCN, field: Field, codes: Tensor) -> Tensors:
 def node_importance(
     gcn: GCN, field: Field, slope: Callable[[Tensor], Tensor], reduce: Callable[..., Tensor]
 ) -> Tensors:
-    """The mean over nodes of |∇_θ f_v| or (∇_θ f_v)² (`reduce`), f_v of node v's logits alone.
-
-    With S_v = Σ_m Â_vm x_m r_mᵀ over the neighbours m of v (x_m their rows of ÂX, r_m which of
-    their hidden units are on), `slope` giving δ_v = ∂f_v/∂logits [n, C], and u_v = W_2 δ_v,
-
-        ∇_{W_1} f_v = S_v diag(u_v),   ∇_{W_2} f_v = (Σ_m Â_vm h_m) δ_vᵀ.
-    """
+    """The mean over nodes of |∇_θ f_v| or (∇_θ f_v)² (`reduce`), f_v of node v's logits alone."""
+    # With S_v = Σ_m Â_vm x_m r_mᵀ over the neighbours m of v (x_m their rows of ÂX, r_m which of
+    # their hidden units are on), `slope` giving δ_v = ∂f_v/∂logits [n, C], and u_v = W_2 δ_v,
+    # ∇_{W_1} f_v = S_v diag(u_v) and ∇_{W_2} f_v = (Σ_m Â_vm h_m) δ_vᵀ.
     with torch.no_grad():
         mix = field.mix.matrix
         hidden = torch.relu(torch.addmm(gcn.bias1, field.inputs, gcn.weight1))
@@ -138,11 +113,26 @@ def _by_degree(mix: Tensor, inputs: int, hidden: int) -> Iterator[tuple[Tensor, 
         first = last
 
 
+PARTS = ("importance", "anchor")  # of a penalty
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Penalised(GradientLearner):
     """A learner whose memory is, in each part that it `keeps`, a number for each weight."""
 
-    keeps: ClassVar[tuple[str, ...]] = QuadraticPenalty.PARTS
+    keeps: ClassVar[tuple[str, ...]] = PARTS
+
+    def _past(self, task: Task, kind: str = "") -> QuadraticPenalty:
+        """The penalty of earlier sessions; if no anchor is kept, towards the weights before."""
+        memory, before = task.memory, task.before.weights.items()
+        found = ({n: memory.get(f"{kind}{part}.{n}", w) for n, w in before} for part in PARTS)
+        return QuadraticPenalty(*found)
+
+    def _kept(self, task: Task, importance: Tensors, kind: str = "") -> Tensors:
+        """Entries of a memory: copies, since a file cannot hold an anchor that is a weight too."""
+        total = self._past(task, kind) + QuadraticPenalty(importance, task.weights)
+        kept = {kind + part: getattr(total, part) for part in PARTS if kind + part in self.keeps}
+        return {f"{part}.{n}": t.clone() for part, of in kept.items() for n, t in of.items()}
 
     def _loss(self, task: Task, prepared: Any) -> Tensor:
         loss: Tensor = task.loss() + prepared.value(task.gcn)
@@ -176,12 +166,10 @@ class EWC(Penalised):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
-        return QuadraticPenalty.from_memory(task.memory).scaled(self.strength / 2)
+        return self._past(task).scaled(self.strength / 2)
 
     def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
-        fisher = fisher_information(task.gcn, task.field, task.codes)
-        past = QuadraticPenalty.from_memory(task.memory)
-        return (past + QuadraticPenalty(fisher, task.weights)).as_memory()
+        return self._kept(task, fisher_information(task.gcn, task.field, task.codes))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -205,15 +193,11 @@ class MAS(Penalised):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
-        before = {} if task.before is None else task.before.weights
-        return QuadraticPenalty(entries(task.memory, "importance."), before).scaled(self.strength)
+        return self._past(task).scaled(self.strength)
 
     def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
         omega = node_importance(task.gcn, task.field, lambda logits: 2 * logits, torch.abs)
-        for name, past in entries(task.memory, "importance.").items():
-            # the session's new columns had no importance before
-            omega[name] += pad(past, (0, omega[name].size(-1) - past.size(-1)))
-        return {f"importance.{name}": value for name, value in omega.items()}
+        return self._kept(task, omega)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -239,7 +223,7 @@ class LwF(GradientLearner):
     _limits: ClassVar = {"strength": 0, "temperature": 1e-12}
 
     def _prepare(self, task: Task) -> Tensor | None:
-        if task.before is None:
+        if not task.before.sessions:
             return None
         with torch.no_grad():
             teacher: Tensor = GCN.from_weights(task.before.weights)(task.field)
@@ -261,7 +245,7 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
     return temperature**2 * divergence
 
 
-KINDS = ("loss", "topology")  # the two importances, kept apart
+KINDS = ("loss.", "topology.")  # the two importances, kept apart
 # Below this share of non-zeros, products with ÂX and its transpose are faster as sparse ones on the
 # CPU; β's term takes four more of them in each epoch. At the size of Cora's base session both take
 # 17 ms dense, and 7, 12 and 27 ms sparse at shares of 0.06, 0.1 and 0.25.
@@ -297,11 +281,11 @@ class TWP(Penalised):
     loss_strength: float = 10.0
     topology_strength: float = 10.0
     beta: float = 1e-6  # at 0.01 the base session itself suffers: see settings/twp.toml
-    keeps: ClassVar = tuple(f"{k}.{p}" for k in KINDS for p in QuadraticPenalty.PARTS)
+    keeps: ClassVar = tuple(f"{kind}{part}" for kind in KINDS for part in PARTS)
     _limits: ClassVar = {"loss_strength": 0, "topology_strength": 0, "beta": 0}
 
     def _prepare(self, task: Task) -> _Prepared:
-        loss, topology = (QuadraticPenalty.from_memory(task.memory, f"{kind}.") for kind in KINDS)
+        loss, topology = (self._past(task, kind) for kind in KINDS)
         past = loss.scaled(self.loss_strength) + topology.scaled(self.topology_strength)
         inputs: Tensor | Operator = task.field.inputs
         if task.field.inputs.count_nonzero() <= SPARSE_BELOW * task.field.inputs.numel():
@@ -329,8 +313,7 @@ class TWP(Penalised):
         for kind, value in zip(KINDS, _values(task, prepared, None), strict=True):
             found = grad(value, parameters, retain_graph=True, materialize_grads=True)
             importance = {name: g.abs() for name, g in zip(names, found, strict=True)}
-            past = QuadraticPenalty.from_memory(task.memory, f"{kind}.")
-            memory |= (past + QuadraticPenalty(importance, task.weights)).as_memory(f"{kind}.")
+            memory |= self._kept(task, importance, kind)
         return memory
 
 
@@ -339,9 +322,7 @@ def _values(task: Task, prepared: _Prepared, draw: torch.Generator | None) -> tu
     gcn, (_, inputs, neighbours, targets) = task.gcn, prepared
     before = inputs @ gcn.weight1 + gcn.bias1
     with torch.no_grad():
-        gate = (before > 0).to(before.dtype)
-        if draw is not None:
-            gate = dropout(gate, gcn.dropout, draw)
+        gate = dropout((before > 0).to(before.dtype), gcn.dropout, draw)
     # ReLU and dropout as one factor: the same values and derivatives, in a third of the passes
     projected = (before * gate) @ gcn.weight2
     loss = task.mean_loss(task.field.mix @ projected + gcn.bias2, task.codes)

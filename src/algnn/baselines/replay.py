@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,14 +19,13 @@ from algnn.gcn import GCN
 from algnn.graph.propagate import Field, blocks, spmm, take_rows
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(NamedTuple):
     """The session's nodes, then the memory's; `fisher` is that of weights that are held."""
 
     field: Field
     codes: Tensor
     shares: Tensor
-    fisher: Tensors | None = None
+    fisher: Tensors
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -50,19 +49,15 @@ class ReplayLearner(GradientLearner):
     def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
         nodes, codes = task.with_memory()
         order = self._order(task, nodes, codes)
-        nodes, codes = keep_best(nodes[order], codes[order], self.budget)
-        return {"nodes": nodes, "codes": codes}
+        kept = order[keep_best(codes[order], self.budget)]
+        return {"nodes": nodes[kept], "codes": codes[kept]}
 
 
-def keep_best(nodes: Tensor, codes: Tensor, budget: int) -> tuple[Tensor, Tensor]:
-    """The first nodes of each class, in the order given, as equally many of each as can be.
-
-    What a small class leaves goes to the others, what cannot be shared equally to the first ones.
-    """
-    by_class = torch.argsort(codes, stable=True)
-    turns = by_class[torch.argsort(rank_in_class(codes)[by_class], stable=True)]
-    kept = turns[:budget].sort().values
-    return nodes[kept], codes[kept]
+def keep_best(codes: Tensor, budget: int) -> Tensor:
+    """Places of the first entries of each class, sorted, as equally many of each as can be."""
+    # what a small class leaves goes to the others, what cannot be shared equally to the first ones
+    turns = np.lexsort([part.numpy(force=True) for part in (codes, rank_in_class(codes))])
+    return torch.from_numpy(np.sort(turns[:budget])).to(codes.device)
 
 
 def rank_in_class(codes: Tensor) -> Tensor:
@@ -125,24 +120,21 @@ class GEM(GradientLearner):
     def _remember(self, task: Task, prepared: Any) -> Tensors:
         drawn = torch.randperm(task.nodes.numel(), generator=task.initial).to(task.nodes.device)
         new = {"nodes": task.nodes[drawn], "codes": task.codes[drawn]}
-        new["sessions"] = torch.full_like(task.nodes, task.index)
+        new["sessions"] = torch.full_like(task.nodes, task.before.sessions)
         old = task.replayed()
         every = {name: torch.cat([old[name], value]) for name, value in new.items()}
         # shares are of a session's classes, so that one bringing more of an old class has its own
         pairs = every["sessions"] * len(task.arrival) + every["codes"]
         _, share = torch.unique(pairs, return_inverse=True)
-        kept, _ = keep_best(torch.arange(share.numel(), device=share.device), share, self.budget)
+        kept = keep_best(share, self.budget)
         return {name: value[kept] for name, value in every.items()}
 
 
 def project(gradient: Tensor, memory: Tensor, margin: float = 0.0) -> Tensor:
-    """The vector nearest to `gradient` [p] with no negative product with a row of `memory` [K, p].
-
-    With the rows g_k in a matrix M it is g̃ = g + Mᵀv, v = argmin ½‖g + Mᵀv‖² over v ≥ `margin`; for
-    u = v − margin that is the program of g + margin·Σ_k g_k over u ≥ 0, which `nnls` solves from a
-    factor of the Gram matrix with rows of length 1, since lengths differ by orders of magnitude.
-    `gradient` itself is returned where it violates nothing.
-    """
+    """The vector nearest to `gradient` [p] that has no product below 0 with rows of `memory`."""
+    # With the rows g_k in a matrix M it is g̃ = g + Mᵀv, v = argmin ½‖g + Mᵀv‖² over v ≥ margin; for
+    # u = v − margin that is the program of g + margin·Σ_k g_k over u ≥ 0, which nnls solves from a
+    # factor of the Gram matrix with rows of length 1, since lengths differ by orders of magnitude.
     rows, size = memory.shape
     gram = torch.zeros(rows + 1, rows + 1, dtype=torch.float64, device=gradient.device)
     for block in blocks(size, 8 * (rows + 1)):
@@ -207,7 +199,7 @@ class ERGNN(ReplayLearner):
         beta = 1 - new / nodes.numel()
         first = beta if self.weighting == "paper" else 1 - beta
         parts = first * task.shares(task.codes), (1 - first) * task.shares(codes[new:])
-        return Replay(task.field_of(nodes), codes, torch.cat(parts))
+        return Replay(task.field_of(nodes), codes, torch.cat(parts), {})
 
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
         if self.space == "attributes":
@@ -269,7 +261,7 @@ class CGNN(ReplayLearner):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> Replay | None:
-        if task.before is None or task.memory["nodes"].numel() == 0:
+        if not task.memory or task.memory["nodes"].numel() == 0:
             return None
         old, (nodes, codes) = task.replayed(), task.with_memory()
         affected = two_hop_walks(task.adjacency, old["nodes"]) != old["walks"]
@@ -278,7 +270,7 @@ class CGNN(ReplayLearner):
         shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
         parts = shares if weights is None else shares * weights[codes]
         shares = parts.to(torch.float32) / parts.sum()
-        fisher = None
+        fisher = {}
         if self.strength > 0:
             before = GCN.from_weights(task.before.weights)
             held = task.field_of(task.memory["nodes"])
@@ -287,15 +279,12 @@ class CGNN(ReplayLearner):
 
     def _adjust(self, task: Task, prepared: Replay | None) -> None:
         """Add λ F (θ − θ*), the penalty's gradient; by autograd it takes several times as long."""
-        if prepared is None or task.before is None:
-            return
-        for name, fisher in (prepared.fisher or {}).items():
+        for name, fisher in (prepared.fisher if prepared else {}).items():
             weight, before = task.gcn.get_parameter(name), task.before.weights[name]
-            if weight.grad is not None:
-                # the head's first columns are those it had
-                held = slice(before.size(-1))
-                moved = weight.detach()[..., held] - before
-                weight.grad[..., held].addcmul_(fisher, moved, value=self.strength)
+            assert weight.grad is not None
+            held = slice(before.size(-1))  # the head's first columns are those it had
+            moved = weight.detach()[..., held] - before
+            weight.grad[..., held].addcmul_(fisher, moved, value=self.strength)
 
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
         return _drawn(nodes, self.seed)
@@ -315,10 +304,8 @@ def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _drawn(nodes: Tensor, seed: int) -> Tensor:
-    """The nodes' positions [n] in an order of all possible nodes, that of splitmix64 (OOPSLA 2014).
-
-    The first of a class are thus a uniform sample of all its nodes that ever came.
-    """
+    """Positions [n] of nodes in an order of all possible ones, that of splitmix64 (OOPSLA 2014)."""
+    # the first of a class are thus a uniform sample of all its nodes that ever came
     (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start
     return torch.from_numpy(np.argsort(mixed(tickets))).to(nodes.device)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from algnn.analytic.features.hops import HopEncoder
@@ -34,18 +33,15 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own.
-
-    `prepare` computes a row for each node, once, from Â and X [N, inputs], and `expand` Z
-    [n, channels × width], in float64, from some of them. `views` are what they are over, if not X.
-    """
+    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own."""
 
     inputs: int
     width: int
-    prepare: Callable[[Tensor, Tensor], Tensor]
+    prepare: Callable[[Tensor, Tensor], Tensor]  # a row for each node, once, from Â and X
+    # Z [n, channels × width], in float64, from some of these rows
     expand: Callable[[Tensor], Tensor] = methodcaller("to", FLOAT)
     channels: int = 1
-    views: HopEncoder | None = None
+    views: HopEncoder | None = None  # what they are over, if not X
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +56,7 @@ class Sums:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SumLearner(Learner):
-    """Base class of the closed-form rivals; a subclass is a dataclass too.
-
-    They differ in how a node becomes features (`_frozen`), in the penalty (`_penalty`) and in the
-    head. Scores are the mean over channels of Z W + b.
-    """
+    """Base class of the closed-form rivals, whose scores are the mean over channels of Z W + b."""
 
     width: int = 2048
     seed: int = 0
@@ -79,8 +71,8 @@ class SumLearner(Learner):
         """The features over X [N, inputs], or over the views that the base session decides on."""
 
     @abstractmethod
-    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
-        """γ of one channel's head, from a session's features [n, d], codes [n] and all sums."""
+    def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
+        """γ of one channel's head, from a session's features [n, d], labels [n] and all sums."""
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Sums | None) -> Sums:
         if learned is None:
@@ -92,13 +84,11 @@ class SumLearner(Learner):
             count = features.channels
             learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
         Z = torch.cat(list(self._features(graph, nodes, learned.features)))
-        _, codes = np.unique(labels, return_inverse=True)
-        coded = onto(torch.from_numpy(codes), Z.device)
         found = []
         parts = torch.split(Z, learned.features.width, dim=1)
         for part, before, last in zip(parts, learned.statistics, learned.penalties, strict=True):
             after = before.plus([part.contiguous()], labels)
-            found.append((after, self._penalty(part, coded, after, last)))
+            found.append((after, self._penalty(part, labels, after, last)))
         sums, penalties = zip(*found, strict=True)
         solved = tuple(self.head(one, gamma) for one, gamma in found)
         check_trained(*(tensor for affine in solved for tensor in affine))
@@ -169,11 +159,9 @@ class SumLearner(Learner):
 
 
 def random_units(H: Tensor, width: int, seed: int, bandwidth: float = 0.0) -> Tensor:
-    """Z [n, width]: random units of label-free views H [n, h], with ω drawn N(0, 1).
-
-    `bandwidth` 0: Z = ReLU(H ω). Otherwise random Fourier features of the kernel
-    exp(−bandwidth ‖h − h′‖²): Z = √(2/d) cos(√(2 bandwidth) H ω + b), b uniform in [0, 2π).
-    """
+    """Z [n, width], random units of label-free views H [n, h]: ReLU(H ω), with ω drawn N(0, 1)."""
+    # where there is a bandwidth, random Fourier features of the kernel exp(−bandwidth ‖h − h′‖²):
+    # Z = √(2/d) cos(√(2 bandwidth) H ω + b), b uniform in [0, 2π)
     weights, shift = _normal(H.device, H.size(1), width, seed)
     projected = H.to(FLOAT) @ weights
     if not bandwidth:
@@ -214,12 +202,13 @@ class RanPAC(SumLearner):
         units = partial(random_units, width=self.width, seed=self.seed)
         return Features(inputs, self.width, views.prepare, units, views=views)
 
-    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
+    def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         if Z.size(0) < 5:
             return last or 1.0
         generator = torch.Generator().manual_seed(self.seed)
         some = torch.randperm(Z.size(0), generator=generator)[:5_000].to(Z.device)
-        return chosen_penalty(Z[some], one_hot(codes).to(FLOAT)[some], self.LAMBDAS)
+        Y = torch.from_numpy(labels[:, None] == np.unique(labels)).to(Z.device, FLOAT)
+        return chosen_penalty(Z[some], Y[some], self.LAMBDAS)
 
 
 def chosen_penalty(Z: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> float:
@@ -248,7 +237,7 @@ class Shrunk(SumLearner):
     shrinkage: float
     _limits: ClassVar = {"shrinkage": (0, 1)}
 
-    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
+    def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         # ((1 − ε) Σ + εI)⁻¹ is (Σ + ε / (1 − ε) I)⁻¹ but for a factor, and slda takes γ / N
         return self.shrinkage / (1 - self.shrinkage) * float(sums.n.sum())
 
@@ -351,6 +340,6 @@ class LinearBank(SumLearner):
     def _frozen(self, inputs: int, views: Any) -> Features:
         return Features(inputs, inputs, filter_bank, channels=5)
 
-    def _penalty(self, Z: Tensor, codes: Tensor, sums: Statistics, last: float) -> float:
+    def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         # features that are all zero have weights all the same: zeros
         return self.gamma * (float(sums.G.diagonal().mean()) or 1.0)

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any, ClassVar, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
@@ -28,48 +29,34 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Known:
-    """The state between sessions; `arrival` [C] are the classes in the order of the head's columns.
-
-    `memory` is what the method keeps besides weights, `trials` how these were chosen, if they were.
-    """
+    """The state between sessions."""
 
     weights: Tensors
-    arrival: Array
+    arrival: Array  # [C]: the classes in the order of the head's columns
     sessions: int
-    memory: Tensors
-    trials: tuple[Any, ...] = ()
+    memory: Tensors  # what the method keeps besides weights
+    trials: tuple[Any, ...] = ()  # how weights were chosen, if they were
 
 
 @dataclass(frozen=True)
 class Task:
-    """One session, as a method sees it while it learns.
+    """One session, as a method sees it while it learns; tensors are on the learner's device."""
 
-    `gcn` is the model in training, `adjacency` and `x` the graph on the learner's device, `nodes`
-    and `codes` [n] the session's nodes and their classes as columns of the head, `arrival` [C] the
-    classes in that order, `before` the state before the session (None in the base session).
-    `initial` draws weights, on the CPU; `masks` draws dropout, on the learner's device.
-    """
-
-    gcn: GCN
+    gcn: GCN  # in training
     adjacency: Tensor
     x: Tensor
-    nodes: Tensor
-    codes: Tensor
-    arrival: Array
-    before: Known | None
-    initial: torch.Generator
-    masks: torch.Generator
+    nodes: Tensor  # [n]: the session's
+    codes: Tensor  # [n]: their classes as columns of the head
+    arrival: Array  # [C]: the classes in that order
+    before: Known  # the state before the session; of no session, at first
+    initial: torch.Generator  # draws weights, on the CPU
+    masks: torch.Generator  # draws dropout, on the learner's device
     balanced: bool = False
-
-    @property
-    def index(self) -> int:
-        """Position of the session in the stream."""
-        return 0 if self.before is None else self.before.sessions
 
     @property
     def memory(self) -> Tensors:
         """What the method kept of earlier sessions."""
-        return {} if self.before is None else self.before.memory
+        return self.before.memory
 
     @property
     def weights(self) -> Tensors:
@@ -124,8 +111,7 @@ def class_weights(codes: Tensor, classes: int) -> Tensor:
 
 def as_codes(arrival: Array, labels: Array) -> Tensor:
     """The position of each label in the order of arrival."""
-    order = np.argsort(arrival)
-    return torch.from_numpy(order[np.searchsorted(arrival, labels, sorter=order)])
+    return torch.from_numpy(pd.Index(arrival).get_indexer(labels))
 
 
 def restored_labels(name: str, found: Any) -> Array:
@@ -222,20 +208,19 @@ class GradientLearner(Learner):
         if self.selects_in:
             earlier = () if learned is None else self.selection_seconds_
             self.selection_seconds_ = (*earlier, seconds[self.selects_in])
-        return Known(task.weights, task.arrival, task.index + 1, memory)
+        return Known(task.weights, task.arrival, task.before.sessions + 1, memory)
 
-    def _task(self, graph: Data, nodes: Tensor, labels: Array, before: Known | None) -> Task:
+    def _task(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Task:
         """A session, once it is sound, with the model as it is before it."""
-        arrival, index = np.unique(labels), 0
-        if before is None:
+        before = learned or Known({}, labels[:0], 0, {})
+        if learned is None:
             check_base(labels)
-        else:
-            for name in ("nodes", "val_nodes"):
-                check_kept_nodes(before.memory.get(name), graph.x.size(0))
-            arrival = np.concatenate([before.arrival, np.setdiff1d(arrival, before.arrival)])
-            index = before.sessions
+        for name in ("nodes", "val_nodes"):
+            check_kept_nodes(before.memory.get(name), graph.x.size(0))
+        arrival = np.concatenate([before.arrival, np.setdiff1d(labels, before.arrival)])
         # each session has randomness of its own, so that one resumed equals one never stopped
-        first, second = np.random.SeedSequence([self.seed, index]).generate_state(2).tolist()
+        draws = np.random.SeedSequence([self.seed, before.sessions])
+        first, second = draws.generate_state(2).tolist()
         initial = torch.Generator().manual_seed(first)
         return Task(
             gcn=self._model(graph.x.size(1), arrival.size, before, initial).to(self._device),
@@ -254,9 +239,9 @@ class GradientLearner(Learner):
     def _network(self) -> type[GCN]:
         return GCN
 
-    def _model(self, inputs: int, classes: int, before: Known | None, draw: torch.Generator) -> GCN:
+    def _model(self, inputs: int, classes: int, before: Known, draw: torch.Generator) -> GCN:
         """A new GCN, or the earlier one with a wider head."""
-        if before is None:
+        if not before.sessions:
             return GCN(inputs, self.hidden, classes, self.dropout, draw)
         wider = {name: value.cpu() for name, value in before.weights.items()}
         new = classes - before.arrival.size
