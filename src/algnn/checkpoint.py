@@ -52,8 +52,7 @@ def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tenso
     """Tensors, on the CPU, and JSON values of a checkpoint of a learner of class `kind`."""
     with _opened(path) as file:
         header = _header(path, file.metadata())
-        found = header["kind"]
-        if found != kind:
+        if (found := header["kind"]) != kind:
             raise CheckpointError(
                 f"{path} holds a {found}, not a {kind}: load it with {found}.load"
             )
@@ -69,7 +68,7 @@ def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tenso
 
 
 class Peek(NamedTuple):
-    """What `peek` found: the learner's class, JSON values, shapes of all tensors, some arrays."""
+    """What `peek` found; `kind` is the learner's class, `arrays` are the tensors asked for."""
 
     kind: str
     facts: dict[str, Any]
@@ -107,9 +106,8 @@ def digest(text: str, tensors: dict[str, Tensor]) -> str:
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         if tensor.numel():
-            # the memory itself, not a copy of it
             flat = tensor.detach().cpu().contiguous().reshape(-1)
-            total.update(flat.view(torch.uint8).numpy().data)
+            total.update(flat.view(torch.uint8).numpy().data)  # the memory itself, not a copy
     return total.hexdigest()
 
 
@@ -131,19 +129,19 @@ def in_short(error: BaseException) -> str:
 
 def _header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:
     try:
-        header = json.loads((metadata or {})["algnn"])
+        header: dict[str, Any] = json.loads((metadata or {})["algnn"])
+        version, kind = header["version"], header["kind"]
         ours = header["format"] == "algnn" and isinstance(header["facts"], dict)
-        ours = ours and header.keys() <= KEYS
-        version, found = header["version"], header["kind"]
+        # a name, and a number that is not as long as the file
+        ours = ours and header.keys() <= KEYS and isinstance(version, int) and abs(version) <= 10**6
+        ours = ours and kind.isidentifier() and len(kind) <= LONGEST
     except MISFITS:
         ours = False
-    # a name, and a number that is not as long as the file
-    ours = ours and isinstance(found, str) and found.isidentifier() and len(found) <= LONGEST
-    if not ours or not isinstance(version, int) or abs(version) > 10**6:
+    if not ours:
         raise CheckpointError(f"{path} is a safetensors file but not one that algnn wrote")
     if version != VERSION:
         raise CheckpointError(
             f"{path} has checkpoint version {version} and this algnn reads {VERSION}: use the"
             " algnn that wrote it, or a newer one"
         )
-    return dict(header)
+    return header

@@ -23,16 +23,10 @@ from algnn.errors import CheckpointError, InputError
 Label = int | str
 Counts = Mapping[Any, float]  # a number for each class
 
-# what can be done, and whether it adds nodes (1), removes nodes (-1) or does neither (0)
-ACTIONS = {
-    "learn": 1,
-    "merge": 1,
-    "found": 1,  # nodes of a file that had no log
-    "forget": -1,
-    "forget node": -1,
-    "head": 0,
-    "drop record": 0,
-}
+# what can be done, and whether it adds nodes (1), removes nodes (-1) or does neither (0); "found"
+# are the nodes of a file that had no log
+ACTIONS = {"learn": 1, "merge": 1, "found": 1, "forget": -1, "forget node": -1}
+ACTIONS |= {"head": 0, "drop record": 0}
 START = "0" * 64
 # digests are made of its text, so no byte of it may ever change
 TEXT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -75,16 +69,6 @@ class AuditLog:
         event = Event(what, now(), tuple(nodes.items()), head, gamma, kept, other, self.end)
         return AuditLog((*self.events, event), event.digest())
 
-    def nodes(self) -> dict[Label, float]:
-        """The nodes of each class that all events together leave."""
-        total: dict[Label, float] = {}
-        for event in self.events:
-            if event.kept != 1:
-                total = {c: n * event.kept for c, n in total.items() if n * event.kept >= GONE}
-            for label, number in event.nodes:
-                total[label] = total.get(label, 0) + ACTIONS[event.what] * number
-        return {label: number for label, number in total.items() if number > 0}
-
     def sessions(self) -> dict[Label, int]:
         """For each class the event that brought it, of those that added nodes, from 0."""
         found: dict[Label, int] = {}
@@ -103,9 +87,15 @@ class AuditLog:
 
     def adds_up(self, nodes: Counts) -> bool:
         """Whether all events together leave these nodes of each class."""
-        total = self.nodes()
-        return total.keys() == nodes.keys() and all(
-            math.isclose(total[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
+        total: dict[Label, float] = {}
+        for event in self.events:
+            if event.kept != 1:
+                total = {c: n * event.kept for c, n in total.items() if n * event.kept >= GONE}
+            for label, number in event.nodes:
+                total[label] = total.get(label, 0) + ACTIONS[event.what] * number
+        left = {label: number for label, number in total.items() if number > 0}
+        return left.keys() == nodes.keys() and all(
+            math.isclose(left[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
         )
 
     def to_json(self) -> dict[str, Any]:

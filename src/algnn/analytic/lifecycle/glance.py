@@ -71,6 +71,17 @@ class Summary:
 
     def __str__(self) -> str:
         kinds = {"int": "labels are ints", "str": "labels are strings", "none": "no labels yet"}
+        ways = f"{self.halvings} halvings" if self.halvings > 1 else "halves"
+        chosen = f", chosen from {ways} of the nodes" if self.halvings else ""
+        rows = {"head": f"{self.head}, γ = {self.gamma:.3g}{chosen}"}
+        rows["features"] = f"{self.width} wide, sums over {self.directions} directions"
+        if self.condition is not None:
+            rows["condition number"] = f"{self.condition:.3g}"
+            rows["degrees of freedom"] = f"{self.degrees:.1f}, effectively"
+        kept = "" if self.record else ", no record of which nodes were learned"
+        rows["kept"] = f"{self.retained_bytes:,} bytes{kept}"
+        rows |= {"encoder": self.encoder} if self.encoder else {}
+        rows |= {"schema": self.schema, "gives away": exposure(self.record)}
         lines = [
             f"{len(self.nodes)} classes, {number(sum(self.nodes.values()))} nodes;"
             f" {kinds[self.labels]}, x has {self.inputs} columns",
@@ -79,20 +90,10 @@ class Summary:
             "",
             *_table(("time", "what", "nodes", "classes", "head", "γ"), map(_row, self.events)),
             "",
-            f"head                {self.head}, γ = {self.gamma:.3g}"
-            + (f", chosen from {self.halvings} halvings of the nodes" if self.halvings > 1 else "")
-            + (", chosen from halves of the nodes" if self.halvings == 1 else ""),
-            f"features            {self.width} wide, sums over {self.directions} directions",
         ]
-        if self.condition is not None:
-            lines.append(f"condition number    {self.condition:.3g}")
-            lines.append(f"degrees of freedom  {self.degrees:.1f}, effectively")
-        kept = "" if self.record else ", no record of which nodes were learned"
-        lines.append(f"kept                {self.retained_bytes:,} bytes{kept}")
-        lines += [f"encoder             {self.encoder}"] if self.encoder else []
-        lines.append(f"schema              {self.schema}")
-        away = f"gives away          {exposure(self.record)}"
-        return "\n".join([*lines, *textwrap.wrap(away, 99, subsequent_indent=" " * 20)])
+        for name, value in rows.items():
+            lines += textwrap.wrap(f"{name:<20}{value}", 99, subsequent_indent=" " * 20)
+        return "\n".join(lines)
 
 
 def exposure(record: bool) -> str:
@@ -182,12 +183,10 @@ def _table(head: tuple[str, ...], rows: Any) -> list[str]:
     """Columns under their heads, numbers to the right."""
     cells = [head, *rows]
     if len(cells) > MOST + 1:
-        half = MOST // 2
         left_out = (f"… {len(cells) - 1 - MOST} more", *[""] * (len(head) - 1))
-        cells = [*cells[: half + 1], left_out, *cells[-half:]]
+        cells[MOST // 2 + 1 : -MOST // 2] = [left_out]
     columns = []
-    for name, *below in zip(*cells, strict=True):
-        width = max(map(len, (name, *below)))
-        pad = str.rjust if name in ("nodes", "classes", "γ") else str.ljust
-        columns.append([pad(cell, width) for cell in (name, *below)])
+    for column in zip(*cells, strict=True):
+        pad = str.rjust if column[0] in ("nodes", "classes", "γ") else str.ljust
+        columns.append([pad(cell, max(map(len, column))) for cell in column])
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

@@ -203,7 +203,20 @@ class Lifecycle(Encoding):
         """
         if old is None:
             self._check_graph(graph, self.n_features_in_)
-            old = self._learned_as(check_nodes(nodes, node_count(graph), session=True))
+            wanted = check_nodes(nodes, node_count(graph), session=True)
+            record, classes = self._known.membership, self.classes_
+            if record is None:
+                raise InputError(
+                    "old is missing, and there is no record of what was learned: give the old"
+                    " labels"
+                )
+            codes, _ = record.known(wanted, classes)
+            if bool((codes < 0).any()):
+                raise InputError(
+                    f"nodes holds {int(wanted[int(codes.argmin())])}, which was not learned:"
+                    " relabel only nodes that were, and learn the others with partial_fit"
+                )
+            old = classes[codes]
         graph, chosen, given = self._checked_learned(graph, nodes, old, once=True)
         right = CodedLabels.of(check_labels(new, chosen.numel(), self.classes_))
         with undisturbed():
@@ -427,28 +440,12 @@ class Lifecycle(Encoding):
             )
         return graph, chosen, CodedLabels.of(given)
 
-    def _learned_as(self, nodes: Tensor) -> npt.NDArray[Any]:
-        """The labels that some nodes were learned with."""
-        record, classes = self._known.membership, self.classes_
-        if record is None:
-            raise InputError(
-                "old is missing, and there is no record of what was learned: give the old labels"
-            )
-        codes = record.learned_as(nodes, classes)
-        if bool((codes < 0).any()):
-            raise InputError(
-                f"nodes holds {int(nodes[int(codes.argmin())])}, which was not learned: relabel"
-                " only nodes that were, and learn the others with partial_fit"
-            )
-        found: npt.NDArray[Any] = classes[codes]
-        return found
-
     def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
         record, classes = self._known.membership, self.classes_
         if record is None or repeat == "count":
             return super()._new(nodes, labels, repeat)
         same = record.holds(nodes, labels)
-        before = np.where(same, -1, record.learned_as(nodes, classes))
+        before = np.where(same, -1, record.known(nodes, classes)[0])
         if bool((before >= 0).any()):
             first = int((before >= 0).argmax())
             raise InputError(

@@ -35,27 +35,6 @@ OF_NOISE = 0.5
 OF_TRACE = 1e-3
 
 
-def private_weights(shown: Statistics, variance: float) -> Tensor:
-    """The balanced head's weights [d, C] from noisy sums and their `variance`, Σ σ² over sessions.
-
-    This is post-processing, which spends no budget. A class counts by the norm of its column of Q,
-    of which noise disturbs a smaller part than of n; eigenvalues of B below 0, which are noise, are
-    set to 0; and the penalty grows with the noise.
-    """
-    lengths = torch.linalg.vector_norm(shown.Q, dim=0).clamp_min(torch.finfo(FLOAT).tiny)
-    # rows are at most 1 long, so there are at least as many as their sum is long
-    nodes = max(float(shown.n.sum()), float(lengths.sum()))
-    n = lengths * (nodes / lengths.sum())
-    matrix, means = balanced_system(replace(shown, n=n))
-    sizes, vectors = torch.linalg.eigh(matrix)
-    # noise of σ has a largest eigenvalue of about √(2d) σ, and G counts in B by C / N
-    largest = math.sqrt(2 * shown.G.size(0) * variance / SHARES["G"]) * n.numel() / nodes
-    sizes = sizes.clamp_min(0)
-    sizes = sizes + OF_NOISE * largest + OF_TRACE * float(sizes.sum())
-    weights: Tensor = vectors @ ((vectors.mT @ means) / sizes[:, None])
-    return weights
-
-
 @dataclass(frozen=True)
 class PrivateState:
     """The whole state of a `PrivateALGNN`: noisy sums, and the budget spent on each class."""
@@ -68,8 +47,21 @@ class PrivateState:
 
     @cached_property
     def weights(self) -> Tensor:
-        """W [d, C], solved when first needed."""
-        return private_weights(self.shown, self.variance)
+        """W [d, C] of the balanced head, solved when first needed; it spends no budget."""
+        shown = self.shown
+        # a class counts by its column of Q, of which noise disturbs a smaller part than of n
+        lengths = torch.linalg.vector_norm(shown.Q, dim=0).clamp_min(torch.finfo(FLOAT).tiny)
+        # rows are at most 1 long, so there are at least as many as their sum is long
+        nodes = max(float(shown.n.sum()), float(lengths.sum()))
+        n = lengths * (nodes / lengths.sum())
+        matrix, means = balanced_system(replace(shown, n=n))
+        sizes, vectors = torch.linalg.eigh(matrix)
+        # noise of σ has a largest eigenvalue of about √(2d) σ, and G counts in B by C / N
+        largest = math.sqrt(2 * shown.G.size(0) * self.variance / SHARES["G"]) * n.numel() / nodes
+        sizes = sizes.clamp_min(0)  # below 0 they are noise
+        sizes = sizes + OF_NOISE * largest + OF_TRACE * float(sizes.sum())
+        weights: Tensor = vectors @ ((vectors.mT @ means) / sizes[:, None])
+        return weights
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
