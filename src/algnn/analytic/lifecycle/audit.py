@@ -6,16 +6,14 @@ the learner's own. Whoever can write the file can also write another log: keep `
 elsewhere to prove that nobody did. The log names classes, forgotten ones too, and no node.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from algnn.analytic.classes import COUNT_ROUNDING, GONE
 from algnn.errors import CheckpointError, InputError
@@ -64,10 +62,10 @@ class AuditLog:
 
     def plus(
         self, what: str, nodes: Counts, head: str, gamma: float, kept: float = 1.0, other: str = ""
-    ) -> AuditLog:
+    ) -> Self:
         """With one more event, now; `nodes` has a number for each class."""
         event = Event(what, now(), tuple(nodes.items()), head, gamma, kept, other, self.end)
-        return AuditLog((*self.events, event), event.digest())
+        return replace(self, events=(*self.events, event), end=event.digest())
 
     def sessions(self) -> dict[Label, int]:
         """For each class the event that brought it, of those that added nodes, from 0."""
@@ -103,14 +101,14 @@ class AuditLog:
         return {"events": [dict(vars(event)) for event in self.events], "end": self.end}
 
     @classmethod
-    def of(cls, facts: dict[str, Any], nodes: Counts) -> AuditLog:
+    def of(cls, facts: dict[str, Any], nodes: Counts) -> Self:
         """The log of a checkpoint; of one from before there were logs, that it was found."""
         if "log" in facts:
             return cls.from_json(facts["log"])
         return cls().plus("found", nodes, facts["head"], float(facts["gamma"]))
 
     @classmethod
-    def from_json(cls, found: Any) -> AuditLog:
+    def from_json(cls, found: Any) -> Self:
         """The inverse of `to_json`; `CheckpointError` where the log is damaged or was changed."""
         try:
             events = tuple(_event(one) for one in found["events"])

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from algnn.analytic.lifecycle.audit import AuditLog, Event, Label
-from algnn.checkpoint import MISFITS, Peek, peek
+from algnn.checkpoint import MISFITS, Facts, Shapes, peek
 from algnn.errors import CheckpointError
 
 MOST = 40  # rows of a table that are printed; of more, the first and the last half of these
@@ -105,22 +105,21 @@ def exposure(record: bool) -> str:
 def glance(path: str | os.PathLike[str]) -> Summary | dict[str, str]:
     """The summary of an `ALGNN` in a file; of a `PrivateALGNN`, rows of names and words."""
     # the log is checked; the content is not compared with its SHA-256, which `load` does
-    found = peek(path, ("statistics.n", "shown.n", "spent"))
+    header, shapes, arrays = peek(path, ("statistics.n", "shown.n", "spent"))
+    kind, facts = header["kind"], header["facts"]
     try:
-        if found.kind == "ALGNN":
-            return summary_of(found.facts, found.shapes, found.arrays["statistics.n"].tolist())
-        if found.kind == "PrivateALGNN":
-            return _private(found)
+        if kind == "ALGNN":
+            return summary_of(facts, shapes, arrays["statistics.n"].tolist())
+        if kind == "PrivateALGNN":
+            return _private(facts, shapes, arrays)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except MISFITS as error:
         raise CheckpointError(f"{path} holds no model that this version knows") from error
-    raise CheckpointError(f"{path} holds a {found.kind}: only models of algnn fit are summarised")
+    raise CheckpointError(f"{path} holds a {kind}: only models of algnn fit are summarised")
 
 
-def summary_of(
-    facts: dict[str, Any], shapes: dict[str, tuple[int, ...]], counts: list[float]
-) -> Summary:
+def summary_of(facts: Facts, shapes: Shapes, counts: list[float]) -> Summary:
     """A summary of what a checkpoint holds: facts, shapes of its tensors, n of each class."""
     directions, classes = shapes["statistics.Q"][0], facts["classes"]
     labels = "none" if not classes else "str" if isinstance(classes[0], str) else "int"
@@ -146,17 +145,17 @@ def summary_of(
     )
 
 
-def _private(found: Peek) -> dict[str, str]:
+def _private(facts: Facts, shapes: Shapes, arrays: dict[str, Any]) -> dict[str, str]:
     from algnn.analytic.privacy.accountant import attained_epsilon
 
-    nodes = zip(found.facts["classes"], found.arrays["shown.n"].tolist(), strict=True)
-    delta = float(found.facts["params"]["delta"])
+    nodes = zip(facts["classes"], arrays["shown.n"].tolist(), strict=True)
+    delta = float(facts["params"]["delta"])
     # kept is Σ 1/σ² of each class
-    spent = attained_epsilon(delta, float(found.arrays["spent"].max()) ** -0.5)
+    spent = attained_epsilon(delta, float(arrays["spent"].max()) ** -0.5)
     return {
         "private": f"ε ≤ {spent:.3g} at δ = {delta:g} for each labelled node",
         "nodes per class, noisy": ", ".join(f"{name}: {count:.0f}" for name, count in nodes),
-        "kept": f"{8 * sum(prod(shape) for shape in found.shapes.values()):,} bytes",
+        "kept": f"{8 * sum(prod(shape) for shape in shapes.values()):,} bytes",
         "gives away": private_exposure(spent, delta),
     }
 

@@ -20,13 +20,12 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS
 from algnn.analytic.state import Features, State, per_class
 from algnn.analytic.statistics import Statistics
-from algnn.checkpoint import check_tensor, digest
+from algnn.checkpoint import Facts, check_tensor, digest
 from algnn.checks import Array, check_choice, check_number
 from algnn.errors import CheckpointError
 
 FLOAT = torch.float64
 Tensors = dict[str, Tensor]
-Facts = dict[str, Any]
 # limits of what a checkpoint may claim without holding it: weights drawn from a seed, widths
 WIDEST_INPUTS = 2**20
 LARGEST_EXPANSION = 2**26

@@ -8,20 +8,18 @@ ones. Whoever has the file can try every id with every class: treat the hashes l
 labelled nodes and their classes. `ALGNN.drop_record` removes them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.classes import mixed
+from algnn.analytic.classes import Array, mixed
 from algnn.errors import InputError
 from algnn.graph.propagate import blocks
 
@@ -29,7 +27,6 @@ Hashes = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
-Labels = npt.NDArray[Any]
 # Features that differ by a larger share are not those that were learned. The rounding of float32,
 # by which those of another machine may differ, is less.
 CHANGED_FEATURES = 1e-5
@@ -81,12 +78,12 @@ class Membership:
         order = np.lexsort((self.prints, self.hashes))
         return self.hashes[order], self.prints[order]
 
-    def plus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
+    def plus(self, nodes: Tensor, labels: Array, sketch: Sketch | None = None) -> Self:
         """With some more pairs."""
         prints = no_prints(labels.size) if sketch is None else sketch.prints
-        return self.merged(Membership(self.key, self._hashes(nodes, labels), prints))
+        return self.merged(replace(self, hashes=self._hashes(nodes, labels), prints=prints))
 
-    def minus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
+    def minus(self, nodes: Tensor, labels: Array, sketch: Sketch | None = None) -> Self:
         """Without some pairs; `InputError` where one was never learned, or with other features."""
         wanted = self._hashes(nodes, labels)
         order = np.argsort(wanted, kind="stable")
@@ -110,7 +107,7 @@ class Membership:
                 f" that were learned ({len(changed)} of {run.size} have), and forgetting them would"
                 " be inexact: give the graph as it was when they were learned"
             )
-        return Membership(self.key, np.delete(held, places), np.delete(prints, places))
+        return replace(self, hashes=np.delete(held, places), prints=np.delete(prints, places))
 
     def _match(self, run: Hashes, places: Places, sketch: Sketch, order: Places) -> list[int]:
         """Which of a sorted run of hashes have no fitting print; `places` are put right."""
@@ -131,30 +128,28 @@ class Membership:
             same = (run == value).nonzero()[0]
             start, end = np.searchsorted(held, value), np.searchsorted(held, value, "right")
             fitting = np.arange(start, end)[fit(np.arange(start, end), same[:1])]
-            if fitting.size < same.size:
-                bad += same[fitting.size :].tolist()
-            else:
-                places[same] = fitting[: same.size]
+            bad += same[fitting.size :].tolist()
+            places[same[: fitting.size]] = fitting[: same.size]
         return bad
 
-    def merged(self, other: Membership) -> Membership:
+    def merged(self, other: Self) -> Self:
         """The pairs of both, which have the same key."""
         hashes = np.concatenate([self.hashes, other.hashes])
-        return Membership(self.key, hashes, np.concatenate([self.prints, other.prints]))
+        return replace(self, hashes=hashes, prints=np.concatenate([self.prints, other.prints]))
 
-    def shared(self, other: Membership) -> int:
+    def shared(self, other: Self) -> int:
         """The number of pairs that both hold, with the same features: ids may be a site's own."""
         hashes, _, alike = self._beside(other, by_features=False)
         return int((alike & (hashes[1:] == hashes[:-1])).sum())
 
-    def contradicted(self, other: Membership, classes: Labels) -> int:
+    def contradicted(self, other: Self, classes: Array) -> int:
         """The number of nodes that both hold, with the same features, as different classes."""
         # a hash does not tell its node: where features are alike, ids up to MOST_IDS are tried
         hashes, owner, alike = self._beside(other, by_features=True)
         alike &= hashes[1:] != hashes[:-1]
         either = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
         both = (hashes[either & (owner == one)] for one in (True, False))
-        ours, theirs = (Membership(self.key, held, no_prints(held.size)) for held in both)
+        ours, theirs = (replace(self, hashes=held, prints=no_prints(held.size)) for held in both)
         found, start, left = 0, 0, np.unique(ours.hashes).size
         while left > 0 and start < MOST_IDS:
             ids = torch.arange(start, start + 2**16)
@@ -163,13 +158,11 @@ class Membership:
             left, start = left - int((one >= 0).sum()), start + 2**16
         return found
 
-    def _beside(self, other: Membership, *, by_features: bool) -> tuple[Hashes, Mask, Mask]:
-        """Hashes and owner (True for ours) of the pairs of both, sorted; and whether each has the
-        features of the one before, up to rounding, and another owner.
-        """
-        hashes = np.concatenate([self.hashes, other.hashes])
-        numbers = np.concatenate([self.prints, other.prints])[:, None].view(np.float32)
-        order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], hashes))
+    def _beside(self, other: Self, *, by_features: bool) -> tuple[Hashes, Mask, Mask]:
+        """Hashes and owners (True: we), sorted; and which are like the one before, of the other."""
+        both = self.merged(other)
+        numbers = both.prints[:, None].view(np.float32)
+        order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], both.hashes))
         owner = order < self.hashes.size
         one, two = (numbers[some].astype(np.float64) for some in (order[1:], order[:-1]))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -177,16 +170,14 @@ class Membership:
         alike = ~apart.any(axis=1) & (owner[1:] != owner[:-1])
         if by_features:  # not those of which they were not kept
             alike &= np.isfinite(one[:, 0]) & np.isfinite(two[:, 0])
-        return hashes[order], owner, alike
+        return both.hashes[order], owner, alike
 
-    def holds(self, nodes: Tensor, labels: Labels) -> Mask:
+    def holds(self, nodes: Tensor, labels: Array) -> Mask:
         """Whether each of some nodes was learned with its label."""
         return self._times(self._hashes(nodes, labels)) > 0
 
-    def known(self, nodes: Tensor, classes: Labels) -> tuple[Places, Places]:
-        """Of each node the place in `classes` of one that it was learned as, -1 for none of them;
-        and how often it was learned.
-        """
+    def known(self, nodes: Tensor, classes: Array) -> tuple[Places, Places]:
+        """The place in `classes` of one that each node was learned as, or -1; and how often."""
         # Most nodes were not learned, which the low bits of their hashes show: 6.8 million pairs
         # (arxiv) would take seconds to look up in full.
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
@@ -207,7 +198,7 @@ class Membership:
         held, _ = self.ordered
         return np.searchsorted(held, wanted, "right") - np.searchsorted(held, wanted)
 
-    def _hashes(self, nodes: Tensor, labels: Labels) -> Hashes:
+    def _hashes(self, nodes: Tensor, labels: Array) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)
         return _hashed(nodes, *(salt[codes] for salt in _salts(self.key, classes.tolist())))
 

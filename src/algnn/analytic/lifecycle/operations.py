@@ -1,7 +1,5 @@
 """Operations on a learner that has learned: correct, forget, merge, another head, a summary."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -67,8 +65,6 @@ class Lifecycle(Encoding):
                 " call partial_fit first"
             )
         return known
-
-    # -- what everyone calls ------------------------------------------------------------------
 
     def partial_fit(
         self,
@@ -261,14 +257,12 @@ class Lifecycle(Encoding):
 
         Parameters
         ----------
-        graph : Data
-            The graph as it was when these nodes were learned.
+        graph, labels
+            As for `forget`.
         node : int
         nodes : Tensor, array or list [n]
             All learned nodes among ``reach(graph, node)`` and no others, the node itself included;
             one that was learned twice is named twice. Not needed where none was learned.
-        labels : Tensor, array or list [n]
-            What these nodes were learned as.
 
         Returns
         -------
@@ -301,7 +295,7 @@ class Lifecycle(Encoding):
         return bare
 
     @changes
-    def merge(self, other: Lifecycle, *, repeat: str = "error") -> Self:
+    def merge(self, other: Self, *, repeat: str = "error") -> Self:
         """Learn all that another learner has learned, exactly as if one had learned both.
 
         Parameters

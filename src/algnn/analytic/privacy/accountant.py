@@ -34,20 +34,16 @@ GRID = 2.0**-20
 
 
 def attained_delta(epsilon: float, sigma: float) -> float:
-    """The least δ for which Gaussian noise on a sum of sensitivity 1 is (ε, δ)-private.
-
-    With μ = 1/σ it is Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), exactly (Balle and Wang, Improving the
-    Gaussian Mechanism for Differential Privacy, ICML 2018, theorem 8).
-    """
+    """The least δ for which Gaussian noise on a sum of sensitivity 1 is (ε, δ)-private."""
+    # Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ = 1/σ, exactly (Balle and Wang, Improving the Gaussian
+    # Mechanism for Differential Privacy, ICML 2018, theorem 8)
     mu = 1 / sigma
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     # e^ε Φ(−far) is e^(−near²/2) erfcx(far/√2) / 2, since far² − near² = 2ε: no large number times
     # a small one
     tail = 0.5 * math.exp(-near * near / 2)
-    second = tail * erfcx(far / math.sqrt(2))
-    if near < 0:
-        return float(ndtr(-near) - second)
-    return float(tail * erfcx(near / math.sqrt(2)) - second)
+    first = ndtr(-near) if near < 0 else tail * erfcx(near / math.sqrt(2))
+    return float(first - tail * erfcx(far / math.sqrt(2)))
 
 
 def attained_epsilon(delta: float, sigma: float) -> float:

@@ -1,7 +1,5 @@
 """Analytic learning with differentially private sums."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator
@@ -31,8 +29,7 @@ from algnn.learner import shortened
 
 # The ridge penalty as a share of the largest eigenvalue that noise alone gives G, found in the same
 # trials as `SHARES`; and, where there is next to no noise, as a share of the trace.
-OF_NOISE = 0.5
-OF_TRACE = 1e-3
+OF_NOISE, OF_TRACE = 0.5, 1e-3
 
 
 @dataclass(frozen=True)

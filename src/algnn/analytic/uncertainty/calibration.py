@@ -10,8 +10,6 @@ latter, and a sample of the graph's nodes gives the former. ``docs/confidence.md
 tried, and how well it works.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,9 +41,7 @@ FEW, MANY = 10, 20
 BLUNT_SHARE, BLUNT_FRACTION, SHARPER = 0.3, 0.3, 1.5
 # The sample of a graph has so many nodes and moves β by at most this factor, to the power 1/2 where
 # so many nodes tell and nearly in full where far more do. Chosen on validation nodes of 13 graphs.
-SAMPLE = 2048
-MOST_MOVE = 1.3
-HALF_TOLD = 200
+SAMPLE, MOST_MOVE, HALF_TOLD = 2048, 1.3, 200
 # Weights of the sample are exponential in the size of scores: this keeps them from extremes.
 TILT_PENALTY = 0.01
 
@@ -82,11 +78,7 @@ class Scores:
         return confusion
 
     def log_loss(self, beta: float) -> float:
-        """The mean of −log p(true class) under softmax(β s), over these nodes and one more.
-
-        The additional node scores like the mean of one class and is of another, so that β stays
-        finite where the sums separate all classes.
-        """
+        """The mean of −log p(true class) under softmax(β s), over these nodes and one more."""
         C, confusion, share = len(self.mean), self.confusion(), self.n / self.n.sum()
         size = confusion.sum(1, keepdims=True)
         anyone = (1 - np.eye(C)) / max(C - 1, 1)
@@ -104,6 +96,8 @@ class Scores:
         for weight, u in zip(WEIGHTS, POINTS, strict=True):
             mine, theirs = own - u * unit, logits + u * unit
             total += weight * (np.logaddexp(rest, np.logaddexp(mine, theirs)) - mine)
+        # one more scores like the mean of one class and is of another, so that β stays finite where
+        # the sums separate all classes
         mistaken = np.logaddexp(rest, np.logaddexp(own, logits)) - logits
         N = self.n.sum()
         both = N * rivals * total + anyone * mistaken

@@ -7,9 +7,8 @@ often show. Both Gaussians are widened by a multiple of the noise of Σ, about t
 they differ only in what the sums know well; outside of what nodes span they cancel.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -23,8 +22,7 @@ from algnn.progress import tell
 WIDENING = 10.0
 # Size of the sample of a graph: at least so many nodes, and so many per coordinate of the sums. In
 # these trials more were hardly better, and 512 for 767 coordinates were worse.
-SMALLEST_SAMPLE = 512
-PER_COORDINATE = 2
+SMALLEST_SAMPLE, PER_COORDINATE = 512, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +35,7 @@ class NoveltyModel:
     anything: Tensor  # [d, d]: that of any node
 
     @classmethod
-    def of(cls, statistics: Statistics, sample: Tensor) -> NoveltyModel:
+    def of(cls, statistics: Statistics, sample: Tensor) -> Self:
         """From the sums, and Z [m, d] of a sample of the graph in the coordinates of the sums."""
         tell("novelty model", 1, 1)
         n = statistics.n.to(sample.device, torch.float64)
