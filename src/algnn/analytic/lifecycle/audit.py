@@ -140,9 +140,9 @@ def now() -> str:
 def _event(found: Any) -> Event:
     """An event of which every value is of its type."""
     event = Event(**{**found, "nodes": tuple((label, count) for label, count in found["nodes"])})
-    texts = (event.what, event.time, event.head, event.other, event.before)
-    sound = event.what in ACTIONS and all(isinstance(text, str) for text in texts)
-    sound = sound and all(isinstance(value, int | float) for value in (event.gamma, event.kept))
+    kinds = {"nodes": tuple, "gamma": int | float, "kept": int | float}  # all others are texts
+    sound = all(isinstance(value, kinds.get(name, str)) for name, value in vars(event).items())
+    sound = sound and event.what in ACTIONS
     for label, count in event.nodes:
         sound = sound and type(label) in (int, str) and type(count) in (int, float) and count >= 0
     if not sound:

@@ -163,8 +163,8 @@ class Membership:
         both = self.merged(other)
         numbers = both.prints[:, None].view(np.float32)
         order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], both.hashes))
-        owner = order < self.hashes.size
-        one, two = (numbers[some].astype(np.float64) for some in (order[1:], order[:-1]))
+        owner, numbers = order < self.hashes.size, numbers[order].astype(np.float64)
+        one, two = numbers[1:], numbers[:-1]
         with np.errstate(invalid="ignore", over="ignore"):
             apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
         alike = ~apart.any(axis=1) & (owner[1:] != owner[:-1])

@@ -10,7 +10,6 @@ compose exactly: noise of σ₁ … σₖ is as private as noise of one σ with 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -72,13 +71,13 @@ def _least(enough: Callable[[float], bool]) -> float:
     return high
 
 
-def with_noise(statistics: Statistics, sigma: float, entropy: Entropy = os.urandom) -> Statistics:
+def with_noise(statistics: Statistics, sigma: float, entropy: Entropy) -> Statistics:
     """The sums of one session, over rows at most 1 long and each node once, with noise on them."""
     import torch
 
     def noisy(name: str) -> Tensor:
         value: Tensor = getattr(statistics, name)
-        # from random bytes of the operating system: noise from a known seed can be subtracted again
+        # random bytes, by default the system's: noise from a known seed can be subtracted again
         bits = np.frombuffer(entropy(8 * value.numel()), dtype=np.uint64) >> np.uint64(11)
         uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53
         # by the inverse of the distribution function; 1 comes with a probability of 2⁻⁵⁴
