@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Path = str | os.PathLike[str]
+Facts = dict[str, Any]  # JSON values
+Shapes = dict[str, tuple[int, ...]]
 VERSION = 1
 # files of early versions have no SHA-256; an unknown key may be one that was damaged
 KEYS = {"format", "version", "kind", "facts", "sha256"}
@@ -28,7 +30,7 @@ MISFITS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, 
 LONGEST = 200
 
 
-def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: Facts) -> None:
     """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
     from safetensors import torch as safetensors
 
@@ -48,12 +50,10 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, An
             raise CheckpointError(f"{path} cannot be written: {in_short(error)}") from error
 
 
-def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tensor], Facts]:
     """Tensors, on the CPU, and JSON values of a checkpoint of a learner of class `kind`."""
-    with _opened(path) as file:
-        header = _header(path, file.metadata())
-        found = header["kind"]
-        if found != kind:
+    with _opened(path, "pt") as (file, header):
+        if (found := header["kind"]) != kind:
             raise CheckpointError(
                 f"{path} holds a {found}, not a {kind}: load it with {found}.load"
             )
@@ -68,31 +68,22 @@ def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tenso
     return tensors, header["facts"]
 
 
-class Peek(NamedTuple):
-    """What `peek` found: the learner's class, JSON values, shapes of all tensors, some arrays."""
-
-    kind: str
-    facts: dict[str, Any]
-    shapes: dict[str, tuple[int, ...]]
-    arrays: dict[str, Any]
-
-
-def peek(path: Path, names: Sequence[str] = ()) -> Peek:
-    """A look without torch, which reads only the named tensors and compares no SHA-256."""
-    with _opened(path, "numpy") as file:
-        header = _header(path, file.metadata())
+def peek(path: Path, names: Sequence[str] = ()) -> tuple[Facts, Shapes, dict[str, Any]]:
+    """Header, shapes of all tensors and the named ones: without torch, and without its SHA-256."""
+    with _opened(path, "numpy") as (file, header):
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in list(file.keys())}
         arrays = {name: file.get_tensor(name) for name in names if name in shapes}
-    return Peek(header["kind"], header["facts"], shapes, arrays)
+    return header, shapes, arrays
 
 
 @contextmanager
-def _opened(path: Path, framework: str = "pt") -> Iterator[Any]:
+def _opened(path: Path, framework: str) -> Iterator[tuple[Any, Facts]]:
+    """The file and its header, once that is one of ours."""
     if not os.path.isfile(path):
         raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
     try:
         with safe_open(path, framework=framework) as file:
-            yield file
+            yield file, _header(path, file.metadata())
     except (SafetensorError, OSError, RuntimeError) as error:
         raise CheckpointError(
             f"{path} is damaged or not a checkpoint ({in_short(error)}): save the learner again"
@@ -107,9 +98,8 @@ def digest(text: str, tensors: dict[str, Tensor]) -> str:
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         if tensor.numel():
-            # the memory itself, not a copy of it
             flat = tensor.detach().cpu().contiguous().reshape(-1)
-            total.update(flat.view(torch.uint8).numpy().data)
+            total.update(flat.view(torch.uint8).numpy().data)  # the memory itself, not a copy
     return total.hexdigest()
 
 
@@ -129,21 +119,21 @@ def in_short(error: BaseException) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
-def _header(path: Path, metadata: dict[str, str] | None) -> dict[str, Any]:
+def _header(path: Path, metadata: dict[str, str] | None) -> Facts:
     try:
-        header = json.loads((metadata or {})["algnn"])
+        header: Facts = json.loads((metadata or {})["algnn"])
+        version, kind = header["version"], header["kind"]
         ours = header["format"] == "algnn" and isinstance(header["facts"], dict)
-        ours = ours and header.keys() <= KEYS
-        version, found = header["version"], header["kind"]
+        # a name, and a number that is not as long as the file
+        ours = ours and header.keys() <= KEYS and isinstance(version, int) and abs(version) <= 10**6
+        ours = ours and kind.isidentifier() and len(kind) <= LONGEST
     except MISFITS:
         ours = False
-    # a name, and a number that is not as long as the file
-    ours = ours and isinstance(found, str) and found.isidentifier() and len(found) <= LONGEST
-    if not ours or not isinstance(version, int) or abs(version) > 10**6:
+    if not ours:
         raise CheckpointError(f"{path} is a safetensors file but not one that algnn wrote")
     if version != VERSION:
         raise CheckpointError(
             f"{path} has checkpoint version {version} and this algnn reads {VERSION}: use the"
             " algnn that wrote it, or a newer one"
         )
-    return dict(header)
+    return header

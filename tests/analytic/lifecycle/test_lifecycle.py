@@ -15,7 +15,7 @@ from algnn.analytic.classes import GONE, CodedLabels
 from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.joint import JointRidge
-from algnn.analytic.lifecycle.preconditions import affected, hops, without_node
+from algnn.analytic.lifecycle.preconditions import affected, without_node
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.state import State
 from algnn.analytic.statistics import Statistics
@@ -400,8 +400,11 @@ def test_reach_names_all_whose_features_change(bank, seed, node):
 def test_how_far_features_look():
     far = {"all": 10, "pagerank": 10, "two hops": 2, "own and pagerank": 10}
     far |= {"own and two hops": 2, "raw": 0}
-    assert {name: hops(HopEncoder(name, inputs=2)) for name in far} == far
-    path = Data(num_nodes=10, edge_index=torch.stack([torch.arange(9), torch.arange(1, 10)]))
+    path = Data(num_nodes=20, edge_index=torch.stack([torch.arange(19), torch.arange(1, 20)]))
+    for name, hops in far.items():
+        # and one hop more: who weighs a node weighs it otherwise
+        reached = affected(HopEncoder(name, inputs=2), path, 2)
+        assert reached.tolist() == list(range(2, 4 + hops if hops else 3))
     assert affected(HopEncoder("two hops", inputs=2), path, 2).tolist() == [2, 3, 4, 5]
     assert affected(HopEncoder("raw", inputs=2), path, 2).tolist() == [2]
 

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 
 import algnn
 from algnn import checkpoint
+from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.privacy.accountant import (
     SHARES,
     attained_delta,
@@ -20,7 +21,7 @@ from algnn.analytic.privacy.accountant import (
     noise_scale,
     with_noise,
 )
-from algnn.analytic.privacy.model import PrivateALGNN, private_weights
+from algnn.analytic.privacy.model import PrivateALGNN, PrivateState
 from algnn.analytic.statistics import Statistics
 from algnn.errors import CheckpointError, InputError
 
@@ -249,7 +250,8 @@ def test_a_node_twice_in_a_session_is_refused(small_graph):
 def test_weights_are_finite_whatever_the_noise(seed, sigma):
     exact = sums(torch.eye(4).double(), np.array([0, 1, 1, 2]))
     shown = with_noise(exact, sigma, np.random.default_rng(seed).bytes)
-    assert bool(private_weights(shown, sigma**2).isfinite().all())
+    state = PrivateState(HopEncoder("pagerank", 4), shown, sigma**2, torch.zeros(3))
+    assert bool(state.weights.isfinite().all())
 
 
 def test_empty_features_are_learned_too(small_graph):

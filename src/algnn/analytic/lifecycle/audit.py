@@ -6,16 +6,14 @@ the learner's own. Whoever can write the file can also write another log: keep `
 elsewhere to prove that nobody did. The log names classes, forgotten ones too, and no node.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from algnn.analytic.classes import COUNT_ROUNDING, GONE
 from algnn.errors import CheckpointError, InputError
@@ -23,16 +21,10 @@ from algnn.errors import CheckpointError, InputError
 Label = int | str
 Counts = Mapping[Any, float]  # a number for each class
 
-# what can be done, and whether it adds nodes (1), removes nodes (-1) or does neither (0)
-ACTIONS = {
-    "learn": 1,
-    "merge": 1,
-    "found": 1,  # nodes of a file that had no log
-    "forget": -1,
-    "forget node": -1,
-    "head": 0,
-    "drop record": 0,
-}
+# what can be done, and whether it adds nodes (1), removes nodes (-1) or does neither (0); "found"
+# are the nodes of a file that had no log
+ACTIONS = {"learn": 1, "merge": 1, "found": 1, "forget": -1, "forget node": -1}
+ACTIONS |= {"head": 0, "drop record": 0}
 START = "0" * 64
 # digests are made of its text, so no byte of it may ever change
 TEXT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -70,20 +62,10 @@ class AuditLog:
 
     def plus(
         self, what: str, nodes: Counts, head: str, gamma: float, kept: float = 1.0, other: str = ""
-    ) -> AuditLog:
+    ) -> Self:
         """With one more event, now; `nodes` has a number for each class."""
         event = Event(what, now(), tuple(nodes.items()), head, gamma, kept, other, self.end)
-        return AuditLog((*self.events, event), event.digest())
-
-    def nodes(self) -> dict[Label, float]:
-        """The nodes of each class that all events together leave."""
-        total: dict[Label, float] = {}
-        for event in self.events:
-            if event.kept != 1:
-                total = {c: n * event.kept for c, n in total.items() if n * event.kept >= GONE}
-            for label, number in event.nodes:
-                total[label] = total.get(label, 0) + ACTIONS[event.what] * number
-        return {label: number for label, number in total.items() if number > 0}
+        return replace(self, events=(*self.events, event), end=event.digest())
 
     def sessions(self) -> dict[Label, int]:
         """For each class the event that brought it, of those that added nodes, from 0."""
@@ -103,9 +85,15 @@ class AuditLog:
 
     def adds_up(self, nodes: Counts) -> bool:
         """Whether all events together leave these nodes of each class."""
-        total = self.nodes()
-        return total.keys() == nodes.keys() and all(
-            math.isclose(total[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
+        total: dict[Label, float] = {}
+        for event in self.events:
+            if event.kept != 1:
+                total = {c: n * event.kept for c, n in total.items() if n * event.kept >= GONE}
+            for label, number in event.nodes:
+                total[label] = total.get(label, 0) + ACTIONS[event.what] * number
+        left = {label: number for label, number in total.items() if number > 0}
+        return left.keys() == nodes.keys() and all(
+            math.isclose(left[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -113,14 +101,14 @@ class AuditLog:
         return {"events": [dict(vars(event)) for event in self.events], "end": self.end}
 
     @classmethod
-    def of(cls, facts: dict[str, Any], nodes: Counts) -> AuditLog:
+    def of(cls, facts: dict[str, Any], nodes: Counts) -> Self:
         """The log of a checkpoint; of one from before there were logs, that it was found."""
         if "log" in facts:
             return cls.from_json(facts["log"])
         return cls().plus("found", nodes, facts["head"], float(facts["gamma"]))
 
     @classmethod
-    def from_json(cls, found: Any) -> AuditLog:
+    def from_json(cls, found: Any) -> Self:
         """The inverse of `to_json`; `CheckpointError` where the log is damaged or was changed."""
         try:
             events = tuple(_event(one) for one in found["events"])
@@ -152,9 +140,9 @@ def now() -> str:
 def _event(found: Any) -> Event:
     """An event of which every value is of its type."""
     event = Event(**{**found, "nodes": tuple((label, count) for label, count in found["nodes"])})
-    texts = (event.what, event.time, event.head, event.other, event.before)
-    sound = event.what in ACTIONS and all(isinstance(text, str) for text in texts)
-    sound = sound and all(isinstance(value, int | float) for value in (event.gamma, event.kept))
+    kinds = {"nodes": tuple, "gamma": int | float, "kept": int | float}  # all others are texts
+    sound = all(isinstance(value, kinds.get(name, str)) for name, value in vars(event).items())
+    sound = sound and event.what in ACTIONS
     for label, count in event.nodes:
         sound = sound and type(label) in (int, str) and type(count) in (int, float) and count >= 0
     if not sound:

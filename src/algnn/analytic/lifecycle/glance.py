@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from algnn.analytic.lifecycle.audit import AuditLog, Event, Label
-from algnn.checkpoint import MISFITS, Peek, peek
+from algnn.checkpoint import MISFITS, Facts, Shapes, peek
 from algnn.errors import CheckpointError
 
 MOST = 40  # rows of a table that are printed; of more, the first and the last half of these
@@ -71,6 +71,17 @@ class Summary:
 
     def __str__(self) -> str:
         kinds = {"int": "labels are ints", "str": "labels are strings", "none": "no labels yet"}
+        ways = f"{self.halvings} halvings" if self.halvings > 1 else "halves"
+        chosen = f", chosen from {ways} of the nodes" if self.halvings else ""
+        rows = {"head": f"{self.head}, γ = {self.gamma:.3g}{chosen}"}
+        rows["features"] = f"{self.width} wide, sums over {self.directions} directions"
+        if self.condition is not None:
+            rows["condition number"] = f"{self.condition:.3g}"
+            rows["degrees of freedom"] = f"{self.degrees:.1f}, effectively"
+        kept = "" if self.record else ", no record of which nodes were learned"
+        rows["kept"] = f"{self.retained_bytes:,} bytes{kept}"
+        rows |= {"encoder": self.encoder} if self.encoder else {}
+        rows |= {"schema": self.schema, "gives away": exposure(self.record)}
         lines = [
             f"{len(self.nodes)} classes, {number(sum(self.nodes.values()))} nodes;"
             f" {kinds[self.labels]}, x has {self.inputs} columns",
@@ -79,20 +90,10 @@ class Summary:
             "",
             *_table(("time", "what", "nodes", "classes", "head", "γ"), map(_row, self.events)),
             "",
-            f"head                {self.head}, γ = {self.gamma:.3g}"
-            + (f", chosen from {self.halvings} halvings of the nodes" if self.halvings > 1 else "")
-            + (", chosen from halves of the nodes" if self.halvings == 1 else ""),
-            f"features            {self.width} wide, sums over {self.directions} directions",
         ]
-        if self.condition is not None:
-            lines.append(f"condition number    {self.condition:.3g}")
-            lines.append(f"degrees of freedom  {self.degrees:.1f}, effectively")
-        kept = "" if self.record else ", no record of which nodes were learned"
-        lines.append(f"kept                {self.retained_bytes:,} bytes{kept}")
-        lines += [f"encoder             {self.encoder}"] if self.encoder else []
-        lines.append(f"schema              {self.schema}")
-        away = f"gives away          {exposure(self.record)}"
-        return "\n".join([*lines, *textwrap.wrap(away, 99, subsequent_indent=" " * 20)])
+        for name, value in rows.items():
+            lines += textwrap.wrap(f"{name:<20}{value}", 99, subsequent_indent=" " * 20)
+        return "\n".join(lines)
 
 
 def exposure(record: bool) -> str:
@@ -104,22 +105,21 @@ def exposure(record: bool) -> str:
 def glance(path: str | os.PathLike[str]) -> Summary | dict[str, str]:
     """The summary of an `ALGNN` in a file; of a `PrivateALGNN`, rows of names and words."""
     # the log is checked; the content is not compared with its SHA-256, which `load` does
-    found = peek(path, ("statistics.n", "shown.n", "spent"))
+    header, shapes, arrays = peek(path, ("statistics.n", "shown.n", "spent"))
+    kind, facts = header["kind"], header["facts"]
     try:
-        if found.kind == "ALGNN":
-            return summary_of(found.facts, found.shapes, found.arrays["statistics.n"].tolist())
-        if found.kind == "PrivateALGNN":
-            return _private(found)
+        if kind == "ALGNN":
+            return summary_of(facts, shapes, arrays["statistics.n"].tolist())
+        if kind == "PrivateALGNN":
+            return _private(facts, shapes, arrays)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except MISFITS as error:
         raise CheckpointError(f"{path} holds no model that this version knows") from error
-    raise CheckpointError(f"{path} holds a {found.kind}: only models of algnn fit are summarised")
+    raise CheckpointError(f"{path} holds a {kind}: only models of algnn fit are summarised")
 
 
-def summary_of(
-    facts: dict[str, Any], shapes: dict[str, tuple[int, ...]], counts: list[float]
-) -> Summary:
+def summary_of(facts: Facts, shapes: Shapes, counts: list[float]) -> Summary:
     """A summary of what a checkpoint holds: facts, shapes of its tensors, n of each class."""
     directions, classes = shapes["statistics.Q"][0], facts["classes"]
     labels = "none" if not classes else "str" if isinstance(classes[0], str) else "int"
@@ -145,17 +145,17 @@ def summary_of(
     )
 
 
-def _private(found: Peek) -> dict[str, str]:
+def _private(facts: Facts, shapes: Shapes, arrays: dict[str, Any]) -> dict[str, str]:
     from algnn.analytic.privacy.accountant import attained_epsilon
 
-    nodes = zip(found.facts["classes"], found.arrays["shown.n"].tolist(), strict=True)
-    delta = float(found.facts["params"]["delta"])
+    nodes = zip(facts["classes"], arrays["shown.n"].tolist(), strict=True)
+    delta = float(facts["params"]["delta"])
     # kept is Σ 1/σ² of each class
-    spent = attained_epsilon(delta, float(found.arrays["spent"].max()) ** -0.5)
+    spent = attained_epsilon(delta, float(arrays["spent"].max()) ** -0.5)
     return {
         "private": f"ε ≤ {spent:.3g} at δ = {delta:g} for each labelled node",
         "nodes per class, noisy": ", ".join(f"{name}: {count:.0f}" for name, count in nodes),
-        "kept": f"{8 * sum(prod(shape) for shape in found.shapes.values()):,} bytes",
+        "kept": f"{8 * sum(prod(shape) for shape in shapes.values()):,} bytes",
         "gives away": private_exposure(spent, delta),
     }
 
@@ -182,12 +182,10 @@ def _table(head: tuple[str, ...], rows: Any) -> list[str]:
     """Columns under their heads, numbers to the right."""
     cells = [head, *rows]
     if len(cells) > MOST + 1:
-        half = MOST // 2
         left_out = (f"… {len(cells) - 1 - MOST} more", *[""] * (len(head) - 1))
-        cells = [*cells[: half + 1], left_out, *cells[-half:]]
+        cells[MOST // 2 + 1 : -MOST // 2] = [left_out]
     columns = []
-    for name, *below in zip(*cells, strict=True):
-        width = max(map(len, (name, *below)))
-        pad = str.rjust if name in ("nodes", "classes", "γ") else str.ljust
-        columns.append([pad(cell, width) for cell in (name, *below)])
+    for column in zip(*cells, strict=True):
+        pad = str.rjust if column[0] in ("nodes", "classes", "γ") else str.ljust
+        columns.append([pad(cell, max(map(len, column))) for cell in column])
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

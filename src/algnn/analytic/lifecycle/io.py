@@ -20,13 +20,12 @@ from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import MOST_HALVINGS
 from algnn.analytic.state import Features, State, per_class
 from algnn.analytic.statistics import Statistics
-from algnn.checkpoint import check_tensor, digest
+from algnn.checkpoint import Facts, check_tensor, digest
 from algnn.checks import Array, check_choice, check_number
 from algnn.errors import CheckpointError
 
 FLOAT = torch.float64
 Tensors = dict[str, Tensor]
-Facts = dict[str, Any]
 # limits of what a checkpoint may claim without holding it: weights drawn from a seed, widths
 WIDEST_INPUTS = 2**20
 LARGEST_EXPANSION = 2**26
@@ -39,10 +38,9 @@ LARGEST_VALUE = 1e100
 
 def state(known: State) -> tuple[Tensors, Facts]:
     """The state as tensors and JSON values."""
-    tensors = {f"statistics.{name}": t for name, t in known.statistics.tensors().items()}
-    for place in range(known.ways):
-        named = known.half_sums[place].tensors().items()
-        tensors |= {f"second{place}.{name}": t for name, t in named}
+    sums = {"statistics": known.statistics}
+    sums |= {f"second{place}": known.half_sums[place] for place in range(known.ways)}
+    tensors = {f"{of}.{name}": t for of, one in sums.items() for name, t in one.tensors().items()}
     if known.span.basis is not None:
         tensors["span.basis"] = known.span.basis
     if known.membership is not None:
@@ -111,22 +109,24 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     log = AuditLog.of(facts, per_class(statistics))
     if not log.adds_up(per_class(statistics)):
         raise CheckpointError("the log does not add up to the nodes that were learned")
-    members = _restored_membership(tensors, features, int(statistics.n.sum()))
+    members = None
+    if "record.hashes" in tensors:
+        count = int(statistics.n.sum())
+        # files of early versions have no sketches
+        kept = {"record.prints": torch.from_numpy(no_prints(count)), **tensors}
+        names = ["record.hashes", "record.prints"]
+        record = (check_tensor(name, kept[name], (count,), torch.int64).numpy() for name in names)
+        members = Membership(fingerprint(features), *record)
     gamma = float(facts["gamma"])
     return State(features, span, statistics, half_sums, facts["head"], gamma, members, log)
 
 
-def _restored_membership(tensors: Tensors, features: Features, count: int) -> Membership | None:
-    if "record.hashes" not in tensors:
-        return None
-    hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64).numpy()
-    kept = tensors.get("record.prints", torch.from_numpy(no_prints(count)))
-    prints = check_tensor("record.prints", kept, (count,), torch.int64).numpy()
-    return Membership(fingerprint(features), hashes, prints)
-
-
 def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> Features:
     """The features; weights that follow from a seed are drawn when they are first needed."""
+
+    def part(name: str, *shape: int) -> Tensor:
+        return check_tensor(name, tensors[name], shape, torch.float32).to(device)
+
     if "bank" in facts:
         bank = HopEncoder(**facts["bank"])
         # weights are as long as this says, whatever the size of the file
@@ -136,38 +136,30 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
         check_number("expanded", bank.expanded, 0, MOST_UNITS, whole=True)
         check_number("seed", bank.seed, 0, 2**63, whole=True)
         if "encoder.basis" in tensors:
-            basis = tensors["encoder.basis"]
-            check_tensor("encoder.basis", basis, (bank.inputs, basis.size(-1)), torch.float32)
+            basis = part("encoder.basis", bank.inputs, tensors["encoder.basis"].size(-1))
             if not basis.numel() or bank.projected:
                 raise CheckpointError("encoder.basis has no columns, or a projection beside it")
-            bank = replace(bank, basis=basis.to(device))
+            bank = replace(bank, basis=basis)
         if "encoder.scales" in tensors:
-            scales = check_tensor(
-                "encoder.scales", tensors["encoder.scales"], (bank.inputs,), torch.float32
-            )
-            if not bool((scales > 0).all()):
+            bank = replace(bank, scales=part("encoder.scales", bank.inputs))
+            if not bool((tensors["encoder.scales"] > 0).all()):
                 raise CheckpointError("encoder.scales holds values that no scale has")
-            bank = replace(bank, scales=scales.to(device))
         plain = all(isinstance(each, bool) for each in (bank.root, bank.sizes))
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not plain:
             raise CheckpointError("bank is none that this version makes")
         if "encoder.weight1" in tensors:
             hidden = tensors["encoder.weight1"].size(-1)
-            shapes = {"weight1": (bank.view_width, hidden), "weight2": (hidden, hidden)}
-            weights = (
-                check_tensor(f"encoder.{name}", tensors[f"encoder.{name}"], shape, torch.float32)
-                for name, shape in shapes.items()
-            )
-            bank = SelfSupervisedEncoder.beside(bank, *(weight.to(device) for weight in weights))
+            first = part("encoder.weight1", bank.view_width, hidden)
+            second = part("encoder.weight2", hidden, hidden)
+            bank = SelfSupervisedEncoder.beside(bank, first, second)
         return bank
     shape = facts["expansion"]
     d, h = shape["width"], shape["inputs"]
-    weight = tensors["encoder.weight"]
-    weight = check_tensor("encoder.weight", weight, (weight.size(0), h), torch.float32)
-    bias = check_tensor("encoder.bias", tensors["encoder.bias"], (h,), torch.float32)
+    weight = part("encoder.weight", tensors["encoder.weight"].size(0), h)
+    bias = part("encoder.bias", h)
     if not weight.numel() or h * d > LARGEST_EXPANSION or shape["kind"] not in EXPANSIONS:
         raise CheckpointError("expansion is none that this version makes")
-    return ExpandedGCN(weight.to(device), bias.to(device), shape["kind"], d, shape["seed"])
+    return ExpandedGCN(weight, bias, shape["kind"], d, shape["seed"])
 
 
 def check_values(tensors: Tensors) -> None:

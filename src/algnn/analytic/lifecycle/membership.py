@@ -1,37 +1,32 @@
 """Which nodes were learned as what, as 64-bit hashes, so that only those can be forgotten.
 
-The sums do not tell whether a node is in them; a hash of each learned pair of node and class, eight
-bytes a node, does. With it a request to forget what was never learned, which would corrupt the sums
-without a trace, is refused; one passes by chance with a probability of the number of learned nodes
-over 2^64. Eight more bytes are a sketch of the features that a node was learned with: it can be
-forgotten only with the same ones.
-
-A hash does not reveal its node by itself, but whoever has the file can try every id with every
-class, and where ids are row numbers there are few to try: treat the hashes like a list of the
+The sums do not tell whether a node is in them. By a hash of each learned pair of node and class a
+request to forget what was never learned, which would corrupt the sums without a trace, is refused;
+one passes by chance with a probability of the number of learned nodes over 2^64. Eight more bytes
+are a sketch of the features that a node was learned with: it can be forgotten only with the same
+ones. Whoever has the file can try every id with every class: treat the hashes like a list of the
 labelled nodes and their classes. `ALGNN.drop_record` removes them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.classes import mixed
+from algnn.analytic.classes import Array, mixed
 from algnn.errors import InputError
 from algnn.graph.propagate import blocks
 
 Hashes = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.intp]
-Labels = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 # Features that differ by a larger share are not those that were learned. The rounding of float32,
 # by which those of another machine may differ, is less.
 CHANGED_FEATURES = 1e-5
@@ -58,19 +53,10 @@ class Sketch:
             yield Z
 
     @property
-    def projections(self) -> npt.NDArray[np.float32]:
-        """Of all rows that have passed."""
-        return torch.cat(self.parts)[:, :2].to(torch.float32).numpy()
-
-    @property
     def prints(self) -> Hashes:
-        """The same, eight bytes each."""
-        return np.ascontiguousarray(self.projections).view(np.int64)[:, 0]
-
-    @property
-    def rounding(self) -> npt.NDArray[np.float64]:
-        """By how much projections of the same features may differ."""
-        return CHANGED_FEATURES * torch.cat(self.parts)[:, 2:].numpy()
+        """The projections of all rows that have passed, eight bytes each."""
+        projections = torch.cat(self.parts)[:, :2].to(torch.float32)
+        return projections.contiguous().numpy().view(np.int64)[:, 0]
 
 
 def no_prints(count: int) -> Hashes:
@@ -92,12 +78,12 @@ class Membership:
         order = np.lexsort((self.prints, self.hashes))
         return self.hashes[order], self.prints[order]
 
-    def plus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
+    def plus(self, nodes: Tensor, labels: Array, sketch: Sketch | None = None) -> Self:
         """With some more pairs."""
         prints = no_prints(labels.size) if sketch is None else sketch.prints
-        return self.merged(Membership(self.key, self._hashes(nodes, labels), prints))
+        return self.merged(replace(self, hashes=self._hashes(nodes, labels), prints=prints))
 
-    def minus(self, nodes: Tensor, labels: Labels, sketch: Sketch | None = None) -> Membership:
+    def minus(self, nodes: Tensor, labels: Array, sketch: Sketch | None = None) -> Self:
         """Without some pairs; `InputError` where one was never learned, or with other features."""
         wanted = self._hashes(nodes, labels)
         order = np.argsort(wanted, kind="stable")
@@ -106,9 +92,7 @@ class Membership:
         again = np.arange(run.size) - np.searchsorted(run, run)
         held, prints = self.ordered
         places = np.searchsorted(held, run) + again
-        there = places < held.size
-        there[there] = held[places[there]] == run[there]
-        missing = order[~there]
+        missing = order[self._times(run) <= again]
         if missing.size:
             first = int(missing.min())
             raise InputError(
@@ -123,12 +107,14 @@ class Membership:
                 f" that were learned ({len(changed)} of {run.size} have), and forgetting them would"
                 " be inexact: give the graph as it was when they were learned"
             )
-        return Membership(self.key, np.delete(held, places), np.delete(prints, places))
+        return replace(self, hashes=np.delete(held, places), prints=np.delete(prints, places))
 
     def _match(self, run: Hashes, places: Places, sketch: Sketch, order: Places) -> list[int]:
         """Which of a sorted run of hashes have no fitting print; `places` are put right."""
         held, prints = self.ordered
-        projections, rounding = sketch.projections[order], sketch.rounding[order]
+        parts = torch.cat(sketch.parts)[torch.from_numpy(order)]
+        projections = parts[:, :2].to(torch.float32).numpy()
+        rounding = CHANGED_FEATURES * parts[:, 2:].numpy()
 
         def fit(at: Any, one: Any) -> Any:
             kept = prints[at][:, None].view(np.float32)
@@ -142,98 +128,79 @@ class Membership:
             same = (run == value).nonzero()[0]
             start, end = np.searchsorted(held, value), np.searchsorted(held, value, "right")
             fitting = np.arange(start, end)[fit(np.arange(start, end), same[:1])]
-            if fitting.size < same.size:
-                bad += same[fitting.size :].tolist()
-            else:
-                places[same] = fitting[: same.size]
+            bad += same[fitting.size :].tolist()
+            places[same[: fitting.size]] = fitting[: same.size]
         return bad
 
-    def merged(self, other: Membership) -> Membership:
+    def merged(self, other: Self) -> Self:
         """The pairs of both, which have the same key."""
         hashes = np.concatenate([self.hashes, other.hashes])
-        return Membership(self.key, hashes, np.concatenate([self.prints, other.prints]))
+        return replace(self, hashes=hashes, prints=np.concatenate([self.prints, other.prints]))
 
-    def shared(self, other: Membership) -> int:
+    def shared(self, other: Self) -> int:
         """The number of pairs that both hold, with the same features: ids may be a site's own."""
-        hashes, numbers, owner = self._beside(other, by_features=False)
-        pairs = (hashes[1:] == hashes[:-1]) & (owner[1:] != owner[:-1])
-        return int((pairs & _alike(numbers)).sum())
+        hashes, _, alike = self._beside(other, by_features=False)
+        return int((alike & (hashes[1:] == hashes[:-1])).sum())
 
-    def contradicted(self, other: Membership, classes: Labels) -> int:
+    def contradicted(self, other: Self, classes: Array) -> int:
         """The number of nodes that both hold, with the same features, as different classes."""
         # a hash does not tell its node: where features are alike, ids up to MOST_IDS are tried
-        hashes, numbers, owner = self._beside(other, by_features=True)
-        alike = _alike(numbers) & np.isfinite(numbers[1:, 0]) & np.isfinite(numbers[:-1, 0])
-        alike &= (hashes[1:] != hashes[:-1]) & (owner[1:] != owner[:-1])
+        hashes, owner, alike = self._beside(other, by_features=True)
+        alike &= hashes[1:] != hashes[:-1]
         either = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
         both = (hashes[either & (owner == one)] for one in (True, False))
-        ours, theirs = (Membership(self.key, held, no_prints(held.size)) for held in both)
+        ours, theirs = (replace(self, hashes=held, prints=no_prints(held.size)) for held in both)
         found, start, left = 0, 0, np.unique(ours.hashes).size
         while left > 0 and start < MOST_IDS:
             ids = torch.arange(start, start + 2**16)
-            one, two = ours.learned_as(ids, classes), theirs.learned_as(ids, classes)
+            one, two = ours.known(ids, classes)[0], theirs.known(ids, classes)[0]
             found += int(((one >= 0) & (two >= 0) & (one != two)).sum())
             left, start = left - int((one >= 0).sum()), start + 2**16
         return found
 
-    def _beside(
-        self, other: Membership, *, by_features: bool
-    ) -> tuple[Hashes, npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """Hashes, projections and owner (True for ours) of all pairs of both, sorted."""
-        hashes = np.concatenate([self.hashes, other.hashes])
-        numbers = np.concatenate([self.prints, other.prints])[:, None].view(np.float32)
-        owner = np.arange(hashes.size) < self.hashes.size
-        order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], hashes))
-        return hashes[order], numbers[order].astype(np.float64), owner[order]
+    def _beside(self, other: Self, *, by_features: bool) -> tuple[Hashes, Mask, Mask]:
+        """Hashes and owners (True: we), sorted; and which are like the one before, of the other."""
+        both = self.merged(other)
+        numbers = both.prints[:, None].view(np.float32)
+        order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], both.hashes))
+        owner, numbers = order < self.hashes.size, numbers[order].astype(np.float64)
+        one, two = numbers[1:], numbers[:-1]
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
+        alike = ~apart.any(axis=1) & (owner[1:] != owner[:-1])
+        if by_features:  # not those of which they were not kept
+            alike &= np.isfinite(one[:, 0]) & np.isfinite(two[:, 0])
+        return both.hashes[order], owner, alike
 
-    def holds(self, nodes: Tensor, labels: Labels) -> npt.NDArray[np.bool_]:
+    def holds(self, nodes: Tensor, labels: Array) -> Mask:
         """Whether each of some nodes was learned with its label."""
         return self._times(self._hashes(nodes, labels)) > 0
 
-    def times(self, nodes: Tensor, classes: Labels) -> npt.NDArray[np.int64]:
-        """How often each of some nodes was learned, as any of some classes."""
-        found = np.zeros(nodes.numel(), dtype=np.int64)
-        for _, places, counts in self._pairs(nodes, classes):
-            np.add.at(found, places, counts)
-        return found
-
-    def learned_as(self, nodes: Tensor, classes: Labels) -> npt.NDArray[np.int64]:
-        """The place in `classes` of a class that each node was learned as; -1 for none of them."""
-        found = np.full(nodes.numel(), -1)
-        for codes, places, _ in self._pairs(nodes, classes):
-            found[places] = codes
-        return found
-
-    def _pairs(self, nodes: Tensor, classes: Labels) -> Iterator[tuple[Places, ...]]:
-        """The pairs that were learned: class, node (its place in `nodes`), how often; in blocks."""
+    def known(self, nodes: Tensor, classes: Array) -> tuple[Places, Places]:
+        """The place in `classes` of one that each node was learned as, or -1; and how often."""
         # Most nodes were not learned, which the low bits of their hashes show: 6.8 million pairs
         # (arxiv) would take seconds to look up in full.
         low = np.zeros(2 ** max(10, 4 + self.hashes.size.bit_length()), dtype=bool)
         low[self.hashes & (low.size - 1)] = True
         first, second = _salts(self.key, classes.tolist())
+        found, times = np.full(nodes.numel(), -1), np.zeros(nodes.numel(), dtype=np.intp)
         for some in blocks(classes.size, 8 * nodes.numel()):
             wanted = _hashed(nodes, first[some, None], second[some, None])
             codes, places = low[wanted & (low.size - 1)].nonzero()
             counts = self._times(wanted[codes, places])
             there = counts > 0
-            yield codes[there] + some.start, places[there], counts[there]
+            found[places[there]] = codes[there] + some.start
+            np.add.at(times, places, counts)
+        return found, times
 
     def _times(self, wanted: Hashes) -> Places:
         """How often each hash is held."""
         held, _ = self.ordered
         return np.searchsorted(held, wanted, "right") - np.searchsorted(held, wanted)
 
-    def _hashes(self, nodes: Tensor, labels: Labels) -> Hashes:
+    def _hashes(self, nodes: Tensor, labels: Array) -> Hashes:
         classes, codes = np.unique(labels, return_inverse=True)
         return _hashed(nodes, *(salt[codes] for salt in _salts(self.key, classes.tolist())))
-
-
-def _alike(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Whether each row of projections is, up to rounding, the row before; true where not kept."""
-    one, two = numbers[1:], numbers[:-1]
-    with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
-    return np.asarray(~apart.any(axis=1))
 
 
 def _salts(key: str, labels: list[int | str]) -> tuple[Bits, Bits]:

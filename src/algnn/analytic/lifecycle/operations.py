@@ -1,7 +1,5 @@
 """Operations on a learner that has learned: correct, forget, merge, another head, a summary."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -67,8 +65,6 @@ class Lifecycle(Encoding):
                 " call partial_fit first"
             )
         return known
-
-    # -- what everyone calls ------------------------------------------------------------------
 
     def partial_fit(
         self,
@@ -203,7 +199,20 @@ class Lifecycle(Encoding):
         """
         if old is None:
             self._check_graph(graph, self.n_features_in_)
-            old = self._learned_as(check_nodes(nodes, node_count(graph), session=True))
+            wanted = check_nodes(nodes, node_count(graph), session=True)
+            record, classes = self._known.membership, self.classes_
+            if record is None:
+                raise InputError(
+                    "old is missing, and there is no record of what was learned: give the old"
+                    " labels"
+                )
+            codes, _ = record.known(wanted, classes)
+            if bool((codes < 0).any()):
+                raise InputError(
+                    f"nodes holds {int(wanted[int(codes.argmin())])}, which was not learned:"
+                    " relabel only nodes that were, and learn the others with partial_fit"
+                )
+            old = classes[codes]
         graph, chosen, given = self._checked_learned(graph, nodes, old, once=True)
         right = CodedLabels.of(check_labels(new, chosen.numel(), self.classes_))
         with undisturbed():
@@ -248,14 +257,12 @@ class Lifecycle(Encoding):
 
         Parameters
         ----------
-        graph : Data
-            The graph as it was when these nodes were learned.
+        graph, labels
+            As for `forget`.
         node : int
         nodes : Tensor, array or list [n]
             All learned nodes among ``reach(graph, node)`` and no others, the node itself included;
             one that was learned twice is named twice. Not needed where none was learned.
-        labels : Tensor, array or list [n]
-            What these nodes were learned as.
 
         Returns
         -------
@@ -288,7 +295,7 @@ class Lifecycle(Encoding):
         return bare
 
     @changes
-    def merge(self, other: Lifecycle, *, repeat: str = "error") -> Self:
+    def merge(self, other: Self, *, repeat: str = "error") -> Self:
         """Learn all that another learner has learned, exactly as if one had learned both.
 
         Parameters
@@ -427,28 +434,12 @@ class Lifecycle(Encoding):
             )
         return graph, chosen, CodedLabels.of(given)
 
-    def _learned_as(self, nodes: Tensor) -> npt.NDArray[Any]:
-        """The labels that some nodes were learned with."""
-        record, classes = self._known.membership, self.classes_
-        if record is None:
-            raise InputError(
-                "old is missing, and there is no record of what was learned: give the old labels"
-            )
-        codes = record.learned_as(nodes, classes)
-        if bool((codes < 0).any()):
-            raise InputError(
-                f"nodes holds {int(nodes[int(codes.argmin())])}, which was not learned: relabel"
-                " only nodes that were, and learn the others with partial_fit"
-            )
-        found: npt.NDArray[Any] = classes[codes]
-        return found
-
     def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
         record, classes = self._known.membership, self.classes_
         if record is None or repeat == "count":
             return super()._new(nodes, labels, repeat)
         same = record.holds(nodes, labels)
-        before = np.where(same, -1, record.learned_as(nodes, classes))
+        before = np.where(same, -1, record.known(nodes, classes)[0])
         if bool((before >= 0).any()):
             first = int((before >= 0).argmax())
             raise InputError(

@@ -25,7 +25,7 @@ def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
         )
     if state.membership is None:
         return
-    learned = torch.from_numpy(state.membership.times(within, state.statistics.classes))
+    learned = torch.from_numpy(state.membership.known(within, state.statistics.classes)[1])
     lacking = learned - torch.bincount(chosen, minlength=int(within.max()) + 1)[within]
     missing = within[lacking > 0]
     if missing.numel():
@@ -91,16 +91,10 @@ def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
         )
 
 
-def hops(features: Features) -> int:
-    """The receptive field of the features in hops."""
-    if isinstance(features, ExpandedGCN):
-        return 2 if features.kind == "gcn" else 1
-    return max(map(steps, features.views))
-
-
 def affected(features: Features, graph: Data, node: int) -> Tensor:
     """The nodes, sorted, whose features may change when one loses its features and edges."""
-    far = hops(features)
+    far = 1 if isinstance(features, ExpandedGCN) else max(map(steps, features.views))
+    far += isinstance(features, ExpandedGCN) and features.kind == "gcn"
     source, target = graph.edge_index.cpu()
     reached = torch.zeros(graph.num_nodes, dtype=torch.bool)
     reached[node] = True

@@ -1,7 +1,5 @@
 """Analytic learning with differentially private sums."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator
@@ -31,29 +29,7 @@ from algnn.learner import shortened
 
 # The ridge penalty as a share of the largest eigenvalue that noise alone gives G, found in the same
 # trials as `SHARES`; and, where there is next to no noise, as a share of the trace.
-OF_NOISE = 0.5
-OF_TRACE = 1e-3
-
-
-def private_weights(shown: Statistics, variance: float) -> Tensor:
-    """The balanced head's weights [d, C] from noisy sums and their `variance`, Σ σ² over sessions.
-
-    This is post-processing, which spends no budget. A class counts by the norm of its column of Q,
-    of which noise disturbs a smaller part than of n; eigenvalues of B below 0, which are noise, are
-    set to 0; and the penalty grows with the noise.
-    """
-    lengths = torch.linalg.vector_norm(shown.Q, dim=0).clamp_min(torch.finfo(FLOAT).tiny)
-    # rows are at most 1 long, so there are at least as many as their sum is long
-    nodes = max(float(shown.n.sum()), float(lengths.sum()))
-    n = lengths * (nodes / lengths.sum())
-    matrix, means = balanced_system(replace(shown, n=n))
-    sizes, vectors = torch.linalg.eigh(matrix)
-    # noise of σ has a largest eigenvalue of about √(2d) σ, and G counts in B by C / N
-    largest = math.sqrt(2 * shown.G.size(0) * variance / SHARES["G"]) * n.numel() / nodes
-    sizes = sizes.clamp_min(0)
-    sizes = sizes + OF_NOISE * largest + OF_TRACE * float(sizes.sum())
-    weights: Tensor = vectors @ ((vectors.mT @ means) / sizes[:, None])
-    return weights
+OF_NOISE, OF_TRACE = 0.5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -68,8 +44,21 @@ class PrivateState:
 
     @cached_property
     def weights(self) -> Tensor:
-        """W [d, C], solved when first needed."""
-        return private_weights(self.shown, self.variance)
+        """W [d, C] of the balanced head, solved when first needed; it spends no budget."""
+        shown = self.shown
+        # a class counts by its column of Q, of which noise disturbs a smaller part than of n
+        lengths = torch.linalg.vector_norm(shown.Q, dim=0).clamp_min(torch.finfo(FLOAT).tiny)
+        # rows are at most 1 long, so there are at least as many as their sum is long
+        nodes = max(float(shown.n.sum()), float(lengths.sum()))
+        n = lengths * (nodes / lengths.sum())
+        matrix, means = balanced_system(replace(shown, n=n))
+        sizes, vectors = torch.linalg.eigh(matrix)
+        # noise of σ has a largest eigenvalue of about √(2d) σ, and G counts in B by C / N
+        largest = math.sqrt(2 * shown.G.size(0) * self.variance / SHARES["G"]) * n.numel() / nodes
+        sizes = sizes.clamp_min(0)  # below 0 they are noise
+        sizes = sizes + OF_NOISE * largest + OF_TRACE * float(sizes.sum())
+        weights: Tensor = vectors @ ((vectors.mT @ means) / sizes[:, None])
+        return weights
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

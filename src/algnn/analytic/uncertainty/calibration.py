@@ -1,33 +1,21 @@
 """Calibrated probabilities, from the sums and from scores of unlabelled nodes.
 
-Probabilities are p = softmax(β s) of the scores s, with one inverse temperature β: the one that
-maximises the likelihood of the true classes of nodes that the weights have not seen. Scores of such
-nodes follow from the sums: G, Q and n give the mean scores of each class and their scatter, and the
-effective number of parameters per node tells how much of both is due to the weights having seen it.
-
-Dozens of classes differ in scatter, of which sums know the mean only, and one β makes confidence
-too low where it is low and too high where it is high. There the probabilities are a mixture of two
-softmaxes, one sharper than β and one much blunter.
-
-Where scores sum to about one, what a node's own class lacks a rival class has gained. So the
-scatter is read as confusion between pairs of classes: the entry of a pair, negative where the two
-take from each other, gives the variance of their confusion. Confusion has long tails (most nodes
-have next to none, a few look like another class altogether), hence Student's t.
-
-How confusion is shaped the sums do not tell, but the graph does, without labels. The β of maximum
-likelihood is the one at which the mean of Σ_c p_c s_c is the mean score of true classes. The sums
-know the latter; the former is taken over a sample of the graph's nodes. These may be of classes
-that nobody has named yet, and some of them were learned, so they are weighed to be as large as
-scores of left-out nodes are, and move β by a bounded factor.
+Probabilities are softmax(β s) of the scores s, from ten classes on a mixture of two. β maximises
+the likelihood of the true classes of nodes that the weights have not seen, whose scores follow from
+the sums: G, Q and n give the mean scores of each class and their scatter, and the effective number
+of parameters per node tells how much of both is due to the weights having seen it. How classes are
+confused the sums do not tell, but the graph does, without labels. The β of maximum likelihood is
+the one at which the mean of Σ_c p_c s_c is the mean score of true classes: the sums know the
+latter, and a sample of the graph's nodes gives the former. ``docs/confidence.md`` has what else was
+tried, and how well it works.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import brentq, minimize_scalar
 from torch import Tensor
 
 from algnn.analytic.heads import HEADS, Affine, penalised
@@ -45,16 +33,15 @@ WEIGHTS = DENSITY / DENSITY.sum()
 LEAST, MOST = -4.0, 6.0
 # a leverage of 1 would divide by zero
 MOST_LEVERAGE = 0.999
-# The mixture: from FEW classes on, and in full from MANY, the blunt softmax has this share, its
-# inverse temperature is this fraction of the sharp one's, and the sharp one's is so much above β.
-# Chosen on validation nodes of nine graphs with 3 to 70 classes, two of them with more than ten.
+# The mixture, as one β does not suit dozens of classes, which differ in scatter: from FEW on, and
+# in full from MANY, the blunt softmax has this share, its inverse temperature is this fraction of
+# the sharp one's, and the sharp one's is so much above β. Chosen on validation nodes of nine graphs
+# with 3 to 70 classes, two of them with more than ten.
 FEW, MANY = 10, 20
 BLUNT_SHARE, BLUNT_FRACTION, SHARPER = 0.3, 0.3, 1.5
 # The sample of a graph has so many nodes and moves β by at most this factor, to the power 1/2 where
 # so many nodes tell and nearly in full where far more do. Chosen on validation nodes of 13 graphs.
-SAMPLE = 2048
-MOST_MOVE = 1.3
-HALF_TOLD = 200
+SAMPLE, MOST_MOVE, HALF_TOLD = 2048, 1.3, 200
 # Weights of the sample are exponential in the size of scores: this keeps them from extremes.
 TILT_PENALTY = 0.01
 
@@ -71,15 +58,15 @@ class Scores:
 
     def apart(self) -> float:
         """Mean distance between the score of a node's own class and the mean of the others."""
-        C = len(self.mean)
-        own = self.mean.diagonal()
+        C, own = len(self.mean), self.mean.diagonal()
         others = (self.mean.sum(1) - own) / max(C - 1, 1)
         return float(np.average(np.abs(own - others), weights=self.n))
 
     def confusion(self) -> Array:
         """Variance of the confusion between each pair of classes, [C, C], with a zero diagonal."""
-        C = len(self.mean)
-        centred = np.eye(C) - 1 / C
+        # what a node's own class lacks a rival has gained: where two take from each other, the
+        # entry of the pair is negative
+        centred = np.eye(len(self.mean)) - 1 / len(self.mean)
         scatter = centred @ self.scatter @ centred
         share = self.n / self.n.sum()
         pairs = np.clip(-scatter, 0, None)
@@ -91,11 +78,7 @@ class Scores:
         return confusion
 
     def log_loss(self, beta: float) -> float:
-        """The mean of −log p(true class) under softmax(β s), over these nodes and one more.
-
-        The additional node scores like the mean of one class and is of another, so that β stays
-        finite where the sums separate all classes.
-        """
+        """The mean of −log p(true class) under softmax(β s), over these nodes and one more."""
         C, confusion, share = len(self.mean), self.confusion(), self.n / self.n.sum()
         size = confusion.sum(1, keepdims=True)
         anyone = (1 - np.eye(C)) / max(C - 1, 1)
@@ -113,6 +96,8 @@ class Scores:
         for weight, u in zip(WEIGHTS, POINTS, strict=True):
             mine, theirs = own - u * unit, logits + u * unit
             total += weight * (np.logaddexp(rest, np.logaddexp(mine, theirs)) - mine)
+        # one more scores like the mean of one class and is of another, so that β stays finite where
+        # the sums separate all classes
         mistaken = np.logaddexp(rest, np.logaddexp(own, logits)) - logits
         N = self.n.sum()
         both = N * rivals * total + anyone * mistaken
@@ -122,17 +107,24 @@ class Scores:
 def held_out(
     head: str, gamma: float, statistics: Statistics, solved: Affine | None = None
 ) -> Scores:
-    """Leave-one-out scores of all nodes, from their sums; of heads that are no regression, scores.
+    """Leave-one-out scores of all nodes, from their sums; `solved` is what the head gives for them.
 
-    `solved` is what the head gives for these sums, where it is known already.
+    Of heads that are no regression, scores as they are.
     """
     W, b = solved or HEADS[head](statistics, gamma)
     n = statistics.n.to(W.device, torch.float64)
     mean = (statistics.Q / n).mT @ W
     scatter = (W.mT @ (statistics.G @ W) - (mean.mT * n) @ mean) / n.sum()
     seen, spread, counts = (t.cpu().numpy() for t in (mean + b, scatter, n))
-    # a node's score without it is (s − h y) / (1 − h), h being its leverage; here its mean
-    h = min(_leverage(head, gamma, statistics), MOST_LEVERAGE)
+    h = 0.0  # the mean leverage of a node: the effective number of parameters over that of nodes
+    if head in ("ridge", "balanced"):
+        matrix, penalty = penalised(head, statistics, gamma)
+        nodes = float(statistics.n.sum())
+        share = statistics.n.numel() / nodes if head == "balanced" else 1.0
+        # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
+        inverse = torch.cholesky_inverse(factorise(matrix.clone(), penalty))
+        h = min(float((inverse * statistics.G).sum()) * share / nodes, MOST_LEVERAGE)
+    # a node's score without it is (s − h y) / (1 − h); here its mean
     return Scores((seen - h * np.eye(len(seen))) / (1 - h), spread / (1 - h) ** 2, counts)
 
 
@@ -141,8 +133,6 @@ def sharpness(scores: Scores) -> float:
     apart = scores.apart()
     if len(scores.mean) < 2 or not apart > 0:
         return 1.0
-    from scipy.optimize import minimize_scalar  # a second to import, and few ask
-
     # log loss is convex in β, so there is one least value
     best = minimize_scalar(
         lambda log: scores.log_loss(float(np.exp(log)) / apart),
@@ -157,8 +147,6 @@ def adjusted_sharpness(beta: float, scores: Scores, sample: Tensor) -> float:
     """β, moved by the scores [m, C] of a sample of the graph, of which no labels are known."""
     if len(scores.mean) < 2 or not scores.apart() > 0 or not len(sample):
         return beta
-    from scipy.optimize import brentq
-
     # what all classes share decides nothing
     C, share = len(scores.mean), scores.n / scores.n.sum()
     centred = np.eye(C) - 1 / C
@@ -166,6 +154,7 @@ def adjusted_sharpness(beta: float, scores: Scores, sample: Tensor) -> float:
     own = float(share @ mean.diagonal())
     size = float(np.trace(centred @ scores.scatter) + share @ np.square(mean).sum(1))
     found = sample.cpu() - sample.cpu().mean(1, keepdim=True)
+    # some were learned, some are of classes not named yet: weighed to be as large as left-out ones
     weights = _tilted_weights(found.square().sum(1), size)
 
     def excess(log: float) -> float:
@@ -180,8 +169,6 @@ def adjusted_sharpness(beta: float, scores: Scores, sample: Tensor) -> float:
 
 def _tilted_weights(sizes: Tensor, mean: float) -> Tensor:
     """Weights [m] that add up to one, exponential in sizes [m], whose mean comes out as asked."""
-    from scipy.optimize import brentq
-
     spread = sizes.std(unbiased=False)
     far = (sizes - mean) / spread if spread > 0 else torch.zeros_like(sizes)
     # the penalty outweighs twice the most that the mean can be off by at either end
@@ -199,15 +186,3 @@ def probabilities(scores: Tensor, beta: float) -> Tensor:
     share, sharp = BLUNT_SHARE * degree, beta * (1 + (SHARPER - 1) * degree)
     found = torch.softmax(sharp * scores, dim=1)
     return found.lerp(torch.softmax(BLUNT_FRACTION * sharp * scores, dim=1), share)
-
-
-def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
-    """The mean leverage of a node: the effective number of parameters over that of nodes."""
-    if head not in ("ridge", "balanced"):
-        return 0.0
-    matrix, penalty = penalised(head, statistics, gamma)
-    nodes = float(statistics.n.sum())
-    share = statistics.n.numel() / nodes if head == "balanced" else 1.0
-    # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
-    influence = (torch.cholesky_inverse(factorise(matrix.clone(), penalty)) * statistics.G).sum()
-    return float(influence) * share / nodes

@@ -2,18 +2,13 @@
 
 A node is either of a seen class, drawn from N(μ_c, Σ) with the classes' means and shared scatter
 from G, Q and n; or it is anything, drawn from one wide Gaussian: half of it the seen classes
-together, half of it the graph as it is now, of which a sample is taken without labels. Classes that
-nobody has named yet are often in the graph already, and there they show.
-
-Where fewer nodes were learned than features are wide, Σ is known in few directions, and badly in
-most of those: its noise is about tr(Σ) / N in size. Both Gaussians are widened by a multiple of
-that, so that they differ only in what the sums know well. Outside of the directions that nodes
-span the two are the same and cancel.
+together, half of it a sample of the graph as it is now, where classes that nobody has named yet
+often show. Both Gaussians are widened by a multiple of the noise of Σ, about tr(Σ) / N, so that
+they differ only in what the sums know well; outside of what nodes span they cancel.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -27,8 +22,7 @@ from algnn.progress import tell
 WIDENING = 10.0
 # Size of the sample of a graph: at least so many nodes, and so many per coordinate of the sums. In
 # these trials more were hardly better, and 512 for 767 coordinates were worse.
-SMALLEST_SAMPLE = 512
-PER_COORDINATE = 2
+SMALLEST_SAMPLE, PER_COORDINATE = 512, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +35,7 @@ class NoveltyModel:
     anything: Tensor  # [d, d]: that of any node
 
     @classmethod
-    def of(cls, statistics: Statistics, sample: Tensor) -> NoveltyModel:
+    def of(cls, statistics: Statistics, sample: Tensor) -> Self:
         """From the sums, and Z [m, d] of a sample of the graph in the coordinates of the sums."""
         tell("novelty model", 1, 1)
         n = statistics.n.to(sample.device, torch.float64)
