@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from typer import Argument, Exit, Option, Typer
@@ -254,10 +254,8 @@ def carry_out(
     """Do the runs of some plans; interrupted or terminated, say that nothing is lost."""
     from algnn.bench import scheduler
 
-    def leave(number: int, _: Any) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)  # in good order: the cursor comes back
+    # in good order: the cursor comes back
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         with nullcontext() if address is None else shared.cluster(address) as client:
             return scheduler.carry_out(plans, folder, jobs, retry, client=client)

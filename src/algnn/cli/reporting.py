@@ -1,7 +1,5 @@
 """What there is and what runs say: `algnn demo | report | records pack | datasets | methods`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rich.console import Console

@@ -51,8 +51,7 @@ def leads(study: Study, figure: str = "ap") -> dict[str, bool]:
 
 def tally(study: Study, method: str, tuned: bool = False) -> str:
     """On how many graphs `algnn` leads a method, is not told apart from it, and trails it."""
-    graphs = study.datasets(step=1)
-    tests = [study.against(graph, method, "ap", tuned) for graph in graphs]
+    tests = [study.against(graph, method, "ap", tuned) for graph in study.datasets(step=1)]
     found = Counter(test.verdict for test in tests if test)
     each = [f"{found[verdict]}{MARKS[verdict][0]}" for verdict in ("leads", "undecided", "trails")]
     return " ".join(each) if found else ""
