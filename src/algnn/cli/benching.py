@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -155,8 +154,7 @@ def tune(
     names, common = _methods(methods), {"edges": edges, "device": device, "data": data}
     plans = cross(_parts(datasets), names, _steps(steps), numbers, **common)
     tried = [trial for plan in plans for trial in tuning.trials(plan, trials)]
-    without = [n for n in names if not any(trial.method == n for trial in tried)]
-    if without:
+    if without := [n for n in names if not any(trial.method == n for trial in tried)]:
         print(f"no grid, nothing to tune: {', '.join(without)}")
     if not tried:
         return
@@ -232,7 +230,7 @@ def _methods(text: str, pairs: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     from algnn.methods import METHODS, parse, split
 
     wanted = (METHODS if name == "all" else [name] for name in _parts(text))
-    names = list(dict.fromkeys(chain.from_iterable(wanted)))
+    names = list(dict.fromkeys(name for some in wanted for name in some))
     fitting = fit_changes(names, dict(split(pair) for pair in pairs))
     return {
         name: parse(name, [pair for pair in pairs if split(pair)[0] in fitting[name]])

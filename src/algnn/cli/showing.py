@@ -16,11 +16,10 @@ from rich.style import Style
 from rich.text import Text
 
 from algnn import settings
-from algnn.bench.metrics import Matrix
+from algnn.bench.metrics import Matrix, Outcome
 from algnn.bench.paper import PaperFigures, paper_figures
 from algnn.bench.plan import Plan, recorded_name
 from algnn.bench.progress import label
-from algnn.bench.protocol import Outcome
 from algnn.bench.record import rows as matrix_rows
 from algnn.bench.runs import Summary, frame, summarise
 from algnn.bench.scheduler import Tally

@@ -66,13 +66,7 @@ def build(study: Study, pictures: bool = False) -> Report:
     sections: dict[str, Callable[[], Iterable[Draft]]] = {
         "board": lambda: _board(study, figures),
         "figures": lambda: [(g, [figures.of_graph(study, g, looks)]) for g in drawn],
-        "results": lambda: [
-            (
-                h * several,
-                [*(tables.main(study, h, g) for g in study.datasets(h, 1)), tables.trust(study, h)],
-            )
-            for h in study.hardware
-        ],
+        "results": lambda: [(h * several, _results(study, h)) for h in study.hardware],
         "tuned": lambda: [
             ("", [tables.tuned_means(study)]),
             *((g, [tables.tuned(study, g)]) for g in graphs),
@@ -204,6 +198,12 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
 def _board(study: Study, figures: Any) -> Iterator[Draft]:
     if len(study.methods(step=1)) > 1 and (table := tables.leaderboard(study)):
         yield "", (table, *(figures.of_ranks(study) if figures else ()))
+
+
+def _results(study: Study, hardware: str) -> Iterator[Table | None]:
+    for graph in study.datasets(hardware, 1):
+        yield tables.main(study, hardware, graph)
+    yield tables.trust(study, hardware)
 
 
 def _sensitivity(study: Study, figures: Any) -> Iterator[Draft]:

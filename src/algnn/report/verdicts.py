@@ -63,8 +63,7 @@ def opening(study: Study) -> Iterator[str]:
     if not graphs or len(study.methods(step=1)) < 2:
         return
     yield _compared(study)
-    against = {g: found for g in graphs if (found := rivals(study, g))}
-    if against:
+    if against := {g: found for g in graphs if (found := rivals(study, g))}:
         micro = [graph for graph, ahead in leads(study, "micro").items() if ahead]
         yield TEXT["rivals"].format(**_split(study, against), micro=_graphs_of(micro))
     yield from _networks(study, graphs)
