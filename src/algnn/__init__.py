@@ -1,7 +1,5 @@
 """Class-incremental node classification on graphs, by closed-form analytic learning."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

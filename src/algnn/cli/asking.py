@@ -1,7 +1,5 @@
 """Commands that ask a model: `algnn predict | explain | evaluate | inspect`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from enum import StrEnum

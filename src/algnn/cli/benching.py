@@ -7,9 +7,8 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from typer import Argument, Exit, Option, Typer
@@ -155,8 +154,7 @@ def tune(
     names, common = _methods(methods), {"edges": edges, "device": device, "data": data}
     plans = cross(_parts(datasets), names, _steps(steps), numbers, **common)
     tried = [trial for plan in plans for trial in tuning.trials(plan, trials)]
-    without = [n for n in names if not any(trial.method == n for trial in tried)]
-    if without:
+    if without := [n for n in names if not any(trial.method == n for trial in tried)]:
         print(f"no grid, nothing to tune: {', '.join(without)}")
     if not tried:
         return
@@ -232,7 +230,7 @@ def _methods(text: str, pairs: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     from algnn.methods import METHODS, parse, split
 
     wanted = (METHODS if name == "all" else [name] for name in _parts(text))
-    names = list(dict.fromkeys(chain.from_iterable(wanted)))
+    names = list(dict.fromkeys(name for some in wanted for name in some))
     fitting = fit_changes(names, dict(split(pair) for pair in pairs))
     return {
         name: parse(name, [pair for pair in pairs if split(pair)[0] in fitting[name]])
@@ -254,10 +252,8 @@ def carry_out(
     """Do the runs of some plans; interrupted or terminated, say that nothing is lost."""
     from algnn.bench import scheduler
 
-    def leave(number: int, _: Any) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)  # in good order: the cursor comes back
+    # in good order: the cursor comes back
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         with nullcontext() if address is None else shared.cluster(address) as client:
             return scheduler.carry_out(plans, folder, jobs, retry, client=client)

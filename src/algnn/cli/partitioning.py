@@ -1,7 +1,5 @@
 """A graph on disk: `algnn partition`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What there is and what runs say: `algnn demo | report | records pack | datasets | methods`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rich.console import Console
@@ -37,10 +35,7 @@ def demo(
     from algnn.files import write_atomically
     from algnn.graph.datasets import available
     from algnn.methods import METHODS
-    from algnn.report.charts import of_graph, render
-    from algnn.report.data import read
-    from algnn.report.export import write
-    from algnn.report.style import styles
+    from algnn.report import charts, data, export, style
 
     usual = [name for name in METHODS if name not in SLOW] if full else list(QUICK)
     names = usual if methods is None else methods.split(",")
@@ -50,11 +45,10 @@ def demo(
     tally = carry_out(plans[::-1] if full else plans, out / "records", None, True)
     tables(tally, plans)
     print()
-    study = read([out / "records"])
+    study = data.read([out / "records"])
     for graph in graphs:
         runs = study.runs[(study.runs["dataset"] == graph) & study.runs["method"].isin(names)]
-        shown = [name for name in names if (runs["method"] == name).any()]
-        if shown:
+        if shown := [name for name in names if (runs["method"] == name).any()]:
             ap, classes = runs.groupby("method")["ap"].mean(), runs["outcome"].iloc[0].sessions
             lost = f"; fine-tuning kept {ap['bare']:.1f}%" if "bare" in shown[1:] else ""
             print(
@@ -62,11 +56,11 @@ def demo(
                 f" {sum(map(len, classes))} classes learned one after another{lost} (average over"
                 " sessions)."
             )
-            chart = of_graph(study, graph, styles(study.runs["method"]))
-            write_atomically(out / f"{graph}.png", render(chart))
+            chart = charts.of_graph(study, graph, style.styles(study.runs["method"]))
+            write_atomically(out / f"{graph}.png", charts.render(chart))
             print("chart:", out / f"{graph}.png")
     with working("making the page"):
-        page = write(study, out)
+        page = export.write(study, out)
     print(f"page: {page}")
     if tally.failed:
         raise Exit(1)
@@ -100,11 +94,10 @@ def report(
             raise InputError(f"--{name} {path} is no name for such a file: end it in {ending}")
     with working("loading") as tell:
         from algnn.files import make_folder
-        from algnn.report import export
-        from algnn.report.data import read
+        from algnn.report import data, export
 
         tell(words="reading records")
-        study = read(records or [Path("records")])
+        study = data.read(records or [Path("records")])
         runs = plural(len(study.runs), "run")
         tell(words=f"{runs}: making the report")
         files = {export.write_markdown: markdown, export.write_latex: latex, export.write_csv: csv}

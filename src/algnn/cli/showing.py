@@ -16,11 +16,10 @@ from rich.style import Style
 from rich.text import Text
 
 from algnn import settings
-from algnn.bench.metrics import Matrix
+from algnn.bench.metrics import Matrix, Outcome
 from algnn.bench.paper import PaperFigures, paper_figures
 from algnn.bench.plan import Plan, recorded_name
 from algnn.bench.progress import label
-from algnn.bench.protocol import Outcome
 from algnn.bench.record import rows as matrix_rows
 from algnn.bench.runs import Summary, frame, summarise
 from algnn.bench.scheduler import Tally
@@ -200,12 +199,11 @@ def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None
 
 def _draw_stages(axes: Any, outcomes: Sequence[Outcome], paper_ap: float | None) -> None:
     summaries = [summarise(each) for each in np.transpose([one.stagewise for one in outcomes])]
-    mean = np.array([summary.mean for summary in summaries])
+    mean, half = np.array([[one.mean, one.ci95 or 0.0] for one in summaries]).T
     last, many = len(mean) - 1, len(outcomes) > 1
     label = f"mean of {len(outcomes)} seeds" if many else "one seed"
     axes.plot(mean, marker="o", markersize=4, color="C0", label=label)
     if many:
-        half = np.array([summary.ci95 for summary in summaries], dtype=float)
         low, high = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
         axes.fill_between(range(last + 1), low, high, color="C0", alpha=0.2, label="95% interval")
     if paper_ap is not None:

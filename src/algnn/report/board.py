@@ -41,15 +41,18 @@ def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
     """All that the leaderboard and its chart show, as JSON values."""
     table, _ = standings(study)
     graphs = study.datasets(step=1)
-    cells = {g: {n: study.anywhere(g, n) for n in table.index} for g in graphs}
     ahead = {of: verdicts.leads(study, of) for of in ("ap", "micro")}
     return {
         "graphs": [_graph(study, g, [of for of in ahead if ahead[of].get(g)]) for g in graphs],
         "methods": [_method(study, r, looks[r.Index]) for r in table.itertuples()],
         **{"ours": DEFAULT, "marks": verdicts.MARKS, "few": verdicts.FEW},
         "cells": {
-            graph: {n: _cell(study, graph, n, runs) for n, runs in found.items() if len(runs)}
-            for graph, found in cells.items()
+            g: {
+                n: _cell(study, g, n, runs)
+                for n in table.index
+                if len(runs := study.anywhere(g, n))
+            }
+            for g in graphs
         },
         **{of: WORDS[of] for of in ("metrics", "kinds")},
         "families": {
@@ -108,8 +111,11 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
         found["times"] = _line(np.cumsum(o.learn_seconds) for o in clocks)[:1]
     if told := [o.novelty_aurocs for o in outcomes if o.novelty_aurocs]:
         found["novelty"] = _line(told)
-    if bins := [o.reliability for o in outcomes if o.reliability is not None]:
-        found["curve"] = _curve(np.sum(bins, axis=0))
+    if curves := [o.reliability for o in outcomes if o.reliability is not None]:
+        bins = np.sum(curves, axis=0)
+        bins = bins[bins[:, 0] >= max(1.0, SCARCE * bins[:, 0].sum())]
+        accuracy, sure = ([_short(v) for v in bins[:, i] / bins[:, 0]] for i in (2, 1))
+        found["curve"] = [accuracy, [], sure]
     steps = {s: study.cell(hardware, graph, s, method) for s in study.steps(graph, hardware)}
     swept = {n: study.sweeps[n].get((graph, method, hardware), {}) for n in SWEEPS}
     for kind, points in {"steps": steps, **swept}.items():
@@ -123,13 +129,6 @@ def _line(values: Iterable[Any]) -> list[list[float | None]]:
     """Means, and halves of 95% intervals, over seeds at each session."""
     found = [summarise(column) for column in zip(*values, strict=True)]
     return [[_short(s.mean) for s in found], [_short(s.ci95, 2) for s in found]]
-
-
-def _curve(bins: Any) -> list[list[float | None]]:
-    """Accuracy, no interval, and confidence, of bins with enough nodes to say something."""
-    bins = bins[bins[:, 0] >= max(1.0, SCARCE * bins[:, 0].sum())]
-    accuracy, sure = ([_short(v) for v in bins[:, i] / bins[:, 0]] for i in (2, 1))
-    return [accuracy, [], sure]
 
 
 def _short(value: Any, digits: int = 5) -> float | None:

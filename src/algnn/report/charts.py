@@ -25,7 +25,6 @@ from algnn.report.table import WORDS, Chart, count, three
 
 Looks = Mapping[str, Style]
 Points = Mapping[str, Mapping[Any, pd.DataFrame]]  # for each graph, runs by the value of a setting
-LINE2D: Any = Line2D
 MARKED = 15  # up to so many points every one has a marker
 LETTER = 8.3  # width of a letter in pixels, with some to spare
 SHOWN = 10  # lines of the best methods in a figure
@@ -35,7 +34,7 @@ def render(chart: Chart) -> bytes:
     """A picture as a small PNG; the same chart gives the same bytes."""
     with drawing():
         figure = chart.draw()
-        figure.set_dpi(72 * 900 / (figure.get_size_inches()[0] * 72))
+        figure.set_dpi(900 / figure.get_size_inches()[0])
         surface: Any = FigureCanvasAgg(figure)
         surface.draw()
     picture = Image.fromarray(np.asarray(surface.buffer_rgba())).convert("RGB")
@@ -233,10 +232,10 @@ def _at_ends(axes: Any, lines: Mapping[str, Line]) -> None:
     for name, spot in zip(names, spots, strict=True):
         style, start = lines[name].style, min(max(last[name], 0), height)
         x = [(right + dx) / width for dx in (7, 17, 23, 29, 34)]
-        leader = {"color": RULE, "linewidth": 0.9, "solid_capstyle": "butt"}
-        figure.add_artist(LINE2D(x[:2], [start / height, spot / height], **leader))
-        sample = {"color": style.colour, "linewidth": style.width, "markevery": [1]}
-        figure.add_artist(LINE2D(x[1:4], [spot / height] * 3, **sample, **style.marks))
+        leader: Any = {"color": RULE, "linewidth": 0.9, "solid_capstyle": "butt"}
+        figure.add_artist(Line2D(x[:2], [start / height, spot / height], **leader))
+        sample: Any = {"color": style.colour, "linewidth": style.width, "markevery": [1]}
+        figure.add_artist(Line2D(x[1:4], [spot / height] * 3, **sample, **style.marks))
         figure.text(x[4], spot / height, short(name), va="center_baseline", ha="left")
 
 

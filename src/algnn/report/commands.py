@@ -18,12 +18,9 @@ ALONE = "--jobs 1"
 
 def commands(runs: pd.DataFrame) -> tuple[str, ...]:
     """As few commands as name exactly these runs."""
-    return (*_benches(runs[runs.swept == ""]), *_sweeps(runs[runs.swept != ""]))
-
-
-def _benches(runs: pd.DataFrame) -> list[str]:
-    """Runs with the same options join in seeds, then in methods, steps and datasets."""
-    rows = [(_options(r), r.dataset, r.step, r.method, r.seed) for r in runs.itertuples()]
+    plain, swept = runs[runs.swept == ""], runs[runs.swept != ""]
+    # runs with the same options join in seeds, then in methods, steps and datasets
+    rows = [(_options(r), r.dataset, r.step, r.method, r.seed) for r in plain.itertuples()]
     for axis in (4, 3, 2, 1):
         groups: dict[Any, list[Any]] = defaultdict(list)
         for row in rows:
@@ -37,7 +34,15 @@ def _benches(runs: pd.DataFrame) -> list[str]:
         parts |= {"steps": steps, "seeds": seeds}
         options = [f"--{name} {_joined(values)}" for name, values in parts.items()]
         lines.append(" ".join(["algnn bench", *options, f"--device {device}", *rest]))
-    return list(dict.fromkeys(lines))
+    by = ["swept", "dataset", "method", "device", "alone"]
+    for (name, dataset, method, device, alone), group in swept.groupby(by, sort=False):
+        values = sorted({changes[name] for changes in group.changes})
+        lines.append(
+            f"algnn sweep {SWEEPS[name]} {_word(dataset)} --method {_word(method)}"
+            f" --values {_joined(values)} --seeds {_joined(sorted(set(group.seed)))}"
+            f" --device {device}{f' {ALONE}' * alone}"
+        )
+    return tuple(dict.fromkeys(lines))
 
 
 def _options(run: Any) -> tuple[str, ...]:
@@ -51,19 +56,6 @@ def _options(run: Any) -> tuple[str, ...]:
         *(f"--set {_word(f'{name}={_plain(value)}')}" for name, value in changed.items()),
         *(f"--{name} {_word(run.changes[name])}" for name in STREAM[:3] if name in run.changes),
     )
-
-
-def _sweeps(runs: pd.DataFrame) -> list[str]:
-    lines = []
-    by = ["swept", "dataset", "method", "device", "alone"]
-    for (name, dataset, method, device, alone), group in runs.groupby(by, sort=False):
-        values = sorted({changes[name] for changes in group.changes})
-        lines.append(
-            f"algnn sweep {SWEEPS[name]} {_word(dataset)} --method {_word(method)}"
-            f" --values {_joined(values)} --seeds {_joined(sorted(set(group.seed)))}"
-            f" --device {device}{f' {ALONE}' * alone}"
-        )
-    return lines
 
 
 def tuning(best: pd.DataFrame, tuned: pd.DataFrame, dataset: str) -> tuple[str, ...]:

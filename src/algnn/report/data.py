@@ -153,11 +153,9 @@ class Study:
     def means(self) -> dict[str, pd.DataFrame]:
         """Mean AP and micro, a row for each method and a column for each graph."""
         names, graphs = self.methods(step=1), self.datasets(step=1)
-        found = {g: [self.anywhere(g, n)[["ap", "micro"]].mean() for n in names] for g in graphs}
-        return {
-            of: pd.DataFrame({g: [cell[of] for cell in found[g]] for g in graphs}, names, graphs)
-            for of in ("ap", "micro")
-        }
+        found = {g: [self.anywhere(g, n) for n in names] for g in graphs}
+        means = {of: {g: [c[of].mean() for c in found[g]] for g in graphs} for of in FIGURES}
+        return {of: pd.DataFrame(means[of], names, graphs) for of in FIGURES}
 
     @cached_property
     def against(self) -> Callable[..., Comparison | None]:
@@ -231,8 +229,7 @@ def gather(
         synthetic=[str(p.get("source", "")).startswith("synthetic") for p in runs.provenance],
         key=runs.settings.map(settings_key),
     )
-    stream = ["base", "step", "edges", "order", "sha256"]
-    same = ["dataset", "method", "key", *stream, "seed", "hardware"]
+    same = [*CELL, "key", "base", "edges", "order", "sha256", "seed"]
     found = given.sort_values("started", kind="stable").drop_duplicates(same, keep="last")
     usual = found[found.order == "label"]
     graphs = _commonest(zip(found.dataset, found.sha256, strict=True))

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -200,21 +200,19 @@ def table_csv(table: Table) -> str:
             if any(hasattr(value, part) for value in values):
                 found = [getattr(value, part, None) for value in values]
                 columns[f"{column.name} {name}"] = found
-    text: str = pd.DataFrame(columns, dtype=object).to_csv(index=False, lineterminator="\n")
-    return text
+    return str(pd.DataFrame(columns, dtype=object).to_csv(index=False, lineterminator="\n"))
 
 
 def runs_csv(study: Study) -> str:
     """Every run in a line of CSV."""
     runs = study.runs
-    as_json = {name: [json.dumps(value, sort_keys=True, ensure_ascii=False) for value in runs[name]]
-               for name in ("versions", "settings")}  # fmt: skip
+    as_json = partial(json.dumps, sort_keys=True, ensure_ascii=False)
     found = runs.assign(
         jobs=pd.Series([machine.get("jobs") for machine in runs.machine], dtype="Int64"),
         machine=runs.hardware,
         sessions=runs.stages.map(len),
         retained_bytes=runs.retained_bytes.astype("int64"),
-        **as_json,
+        versions=runs.versions.map(as_json),
+        settings=runs.settings.map(as_json),
     )
-    text: str = found[list(RUN_COLUMNS)].to_csv(index=False, lineterminator="\n")
-    return text
+    return str(found[list(RUN_COLUMNS)].to_csv(index=False, lineterminator="\n"))

@@ -86,8 +86,7 @@ def tuned_means(study: Study) -> Table | None:
     rows: list[list[Value]] = []
     for name in study.methods(step=1):
         both = {g: study.anywhere(g, name, tuned=True).ap.mean() for g in study.datasets(step=1)}
-        graphs = [g for g, ap in both.items() if not isnan(ap) and not isnan(means[g][name])]
-        if graphs:
+        if graphs := [g for g, ap in both.items() if not isnan(ap) and not isnan(means[g][name])]:
             here = means[graphs].reindex([name, DEFAULT]).mean(axis=1, skipna=False)
             own, ours = (None if isnan(ap) else ap for ap in here)
             again = sum(both[g] for g in graphs) / len(graphs)
@@ -187,8 +186,7 @@ def speeds(study: Study, hardware: str) -> Table | None:
             found[column] = {name: _median(some) for name, some in here.items()}
             papers = {name: paper_figures(graph, name) for name in (FOCUS, *BASELINES)}
             seconds = {name: of.seconds[0] for name, of in papers.items() if of and of.seconds}
-            theirs = {name: seconds[name] / seconds[FOCUS] for name in seconds if name != FOCUS}
-            if theirs:
+            if theirs := {n: seconds[n] / seconds[FOCUS] for n in seconds if n != FOCUS}:
                 column = Column(f"{graph}, paper", "ratio", "From the paper's own seconds.")
                 found[column], notes = theirs, [TEXT["speeds"]["paper"]]
     runs = study.select(hardware=hardware, step=1, alone=True)
@@ -215,8 +213,7 @@ def seen_edges(study: Study) -> Table | None:
     cells = runs.groupby(["method", "dataset"])[["ap", "micro"]].mean()
     rows: list[list[Value]] = []
     for name in study.methods(step=1):
-        here = {g: Both(*cells.loc[(name, g)]) for g in graphs if (name, g) in cells.index}
-        if here:
+        if here := {g: Both(*cells.loc[(name, g)]) for g in graphs if (name, g) in cells.index}:
             whole = study.means["ap"].loc[name, list(here)].mean()
             seen = mean(both.mean for both in here.values())
             rows.append([name, len(here), whole, seen, *map(here.get, graphs)])

@@ -51,8 +51,7 @@ def leads(study: Study, figure: str = "ap") -> dict[str, bool]:
 
 def tally(study: Study, method: str, tuned: bool = False) -> str:
     """On how many graphs `algnn` leads a method, is not told apart from it, and trails it."""
-    graphs = study.datasets(step=1)
-    tests = [study.against(graph, method, "ap", tuned) for graph in graphs]
+    tests = [study.against(graph, method, "ap", tuned) for graph in study.datasets(step=1)]
     found = Counter(test.verdict for test in tests if test)
     each = [f"{found[verdict]}{MARKS[verdict][0]}" for verdict in ("leads", "undecided", "trails")]
     return " ".join(each) if found else ""
@@ -64,8 +63,7 @@ def opening(study: Study) -> Iterator[str]:
     if not graphs or len(study.methods(step=1)) < 2:
         return
     yield _compared(study)
-    against = {g: found for g in graphs if (found := rivals(study, g))}
-    if against:
+    if against := {g: found for g in graphs if (found := rivals(study, g))}:
         micro = [graph for graph, ahead in leads(study, "micro").items() if ahead]
         yield TEXT["rivals"].format(**_split(study, against), micro=_graphs_of(micro))
     yield from _networks(study, graphs)
