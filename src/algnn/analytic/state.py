@@ -24,6 +24,7 @@ from algnn.analytic.selection import half_masks, halvings
 from algnn.analytic.statistics import Masks, Statistics, with_session
 from algnn.analytic.uncertainty.calibration import Scores, held_out, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel
+from algnn.checks import Array
 from algnn.errors import InputError
 from algnn.graph.memo import Memo
 from algnn.progress import tell
@@ -51,6 +52,8 @@ class State:
     # which nodes were learned, where that is kept; and all that was done
     membership: Membership | None = None
     log: AuditLog = field(default_factory=AuditLog)
+    # of a `JointRidge`, every node and label that it was given
+    kept: tuple[Tensor, Array] = field(default_factory=lambda: (torch.arange(0), np.arange(0)))
     # What follows from the above, and is neither saved nor counted as retained: the weights, and
     # for the ridge head a factor of G + γI where the next session is likely to be small.
     solved: Affine | None = None
@@ -149,8 +152,7 @@ class State:
         sums, half_sums = (one.padded(span.rank) for one in (before.statistics, before.half_sums))
         if span.basis is None and factor is None and elsewhere is not None:
             more, half_more, parts = elsewhere(nodes, labels, masks, self._key)
-            sums = sums.merged(more)
-            half_sums = half_sums.merged(half_more) if len(masks) else half_sums
+            sums, half_sums = sums.merged(more), half_sums.merged(half_more)
             sketch.parts.extend(parts)
         else:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
@@ -189,8 +191,8 @@ class State:
         )
         if membership is not None:
             membership = membership.minus(nodes, labels.values, sketch)
-        sums, half_sums = before.minus(gone), self.half_sums
-        half_sums = half_sums.less(half_gone).only(sums.classes) if self.ways else half_sums
+        sums = before.minus(gone)
+        half_sums = self.half_sums.less(half_gone).on(sums.classes)
         check_left(before, gone, sums)
         if span.basis is not None:
             span, turn = span.narrowed(sums, half_sums, before)
@@ -224,8 +226,8 @@ class State:
 
     def decayed(self, factor: float) -> State:
         """With all nodes counting for less."""
-        sums, half_sums = self.statistics.scaled(factor), self.half_sums
-        half_sums = half_sums.scaled(factor).only(sums.classes) if self.ways else half_sums
+        sums = self.statistics.scaled(factor)
+        half_sums = self.half_sums.scaled(factor).on(sums.classes)
         # what counts for less cannot be subtracted again, so the record has no use any more
         return self._with(sums, half_sums, membership=None)
 
@@ -296,7 +298,7 @@ def check_left(before: Statistics, gone: Statistics, left: Statistics) -> None:
     """Raise `InputError` if `left` = `before` − `gone` are sums that no nodes can have."""
     # a class without nodes has no sum
     empty = torch.from_numpy(~np.isin(before.classes, left.classes)).to(before.Q.device)
-    over = torch.linalg.vector_norm((before.Q - gone._on(before.classes).Q)[:, empty])
+    over = torch.linalg.vector_norm((before.Q - gone.on(before.classes).Q)[:, empty])
     if float(over) > CHANGED_FEATURES * float(torch.linalg.vector_norm(before.Q[:, empty])):
         raise _changed("some nodes have")
     # nor has a sum of squares a negative direction, but for rounding

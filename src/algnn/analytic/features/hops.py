@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from algnn.analytic.features.blocked import encoded, polynomial
-from algnn.analytic.features.expansion import random_weights
+from algnn.analytic.features.blocked import encoded
+from algnn.analytic.features.expansion import unit_weights
 from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, squares, unit_rows
 from algnn.checks import check_choice
 from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr
@@ -134,15 +135,7 @@ class HopEncoder:
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """Views and sizes [N, prepared_width] of all nodes in float32, from Â and X [N, inputs]."""
-        views = encoded(self, MemoryRows(adjacency, x))
-        return views[torch.arange(x.size(0), device=x.device)]
-
-    def seen(self, view: str, transposed: Tensor, nodes: Tensor) -> Tensor:
-        """The weight [N, n] with which each node of the graph enters a view of some nodes."""
-        # row i of a polynomial of Â is the same polynomial of Âᵀ, applied to the indicator of i
-        indicator = torch.zeros(transposed.size(0), nodes.numel(), dtype=FLOAT, device=nodes.device)
-        indicator.scatter_(0, nodes[None], 1.0)
-        return polynomial(view, transposed, indicator)
+        return cast(Tensor, encoded(self, MemoryRows(adjacency, x)))
 
     def entries(self, x: Tensor, rows: Tensor) -> Tensor:
         """Some rows of X as they are reduced or, where they are not, as the views take them."""
@@ -167,7 +160,7 @@ class HopEncoder:
             return self.basis.to(device, FLOAT)
         if not self.projected:
             return None
-        return _projection(self.inputs, self.projected, self.seed).to(device).to_dense().mT
+        return _projection(self.inputs, self.projected, self.seed).to(device).mT
 
     def source(self, some: Tensor, columns: slice) -> Tensor:
         """What the views take of some rows of X [b, inputs]: a block of their columns, in float64.
@@ -229,7 +222,7 @@ class HopEncoder:
     def unit_weights(self, device: torch.device) -> Tensor:
         """The random weights [breadth, expanded] of the units, in float64."""
         apart, seen = self.units_apart, self.view_width
-        return _unit_weights(device, self.breadth, self.expanded, self.seed, apart, seen)
+        return unit_weights(device, self.breadth, self.expanded, self.seed, apart, seen)
 
     def _unit_entries(self, some: Tensor, dtype: torch.dtype) -> Tensor:
         """Some rows of X, rooted where asked for, each of length one: in CSR if most are zero."""
@@ -286,28 +279,12 @@ def _spread(count: int, most: int, device: torch.device) -> Tensor:
     return torch.arange(0, count, -(-count // most), device=device)
 
 
-@lru_cache(maxsize=4)
-def _unit_weights(
-    device: torch.device, breadth: int, expanded: int, seed: int, apart: int, seen: int
-) -> Tensor:
-    """Random weights; those of the last `apart` units are zero but for the last `seen` columns."""
-    weights = random_weights(breadth, expanded, seed)
-    second = weights[:, expanded - apart :]
-    second[: breadth - seen] = 0
-    # as long as the others are, over rows of length one in each view
-    second *= (breadth / seen) ** 0.5
-    return weights.to(device, FLOAT)
-
-
 def _projection(inputs: int, projected: int, seed: int) -> Tensor:
     """Each input goes to a few outputs, with a sign: inner products stay, but for some noise."""
     bits = np.random.Philox(key=seed).random_raw(PROJECTION_PARTS * inputs)
     places = torch.from_numpy(((bits >> np.uint64(1)) % np.uint64(projected)).astype(np.int64))
-    signs = (
-        torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1) / PROJECTION_PARTS**0.5
-    )
+    signs = torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1)
     columns = torch.arange(inputs).repeat_interleave(PROJECTION_PARTS)
-    order = torch.argsort(places, stable=True)
-    counts = torch.bincount(places, minlength=projected)
-    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return csr(starts, columns[order], signs[order], (projected, inputs))
+    matrix = torch.zeros(projected, inputs, dtype=FLOAT)
+    # in halves, which are exact however they are added
+    return matrix.index_put_((places, columns), signs / PROJECTION_PARTS**0.5, accumulate=True)
