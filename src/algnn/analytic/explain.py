@@ -105,10 +105,7 @@ class Explanation:
 def contributions(
     encoder: HopEncoder, transposed: Tensor, x: Tensor, node: int, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Contributions to one node's score: by feature, the neighbours, by neighbour; not the bias.
-
-    `transposed` is Âᵀ, and `weights` W's column of the class.
-    """
+    """Parts of one node's score, by feature and by neighbour, from Âᵀ, X and a column of W."""
     indicator = torch.zeros(x.size(0), 1, dtype=FLOAT, device=x.device)
     indicator[node] = 1
     # row i of a polynomial of Â is the same polynomial of Âᵀ, applied to the indicator of i
@@ -117,11 +114,12 @@ def contributions(
     seen = seen[neighbours]
     sums = seen.new_zeros(seen.size(1), x.size(1))
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        sums += seen[block].mT @ encoder.entries(x, neighbours[block])
+        sums += seen[block].mT @ encoder.entries(take_rows(x, neighbours[block])).to_dense()
     back = _gradient(encoder, sums, weights.to(x.device))
     parts = torch.empty_like(seen[:, 0])
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        parts[block] = (seen[block] * (encoder.entries(x, neighbours[block]) @ back.mT)).sum(1)
+        entries = encoder.entries(take_rows(x, neighbours[block])).to_dense()
+        parts[block] = (seen[block] * (entries @ back.mT)).sum(1)
     by_feature = (sums * back).sum(0)
     if encoder.sizes:
         own = take_rows(x, torch.tensor([node], device=x.device))

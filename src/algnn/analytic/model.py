@@ -268,11 +268,8 @@ class ALGNN(Lifecycle):
         initial = torch.Generator().manual_seed(self.seed)
         masks = torch.Generator(x.device).manual_seed(self.seed)
         gcn = GCN(x.size(1), self.hidden, labels.classes.size, self.dropout, initial).to(x.device)
-
-        def loss() -> Tensor:
-            return cross_entropy(gcn(field, masks), codes)
-
-        train(gcn.parameters(), loss, self.epochs, self.lr, self.weight_decay)
+        adam = self.epochs, self.lr, self.weight_decay
+        train(gcn.parameters(), lambda: cross_entropy(gcn(field, masks), codes), *adam)
         weight, bias = gcn.weight1.detach(), gcn.bias1.detach()
         check_trained(weight, bias)
         return ExpandedGCN(weight, bias, self.expansion, self.width, self.seed)

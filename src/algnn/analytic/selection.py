@@ -43,24 +43,18 @@ NEGLIGIBLE = 1e-12
 
 
 def halvings(nodes: int, width: int) -> int:
-    """The number of ways in which nodes are halved: several, as long as the sums are small.
-
-    `nodes` counts all nodes learned, this session's included, so that the answer does not depend on
-    how they were divided into sessions.
-    """
+    """The number of ways in which nodes are halved: several, as long as the sums are small."""
+    # of all nodes learned, this session's too: how they were divided into sessions is no matter
     return MOST_HALVINGS if min(nodes, width) <= SMALL_SUMS else 1
 
 
 def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
-    """The second half of some nodes, as a mask [ways, n]: one hash bit of (id, seed) for each way.
-
-    It depends on nothing else, so sessions may come in any order and batches.
-    """
+    """The second half of some nodes, a mask [ways, n]: a hash bit of (id, seed) for each way."""
+    # it depends on nothing else, so sessions may come in any order and batches
     bits = np.arange(63, 63 - ways, -1, dtype=np.uint64)[:, None]
     start = np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     hashes = mixed(nodes.numpy().astype(np.uint64) + start)
-    masks: npt.NDArray[np.bool_] = (hashes >> bits & np.uint64(1)).astype(bool)
-    return masks
+    return np.asarray(hashes >> bits & np.uint64(1), dtype=np.bool_)
 
 
 def choose_gamma(

@@ -21,7 +21,7 @@ from algnn.analytic.lifecycle.membership import CHANGED_FEATURES, Membership, Sk
 from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import half_masks, halvings
-from algnn.analytic.statistics import Masks, Statistics, with_session
+from algnn.analytic.statistics import Statistics, with_session
 from algnn.analytic.uncertainty.calibration import Scores, held_out, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel
 from algnn.checks import Array
@@ -33,10 +33,8 @@ from algnn.progress import tell
 GRAM_ROUNDING = 1e-12
 
 Features = HopEncoder | ExpandedGCN
-# nodes, labels, masks of halves and the key of sketches → both sums and the sketches' parts
-SumsElsewhere = Callable[
-    [Tensor, CodedLabels, Masks, str], tuple[Statistics, Statistics, list[Tensor]]
-]
+# of nodes, labels, masks of halves and the key of sketches: both sums, and the sketches' parts
+SumsElsewhere = Callable[..., tuple[Statistics, Statistics, list[Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -133,10 +131,7 @@ class State:
         seed: int,
         elsewhere: SumsElsewhere | None = None,
     ) -> State:
-        """With the sums of some more nodes, whose features come in blocks; not solved yet.
-
-        Those over all features `elsewhere` may add up in the place of this process.
-        """
+        """With the sums of some more nodes, not solved yet; `elsewhere` may add them up for us."""
         before = self.with_room_for(nodes.numel())
         sketch = Sketch(self._key)
         features = sketch.watch(features)
