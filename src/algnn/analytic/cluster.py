@@ -197,9 +197,8 @@ def _sums(
 ) -> tuple[Sums, list[Tensor]]:
     sketch = Sketch(key)
     features = sketch.watch(_features(where, encoder, nodes))
-    nothing = Statistics.empty(encoder.width)
-    halves = Statistics.empty(encoder.width, ways=len(masks))
-    both = with_session(nothing, halves, features, CodedLabels.of(labels), masks)
+    none, halves = (Statistics.empty(encoder.width, ways=k) for k in (None, len(masks)))
+    both = with_session(none, halves, features, CodedLabels.of(labels), masks)
     return [_packed(sums) for sums in both], sketch.parts
 
 

@@ -143,8 +143,7 @@ def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
         active = (units.squeeze(0) > 0) * beyond / units.norm().clamp_min(TINY)
         worth = worth + encoder.unit_weights(views.device) @ active
     worth = worth.view(views.shape) / lengths
-    by_input: Tensor = worth if reduction is None else worth @ reduction.mT
-    return by_input
+    return worth if reduction is None else torch.mm(worth, reduction.mT)
 
 
 def _largest(names: Array, values: Array, count: int) -> list[tuple[int, float]]:

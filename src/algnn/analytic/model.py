@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -326,12 +326,10 @@ class ALGNN(Lifecycle):
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._taught
-        W, b = known.affine
-        encoder = known.features
+        (W, b), encoder = known.affine, known.features
         if isinstance(graph, GraphStore) and graph.runner and type(encoder) is HopEncoder:
             self._prepared(graph, encoder)
-            found: Tensor = graph.runner.scores(encoder, nodes, W, b)
-            return found
+            return cast(Tensor, graph.runner.scores(encoder, nodes, W, b))
         scores = (torch.addmm(b, Z, W) for Z in self._features(graph, nodes, encoder))
         return torch.cat([W[:0], *scores])
 

@@ -62,15 +62,13 @@ def choose_gamma(
 ) -> tuple[float, float]:
     """The γ of a head: half of that with which weights of either half agree best with the other.
 
-    `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
-    best of a few is the start of a search uphill. Of several equally good ones the largest is
-    taken. The search goes over γ relative to the trace; the ridge head takes γ times the trace of
-    G. Beside γ stands the agreement, which is at most 1, to seven digits.
+    `half_sums` [k] are of the second half, by each way of halving. Not every γ is tried: the best
+    of a few is the start of a search uphill. Of equally good ones the largest is taken. γ is
+    relative to the trace; the ridge head's is absolute. Beside it stands the agreement, at most 1.
     """
-    nodes = int(everything.n.sum())
+    nodes, smooth = int(everything.n.sum()), everything.G.size(0) > SMOOTH_WIDTH
     both = nodes <= ONE_DIRECTION_NODES
     agreement = _agreement(everything, half_sums, both=both, balanced=head == "balanced")
-    smooth = everything.G.size(0) > SMOOTH_WIDTH
     tried: dict[int, float] = {}
     # the one nearest to 1 / nodes, by their ratio
     near = int(np.abs(np.log(np.multiply(GAMMAS, max(nodes, 1)))).argmin())

@@ -86,13 +86,12 @@ class State:
 
     def with_weights(self) -> State:
         """The same with its weights solved: by an updated factor where that is cheaper."""
-        sums = self.statistics
         if self.solved is not None:
             return self
         tell("solving for weights", 1, 1)
         if not self._expects_few:
             return replace(self, solved=self.affine, factor=None)
-        factor = self.factor
+        sums, factor = self.statistics, self.factor
         W = None if factor is None else factor.weights(sums.G, sums.Q, self.gamma)
         if factor is None or W is None:
             factor = UpdatedFactor.of(sums.G, self.gamma)
@@ -118,8 +117,7 @@ class State:
         matrix, penalty = penalised(self.head, self.statistics, self.gamma)
         values = torch.linalg.eigvalsh(matrix).clamp_min(0)
         # outside of the span there is nothing but the penalty
-        least = 0.0 if self.span.basis is not None else float(values[0])
-        lowest = least + penalty
+        lowest = penalty + (0.0 if self.span.basis is not None else float(values[0]))
         condition = (float(values[-1:].sum()) + penalty) / lowest if lowest else math.inf
         return condition, float((values / (values + penalty)).sum())
 
@@ -151,9 +149,7 @@ class State:
             sketch.parts.extend(parts)
         else:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
-        membership = self.membership
-        if membership is not None:
-            membership = membership.plus(nodes, labels.values, sketch)
+        membership = self.membership and self.membership.plus(nodes, labels.values, sketch)
         return before._with(sums, half_sums, span=span, membership=membership, factor=factor)
 
     def minus(
@@ -172,20 +168,15 @@ class State:
         if membership is not None:
             membership.minus(nodes, labels.values)  # before any work, whether they were learned
         features = sketch.watch(features)
-        span, before, device = self.span, self.statistics, self.statistics.G.device
+        span, before = self.span, self.statistics
         if span.basis is not None:
             Z = torch.cat(list(features))
             check_spanned(span, Z, nodes)
             features = [span.coordinates(Z)]
-        gone, half_gone = with_session(
-            Statistics.empty(span.rank, device),
-            Statistics.empty(span.rank, device, self.ways),
-            features,
-            labels,
-            half_masks(nodes, seed, self.ways),
-        )
-        if membership is not None:
-            membership = membership.minus(nodes, labels.values, sketch)
+        none, halves = (Statistics.empty(span.rank, before.G.device, k) for k in (None, self.ways))
+        masks = half_masks(nodes, seed, self.ways)
+        gone, half_gone = with_session(none, halves, features, labels, masks)
+        membership = membership and membership.minus(nodes, labels.values, sketch)
         sums = before.minus(gone)
         half_sums = self.half_sums.less(half_gone).on(sums.classes)
         check_left(before, gone, sums)
@@ -214,10 +205,8 @@ class State:
             turn = span.coordinates(basis).to(other.span.basis.device)
             theirs = [one.turned(turn) for one in theirs]
         both = [one.merged(more) for one, more in zip(sums, theirs, strict=True)]
-        membership = None
-        if self.membership is not None and other.membership is not None:
-            membership = self.membership.merged(other.membership)
-        return self._with(*both, span=span, membership=membership)
+        record, more = self.membership, other.membership
+        return self._with(*both, span=span, membership=record and more and record.merged(more))
 
     def decayed(self, factor: float) -> State:
         """With all nodes counting for less."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +55,7 @@ class Views:
 
     They are an ``.npy`` file [N, k] for each view and block of columns, and one for the sizes, each
     written whole or not at all. A block's name has both its ends: processes that cut columns in
-    other ways can work in the same folder. Rows are made of length one, view by view, when they are
-    read.
+    other ways can work in the same folder. Rows are made of length one when they are read.
     """
 
     def __init__(self, encoder: HopEncoder, step: int, device: Any, folder: Path):
@@ -126,19 +125,18 @@ class Here:
 
 def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepared:
     """Views and sizes of every node: computed, or found where an earlier call has put them."""
-    count = graph.shape[0]
+    nodes, width = graph.shape[0], encoder.prepared_width
     if not isinstance(graph, GraphStore):
         most = GPU_BLOCK_BYTES if graph.device.type == "cuda" else MEMORY_BYTES
-        columns = _columns(encoder, _step(encoder.view_width, count, most))
-        width = encoder.prepared_width
-        found = torch.empty(count, width, dtype=torch.float32, device=graph.device)
+        columns = _columns(encoder, _step(encoder.view_width, nodes, most))
+        found = torch.empty(nodes, width, dtype=torch.float32, device=graph.device)
         if encoder.sizes:
             Here(graph)(fill, encoder.size_columns, found[:, encoder.breadth :])
         for view, some, array in computed(encoder, Here(graph), columns):
             found[:, _place(encoder, view, some)] = opened(array)
         return encoder.unit(found)
     most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
-    step = _step(encoder.view_width, count, most)
+    step = _step(encoder.view_width, nodes, most)
     views = Views(encoder, step, device, graph.folder / f"views-{encoder.fingerprint[:16]}")
     measured, lacking = not encoder.sizes or views.sizes.exists(), views.lacking(views.columns)
     if lacking or not measured:
@@ -151,12 +149,11 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
     try:
         if not measured:
             with replacing(views.sizes) as target:
-                width = encoder.prepared_width - encoder.breadth
-                new_file(target, (count, width), np.float32)
+                new_file(target, (nodes, width - encoder.breadth), np.float32)
                 run(fill, encoder.size_columns, target)
         for view, some, array in computed(encoder, run, lacking):
             with replacing(views.file(view, some)) as target:
-                new_file(target, (count, some.stop - some.start), np.float32)
+                new_file(target, (nodes, some.stop - some.start), np.float32)
                 run(keep, array, target)
     finally:
         run.close()
@@ -171,13 +168,11 @@ def computed(
     pairs = pairwise(("0", *encoder.views))
     gone = [steps(a) if a.startswith("open") and b.startswith("open") else 0 for a, b in pairs]
     hops = [steps(view) - start for view, start in zip(encoder.views, gone, strict=True)]
-    total, done = len(blocks_of_columns) * (1 + sum(hops)), 0
+    total, done = len(blocks_of_columns) * (1 + sum(hops)), count()
 
     def step(*args: Any) -> None:
-        nonlocal done
-        tell("neighbourhoods", done, total)
+        tell("neighbourhoods", next(done), total)
         run(*args)
-        done += 1
 
     for columns in blocks_of_columns:
         X, *free = (run.array(name, columns.stop - columns.start) for name in "xab")
@@ -259,8 +254,8 @@ def new_file(path: Path, shape: tuple[int, int], kind: Any) -> None:
 
 
 def _columns(encoder: HopEncoder, step: int) -> list[slice]:
-    width = encoder.view_width
-    return [slice(a, min(a + step, width)) for a in range(0, width, step)]
+    ends = pairwise([*range(0, encoder.view_width, step), encoder.view_width])
+    return [slice(*pair) for pair in ends]
 
 
 def _place(encoder: HopEncoder, view: int, columns: slice) -> slice:

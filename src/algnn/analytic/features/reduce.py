@@ -40,8 +40,7 @@ def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
         there = values > LACKING * values[0]
         V = image @ (vectors * torch.where(there, values.clamp_min(1e-300).rsqrt(), 0.0))
     peaks = V.gather(0, V.abs().argmax(0, keepdim=True))
-    basis: Tensor = (V * torch.where(peaks < 0, -1.0, 1.0)).to(torch.float32)
-    return basis
+    return torch.where(peaks < 0, -V, V).to(torch.float32)
 
 
 def _orthonormal(Y: Tensor) -> Tensor:
