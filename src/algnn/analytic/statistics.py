@@ -106,7 +106,8 @@ class Statistics:
 
     def on(self, classes: npt.NDArray[Any]) -> Statistics:
         """Over more classes, sorted, with zeros for new ones, or over some: G keeps all terms."""
-        if classes.size == self.classes.size:
+        # a batch of no sums has no classes
+        if classes.size == self.classes.size or self.G.shape[:-2] == (0,):
             return self
         both = ((classes, self.classes), (self.classes, classes))
         to, of = (torch.from_numpy(np.isin(*pair).nonzero()[0]) for pair in both)
