@@ -571,4 +571,4 @@ def test_a_learner_keeps_nodes_of_its_own(small_graph):
     nodes = torch.arange(8)
     model = JointRidge(device="cpu").fit(small_graph, nodes, small_graph.y[:8])
     nodes += 1
-    assert model._learned.nodes.tolist() == list(range(8))
+    assert model._learned.kept[0].tolist() == list(range(8))

@@ -10,7 +10,7 @@ from algnn.analytic.selection import (
     COARSE_START,
     GAMMAS,
     MOST_HALVINGS,
-    _Halves,
+    _agreement,
     choose_gamma,
     half_masks,
     halvings,
@@ -31,7 +31,7 @@ def problem(seed, counts, width, noise):
 
 def sums(Z, labels, chosen):
     nothing = Statistics.empty(Z.size(1))
-    return nothing.plus([Z[chosen]], labels[chosen])._on(np.unique(labels))
+    return nothing.plus([Z[chosen]], labels[chosen]).on(np.unique(labels))
 
 
 def batch(*several):
@@ -168,8 +168,7 @@ def test_the_way_uphill_falls_short_of_all_penalties_by_little():
         Z, labels = problem(seed, [8, 12, 16, 5], 30, 1.5)
         chosen = half_masks(torch.arange(len(labels)), seed, MOST_HALVINGS)
         everything, half_sums = halved(Z, labels, chosen)
-        every = _Halves(everything, half_sums, both=True)
-        highest = max(every.agreement(gamma) for gamma in GAMMAS)
+        highest = max(map(_agreement(everything, half_sums, both=True), GAMMAS))
         short.append(highest - choose_gamma(everything, half_sums)[1])
     assert min(short) >= 0
     assert max(short) < 0.02
@@ -196,11 +195,11 @@ def test_rounding_left_in_a_half_without_nodes_says_nothing():
     left = Statistics(torch.eye(3).double() * 1e-17, none.Q, none.n, none.classes)
     for both in (True, False):
         clean, rounded = (
-            _Halves(everything, batch(one, other), both=both) for other in (none, left)
+            _agreement(everything, batch(one, other), both=both) for other in (none, left)
         )
         for gamma in GAMMAS:
-            assert rounded.agreement(gamma) == clean.agreement(gamma)
-            assert 0.1 < clean.agreement(gamma) <= 1
+            assert rounded(gamma) == clean(gamma)
+            assert 0.1 < clean(gamma) <= 1
 
 
 def test_features_that_say_nothing_agree_on_nothing():

@@ -143,7 +143,7 @@ class Cluster:
     def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
         """Scores [n, C] of some nodes."""
         # a task, not data scattered to workers: what a worker held that dies is then made again
-        head = self._submit(_head, W.cpu(), b.cpu())
+        head = self._submit(tuple, (W.cpu(), b.cpu()))
         pieces = _pieces(nodes.numel(), nodes.numel())
         tasks = [self._submit(_scores, self.where, encoder, nodes[at], head) for at in pieces]
         return torch.cat([W.cpu()[:0], *self.client.gather(tasks)]).to(W.device)
@@ -153,11 +153,9 @@ class Cluster:
 
 
 def _pieces(count: int, most: int) -> list[slice]:
-    """A session, or a question, in pieces of at most `CHUNK_NODES` nodes, or in `most` of them.
-
-    Their number is a power of two, which two, four or eight workers share evenly.
-    """
+    """A session, or a question, in pieces of at most `CHUNK_NODES` nodes, or in `most` of them."""
     wanted = -(-count // CHUNK_NODES)
+    # a power of two, which two, four or eight workers share evenly
     pieces = min(most, 1 << (wanted - 1).bit_length()) if count else 0
     cuts = np.linspace(0, count, pieces + 1).astype(int).tolist()
     return [slice(a, b) for a, b in pairwise(cuts)]
@@ -199,9 +197,8 @@ def _sums(
 ) -> tuple[Sums, list[Tensor]]:
     sketch = Sketch(key)
     features = sketch.watch(_features(where, encoder, nodes))
-    nothing = Statistics.empty(encoder.width)
-    halves = Statistics.empty(encoder.width, ways=len(masks))
-    both = with_session(nothing, halves, features, CodedLabels.of(labels), masks)
+    none, halves = (Statistics.empty(encoder.width, ways=k) for k in (None, len(masks)))
+    both = with_session(none, halves, features, CodedLabels.of(labels), masks)
     return [_packed(sums) for sums in both], sketch.parts
 
 
@@ -217,10 +214,6 @@ def _unpacked(arrays: Arrays) -> Statistics:
     # what has come over the network cannot be written to, which torch asks for
     G, Q, n = (torch.from_numpy(np.require(array, requirements="W")) for array in arrays[:3])
     return Statistics(G, Q, n, arrays[3])
-
-
-def _head(W: Tensor, b: Tensor) -> Affine:
-    return W, b
 
 
 def _scores(where: Where, encoder: HopEncoder, nodes: Tensor, head: Affine) -> Tensor:

@@ -14,28 +14,20 @@ counterfactual: without a feature or a neighbour, norms, units and sizes would b
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from algnn.analytic.features.blocked import polynomial
 from algnn.analytic.features.hops import HopEncoder
 from algnn.checks import Array
 from algnn.graph.propagate import blocks, take_rows
+from algnn.graph.rows import FLOAT
 
 SHOWN = 5  # features and neighbours that are printed
 TINY = 1e-12  # the least norm by which torch's `normalize` divides
-
-
-class Ranking(NamedTuple):
-    """Contributions of features or neighbours: the largest by name, how many others, their sum."""
-
-    kind: str
-    largest: dict[str, float]
-    others: int
-    rest: float
 
 
 @dataclass(frozen=True)
@@ -98,8 +90,8 @@ class Explanation:
         first = f"node {self.node} scores {self.score:+.4f} for class {self.label}"
         return "\n".join([first, *(f"  {name:<{width}}  {value:+.4f}" for name, value in rows)])
 
-    def _ranked(self, count: int) -> Iterator[Ranking]:
-        """The ranking of features, then that of neighbours."""
+    def _ranked(self, count: int) -> Iterator[tuple[str, dict[str, float], int, float]]:
+        """Of features, then of neighbours: the largest by name, how many others, their sum."""
         for kind, top, every in (
             ("feature", self.top_features(count), self.by_feature),
             ("neighbour", self.top_neighbours(count), self.by_neighbour),
@@ -107,30 +99,30 @@ class Explanation:
             own = self.node if kind == "neighbour" else None
             named = {f"{n} (itself)" if n == own else str(n): value for n, value in top}
             others = int(np.count_nonzero(every)) - len(top)
-            yield Ranking(kind, named, others, every.sum() - sum(named.values()))
+            yield kind, named, others, every.sum() - sum(named.values())
 
 
 def contributions(
     encoder: HopEncoder, transposed: Tensor, x: Tensor, node: int, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Contributions to one node's score: by feature, the neighbours, by neighbour; not the bias.
-
-    `transposed` is Âᵀ, and `weights` W's column of the class.
-    """
-    at = torch.tensor([node], device=x.device)
-    seen = torch.cat([encoder.seen(view, transposed, at) for view in encoder.views], dim=1)
+    """Parts of one node's score, by feature and by neighbour, from Âᵀ, X and a column of W."""
+    indicator = torch.zeros(x.size(0), 1, dtype=FLOAT, device=x.device)
+    indicator[node] = 1
+    # row i of a polynomial of Â is the same polynomial of Âᵀ, applied to the indicator of i
+    seen = torch.cat([polynomial(view, transposed, indicator) for view in encoder.views], dim=1)
     neighbours = seen.ne(0).any(dim=1).nonzero().squeeze(1)
     seen = seen[neighbours]
     sums = seen.new_zeros(seen.size(1), x.size(1))
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        sums += seen[block].mT @ encoder.entries(x, neighbours[block])
+        sums += seen[block].mT @ encoder.entries(take_rows(x, neighbours[block])).to_dense()
     back = _gradient(encoder, sums, weights.to(x.device))
     parts = torch.empty_like(seen[:, 0])
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        parts[block] = (seen[block] * (encoder.entries(x, neighbours[block]) @ back.mT)).sum(1)
+        entries = encoder.entries(take_rows(x, neighbours[block])).to_dense()
+        parts[block] = (seen[block] * (entries @ back.mT)).sum(1)
     by_feature = (sums * back).sum(0)
     if encoder.sizes:
-        own = take_rows(x, at)
+        own = take_rows(x, torch.tensor([node], device=x.device))
         worth = weights[encoder.breadth : encoder.prepared_width].to(x.device)
         size = encoder.size_columns(own).squeeze(0) @ worth
         shares = encoder.scaled(own).to_dense().squeeze(0).to(by_feature).square()
@@ -151,8 +143,7 @@ def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
         active = (units.squeeze(0) > 0) * beyond / units.norm().clamp_min(TINY)
         worth = worth + encoder.unit_weights(views.device) @ active
     worth = worth.view(views.shape) / lengths
-    by_input: Tensor = worth if reduction is None else worth @ reduction.mT
-    return by_input
+    return worth if reduction is None else torch.mm(worth, reduction.mT)
 
 
 def _largest(names: Array, values: Array, count: int) -> list[tuple[int, float]]:

@@ -1,6 +1,6 @@
 """Ridge regression on all labels at once, the reference that AL-GNN must equal."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,19 +11,11 @@ from torch_geometric.data import Data
 from algnn.analytic.classes import CodedLabels
 from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.analytic.model import ALGNN
-from algnn.analytic.state import Features, State
+from algnn.analytic.state import State
 from algnn.checkpoint import check_tensor
-from algnn.checks import Array, check_kept_nodes
+from algnn.checks import check_kept_nodes
 from algnn.errors import CheckpointError, InputError
 from algnn.graph.store import node_count
-
-
-@dataclass(frozen=True, kw_only=True)
-class JointState(State):
-    """The state of a `JointRidge`: that of an `ALGNN`, and every node and label it was given."""
-
-    nodes: Tensor
-    labels: Array
 
 
 class JointRidge(ALGNN):
@@ -51,17 +43,15 @@ class JointRidge(ALGNN):
                 " one: use half_life=0"
             )
 
-    def _untaught(self, features: Features) -> JointState:
-        return _keeping(super()._untaught(features), torch.arange(0), np.arange(0))
-
     def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         """All nodes learned so far and some more, with their features in the graph as it is now."""
-        if isinstance(state, JointState) and state.taught:
-            check_kept_nodes(state.nodes, node_count(graph))
-            nodes = torch.cat([state.nodes, nodes])
-            labels = CodedLabels.of(np.concatenate([state.labels, labels.values]))
+        if state.taught:
+            kept, known = state.kept
+            check_kept_nodes(kept, node_count(graph))
+            nodes = torch.cat([kept, nodes])
+            labels = CodedLabels.of(np.concatenate([known, labels.values]))
         after = super()._with_nodes(graph, nodes, labels, self._untaught(state.features))
-        return _keeping(replace(after, log=state.log), nodes, labels.values)
+        return replace(after, log=state.log, kept=(nodes, labels.values))
 
     def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
         raise InputError(
@@ -71,9 +61,9 @@ class JointRidge(ALGNN):
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = super()._state()
-        codes = np.searchsorted(self.classes_, self._learned.labels)
-        tensors |= {"kept.nodes": self._learned.nodes, "kept.codes": torch.from_numpy(codes)}
-        return tensors, facts
+        nodes, labels = self._known.kept
+        codes = torch.from_numpy(np.searchsorted(self.classes_, labels))
+        return tensors | {"kept.nodes": nodes, "kept.codes": codes}, facts
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> State:
         known = super()._restore(tensors, facts)
@@ -88,10 +78,4 @@ class JointRidge(ALGNN):
         below = count and min(int(nodes.min()), int(codes.min())) < 0
         if below or not counts.equal(known.statistics.n):
             raise CheckpointError("kept.nodes and kept.codes do not fit the sums")
-        return _keeping(known, nodes, known.statistics.classes[codes.numpy()])
-
-
-def _keeping(known: State, nodes: Tensor, labels: Array) -> JointState:
-    """The same state, with these nodes and labels."""
-    same = {field.name: getattr(known, field.name) for field in fields(State) if field.init}
-    return JointState(**same, nodes=nodes, labels=labels)
+        return replace(known, kept=(nodes, known.statistics.classes[codes.numpy()]))

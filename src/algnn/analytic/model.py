@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -267,11 +267,8 @@ class ALGNN(Lifecycle):
         initial = torch.Generator().manual_seed(self.seed)
         masks = torch.Generator(x.device).manual_seed(self.seed)
         gcn = GCN(x.size(1), self.hidden, labels.classes.size, self.dropout, initial).to(x.device)
-
-        def loss() -> Tensor:
-            return cross_entropy(gcn(field, masks), codes)
-
-        train(gcn.parameters(), loss, self.epochs, self.lr, self.weight_decay)
+        adam = self.epochs, self.lr, self.weight_decay
+        train(gcn.parameters(), lambda: cross_entropy(gcn(field, masks), codes), *adam)
         weight, bias = gcn.weight1.detach(), gcn.bias1.detach()
         check_trained(weight, bias)
         return ExpandedGCN(weight, bias, self.expansion, self.width, self.seed)
@@ -328,12 +325,10 @@ class ALGNN(Lifecycle):
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._taught
-        W, b = known.affine
-        encoder = known.features
+        (W, b), encoder = known.affine, known.features
         if isinstance(graph, GraphStore) and graph.runner and type(encoder) is HopEncoder:
             self._prepared(graph, encoder)
-            found: Tensor = graph.runner.scores(encoder, nodes, W, b)
-            return found
+            return cast(Tensor, graph.runner.scores(encoder, nodes, W, b))
         scores = (torch.addmm(b, Z, W) for Z in self._features(graph, nodes, encoder))
         return torch.cat([W[:0], *scores])
 

@@ -10,6 +10,8 @@ error is not like that: it punishes weights for being small, and in trials on Co
 PubMed, with few nodes a session, it chose too small a γ.)
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -41,24 +43,18 @@ NEGLIGIBLE = 1e-12
 
 
 def halvings(nodes: int, width: int) -> int:
-    """The number of ways in which nodes are halved: several, as long as the sums are small.
-
-    `nodes` counts all nodes learned, this session's included, so that the answer does not depend on
-    how they were divided into sessions.
-    """
+    """The number of ways in which nodes are halved: several, as long as the sums are small."""
+    # of all nodes learned, this session's too: how they were divided into sessions is no matter
     return MOST_HALVINGS if min(nodes, width) <= SMALL_SUMS else 1
 
 
 def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:
-    """The second half of some nodes, as a mask [ways, n]: one hash bit of (id, seed) for each way.
-
-    It depends on nothing else, so sessions may come in any order and batches.
-    """
+    """The second half of some nodes, a mask [ways, n]: a hash bit of (id, seed) for each way."""
+    # it depends on nothing else, so sessions may come in any order and batches
     bits = np.arange(63, 63 - ways, -1, dtype=np.uint64)[:, None]
     start = np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     hashes = mixed(nodes.numpy().astype(np.uint64) + start)
-    masks: npt.NDArray[np.bool_] = (hashes >> bits & np.uint64(1)).astype(bool)
-    return masks
+    return np.asarray(hashes >> bits & np.uint64(1), dtype=np.bool_)
 
 
 def choose_gamma(
@@ -66,15 +62,13 @@ def choose_gamma(
 ) -> tuple[float, float]:
     """The γ of a head: half of that with which weights of either half agree best with the other.
 
-    `half_sums` [k] are those of the second half, for each way of halving. Not every γ is tried: the
-    best of a few is the start of a search uphill. Of several equally good ones the largest is
-    taken. The search goes over γ relative to the trace; the ridge head takes γ times the trace of
-    G. Beside γ stands the agreement, which is at most 1, to seven digits.
+    `half_sums` [k] are of the second half, by each way of halving. Not every γ is tried: the best
+    of a few is the start of a search uphill. Of equally good ones the largest is taken. γ is
+    relative to the trace; the ridge head's is absolute. Beside it stands the agreement, at most 1.
     """
-    nodes = int(everything.n.sum())
+    nodes, smooth = int(everything.n.sum()), everything.G.size(0) > SMOOTH_WIDTH
     both = nodes <= ONE_DIRECTION_NODES
-    halves = _Halves(everything, half_sums, both=both, balanced=head == "balanced")
-    smooth = everything.G.size(0) > SMOOTH_WIDTH
+    agreement = _agreement(everything, half_sums, both=both, balanced=head == "balanced")
     tried: dict[int, float] = {}
     # the one nearest to 1 / nodes, by their ratio
     near = int(np.abs(np.log(np.multiply(GAMMAS, max(nodes, 1)))).argmin())
@@ -83,7 +77,7 @@ def choose_gamma(
         known = len(tried) + len(wanted)
         for place in wanted:
             tell("choosing γ", len(tried), known)
-            tried[place] = halves.agreement(GAMMAS[place])
+            tried[place] = agreement(GAMMAS[place])
         best = max(tried, key=lambda place: (tried[place], place))
         beside = (place for place in (best - 1, best + 1) if 0 <= place < len(GAMMAS))
         wanted = tuple(place for place in beside if place not in tried)
@@ -94,67 +88,60 @@ def choose_gamma(
     return OF_ALL_NODES * GAMMAS[best] * (trace or 1.0), tried[best]
 
 
-class _Halves:
-    """The systems of both halves, for k ways of halving, as one batch.
+def _agreement(
+    everything: Statistics, half_sums: Statistics, *, both: bool, balanced: bool = True
+) -> Callable[[float], float]:
+    """The mean squared cosine between scores and truth over the other half, as a function of γ.
 
-    Each half is solved, and held against the other; with both=False only the first half is. A
-    system is B and class means where every class counts the same (balanced), or else G and Q.
+    Systems of both halves, for k ways of halving, are one batch: B and class means where every
+    class counts the same (balanced), or else G and Q. With both=False only first halves are solved.
     """
+    sides, pairs = 2 if both else 1, half_sums.G.size(0)
+    # first halves, then second halves
+    G, Q, n = (
+        torch.cat([getattr(everything, name) - second, second])
+        for name, second in (("G", half_sums.G), ("Q", half_sums.Q), ("n", half_sums.n))
+    )
+    counts = n.to(torch.float64)
+    there = (counts > 0).to(torch.float64)
+    nodes, classes = counts.sum(1), there.sum(1)
+    matrices, means, weight = G, Q, nodes
+    if balanced:
+        # B = (C / N) (G + Σ_c (N / C − n_c) μ_c μ_cᵀ); its factor changes no direction
+        per_class = nodes / classes.clamp_min(1)
+        means = Q * onto(there / counts.clamp_min(NEGLIGIBLE), G.device)[:, None]
+        weigh = onto(per_class[:, None] - counts, G.device)[:, None]
+        matrices = G.baddbmm_(means * weigh, means.mT)
+        weight = classes / per_class.clamp_min(NEGLIGIBLE)
+    traces = matrices.diagonal(dim1=1, dim2=2).sum(1)
+    # Weights are centred over the classes that their half knows, since of the others it says
+    # nothing; what they are solved from may be centred as well.
+    share = onto(1 / classes.clamp_min(1), G.device)[:, None, None]
+    targets = (means - means.sum(-1, keepdim=True) * share) * onto(there, G.device)[:, None]
+    fitted = slice(0, sides * pairs)
 
-    def __init__(
-        self, everything: Statistics, half_sums: Statistics, *, both: bool, balanced: bool = True
-    ) -> None:
-        self.sides, pairs = 2 if both else 1, half_sums.G.size(0)
-        # first halves, then second halves
-        G, Q, n = (
-            torch.cat([whole - second, second])
-            for whole, second in (
-                (everything.G, half_sums.G),
-                (everything.Q, half_sums.Q),
-                (everything.n, half_sums.n),
-            )
-        )
-        counts = n.to(torch.float64)
-        there = (counts > 0).to(torch.float64)
-        nodes, classes = counts.sum(1), there.sum(1)
-        matrices, means, weight = G, Q, nodes
-        if balanced:
-            # B = (C / N) (G + Σ_c (N / C − n_c) μ_c μ_cᵀ); its factor changes no direction
-            per_class = nodes / classes.clamp_min(1)
-            means = Q * onto(there / counts.clamp_min(NEGLIGIBLE), G.device)[:, None]
-            weigh = onto(per_class[:, None] - counts, G.device)[:, None]
-            matrices = G.baddbmm_(means * weigh, means.mT)
-            weight = classes / per_class.clamp_min(NEGLIGIBLE)
-        traces = matrices.diagonal(dim1=1, dim2=2).sum(1)
-        # Weights are centred over the classes that their half knows, since of the others it says
-        # nothing; what they are solved from may be centred as well.
-        share = onto(1 / classes.clamp_min(1), G.device)[:, None, None]
-        targets = (means - means.sum(-1, keepdim=True) * share) * onto(there, G.device)[:, None]
-        fitted = slice(0, self.sides * pairs)
-        self.matrices, self.traces, self.targets = matrices[fitted], traces[fitted], targets[fitted]
+    def other(t: Tensor) -> Tensor:
+        return torch.cat([t[pairs:], t[:pairs]]) if both else t[pairs:]
 
-        def other(t: Tensor) -> Tensor:
-            return torch.cat([t[pairs:], t[:pairs]]) if both else t[pairs:]
+    spread, truth, scale = other(matrices), other(means), other(traces)
+    # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
+    perfect = onto(other(weight) * (1 - 1 / classes[fitted].clamp_min(2)), G.device)
+    # where one half has no nodes, neither says anything, nor counts
+    told = (nodes[:pairs] > 0) & (nodes[pairs:] > 0)
+    directions = sides * max(1, int(told.sum()))
 
-        self.spread, self.truth, self.scale = other(matrices), other(means), other(traces)
-        # a perfect classifier's centred scores: 1 − 1/C for the true class, −1/C for the others
-        perfect = other(weight) * (1 - 1 / classes[fitted].clamp_min(2))
-        self.perfect = onto(perfect, G.device)
-        # where one half has no nodes, neither says anything, nor counts
-        told = (nodes[:pairs] > 0) & (nodes[pairs:] > 0)
-        self.directions = self.sides * max(1, int(told.sum()))
-
-    def agreement(self, gamma: float) -> float:
-        """The mean squared cosine between scores and truth over the other half."""
-        matrices = self.matrices.clone()
-        matrices.diagonal(dim1=1, dim2=2).add_((gamma * self.traces)[:, None])
-        factors, failed = torch.linalg.cholesky_ex(matrices)
-        W = torch.cholesky_solve(self.targets, factors)
-        hit = (W * self.truth).sum((1, 2))
-        size = (W * (self.spread @ W)).sum((1, 2))
+    def agreement(gamma: float) -> float:
+        penalised = matrices[fitted].clone()
+        penalised.diagonal(dim1=1, dim2=2).add_((gamma * traces[fitted])[:, None])
+        factors, failed = torch.linalg.cholesky_ex(penalised)
+        W = torch.cholesky_solve(targets[fitted], factors)
+        hit = (W * truth).sum((1, 2))
+        size = (W * (spread @ W)).sum((1, 2))
         # Scores that are nothing but rounding agree with nothing: halves that share no direction,
         # and what may be left of a half that has lost all its nodes.
-        least = NEGLIGIBLE * self.scale * W.square().sum((1, 2))
-        fine = (failed == 0) & (size > least) & (self.perfect > 0)
-        cosines = torch.where(fine, hit * hit.abs() / (size * self.perfect), 0.0)
-        return round(float(cosines.sum()) / self.directions, AGREEMENT_DIGITS)
+        least = NEGLIGIBLE * scale * W.square().sum((1, 2))
+        fine = (failed == 0) & (size > least) & (perfect > 0)
+        cosines = torch.where(fine, hit * hit.abs() / (size * perfect), 0.0)
+        return round(float(cosines.sum()) / directions, AGREEMENT_DIGITS)
+
+    return agreement

@@ -21,9 +21,10 @@ from algnn.analytic.lifecycle.membership import CHANGED_FEATURES, Membership, Sk
 from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.linalg.subspace import Span
 from algnn.analytic.selection import half_masks, halvings
-from algnn.analytic.statistics import Masks, Statistics, with_session
+from algnn.analytic.statistics import Statistics, with_session
 from algnn.analytic.uncertainty.calibration import Scores, held_out, sharpness
 from algnn.analytic.uncertainty.novelty import NoveltyModel
+from algnn.checks import Array
 from algnn.errors import InputError
 from algnn.graphs import Memo
 from algnn.progress import tell
@@ -32,10 +33,8 @@ from algnn.progress import tell
 GRAM_ROUNDING = 1e-12
 
 Features = HopEncoder | ExpandedGCN
-# nodes, labels, masks of halves and the key of sketches → both sums and the sketches' parts
-SumsElsewhere = Callable[
-    [Tensor, CodedLabels, Masks, str], tuple[Statistics, Statistics, list[Tensor]]
-]
+# of nodes, labels, masks of halves and the key of sketches: both sums, and the sketches' parts
+SumsElsewhere = Callable[..., tuple[Statistics, Statistics, list[Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,8 @@ class State:
     # which nodes were learned, where that is kept; and all that was done
     membership: Membership | None = None
     log: AuditLog = field(default_factory=AuditLog)
+    # of a `JointRidge`, every node and label that it was given
+    kept: tuple[Tensor, Array] = field(default_factory=lambda: (torch.arange(0), np.arange(0)))
     # What follows from the above, and is neither saved nor counted as retained: the weights, and
     # for the ridge head a factor of G + γI where the next session is likely to be small.
     solved: Affine | None = None
@@ -85,13 +86,12 @@ class State:
 
     def with_weights(self) -> State:
         """The same with its weights solved: by an updated factor where that is cheaper."""
-        sums = self.statistics
         if self.solved is not None:
             return self
         tell("solving for weights", 1, 1)
         if not self._expects_few:
             return replace(self, solved=self.affine, factor=None)
-        factor = self.factor
+        sums, factor = self.statistics, self.factor
         W = None if factor is None else factor.weights(sums.G, sums.Q, self.gamma)
         if factor is None or W is None:
             factor = UpdatedFactor.of(sums.G, self.gamma)
@@ -117,8 +117,7 @@ class State:
         matrix, penalty = penalised(self.head, self.statistics, self.gamma)
         values = torch.linalg.eigvalsh(matrix).clamp_min(0)
         # outside of the span there is nothing but the penalty
-        least = 0.0 if self.span.basis is not None else float(values[0])
-        lowest = least + penalty
+        lowest = penalty + (0.0 if self.span.basis is not None else float(values[0]))
         condition = (float(values[-1:].sum()) + penalty) / lowest if lowest else math.inf
         return condition, float((values / (values + penalty)).sum())
 
@@ -130,10 +129,7 @@ class State:
         seed: int,
         elsewhere: SumsElsewhere | None = None,
     ) -> State:
-        """With the sums of some more nodes, whose features come in blocks; not solved yet.
-
-        Those over all features `elsewhere` may add up in the place of this process.
-        """
+        """With the sums of some more nodes, not solved yet; `elsewhere` may add them up for us."""
         before = self.with_room_for(nodes.numel())
         sketch = Sketch(self._key)
         features = sketch.watch(features)
@@ -149,14 +145,11 @@ class State:
         sums, half_sums = (one.padded(span.rank) for one in (before.statistics, before.half_sums))
         if span.basis is None and factor is None and elsewhere is not None:
             more, half_more, parts = elsewhere(nodes, labels, masks, self._key)
-            sums = sums.merged(more)
-            half_sums = half_sums.merged(half_more) if len(masks) else half_sums
+            sums, half_sums = sums.merged(more), half_sums.merged(half_more)
             sketch.parts.extend(parts)
         else:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
-        membership = self.membership
-        if membership is not None:
-            membership = membership.plus(nodes, labels.values, sketch)
+        membership = self.membership and self.membership.plus(nodes, labels.values, sketch)
         return before._with(sums, half_sums, span=span, membership=membership, factor=factor)
 
     def minus(
@@ -175,22 +168,17 @@ class State:
         if membership is not None:
             membership.minus(nodes, labels.values)  # before any work, whether they were learned
         features = sketch.watch(features)
-        span, before, device = self.span, self.statistics, self.statistics.G.device
+        span, before = self.span, self.statistics
         if span.basis is not None:
             Z = torch.cat(list(features))
             check_spanned(span, Z, nodes)
             features = [span.coordinates(Z)]
-        gone, half_gone = with_session(
-            Statistics.empty(span.rank, device),
-            Statistics.empty(span.rank, device, self.ways),
-            features,
-            labels,
-            half_masks(nodes, seed, self.ways),
-        )
-        if membership is not None:
-            membership = membership.minus(nodes, labels.values, sketch)
-        sums, half_sums = before.minus(gone), self.half_sums
-        half_sums = half_sums.less(half_gone).only(sums.classes) if self.ways else half_sums
+        none, halves = (Statistics.empty(span.rank, before.G.device, k) for k in (None, self.ways))
+        masks = half_masks(nodes, seed, self.ways)
+        gone, half_gone = with_session(none, halves, features, labels, masks)
+        membership = membership and membership.minus(nodes, labels.values, sketch)
+        sums = before.minus(gone)
+        half_sums = self.half_sums.less(half_gone).on(sums.classes)
         check_left(before, gone, sums)
         if span.basis is not None:
             span, turn = span.narrowed(sums, half_sums, before)
@@ -217,15 +205,13 @@ class State:
             turn = span.coordinates(basis).to(other.span.basis.device)
             theirs = [one.turned(turn) for one in theirs]
         both = [one.merged(more) for one, more in zip(sums, theirs, strict=True)]
-        membership = None
-        if self.membership is not None and other.membership is not None:
-            membership = self.membership.merged(other.membership)
-        return self._with(*both, span=span, membership=membership)
+        record, more = self.membership, other.membership
+        return self._with(*both, span=span, membership=record and more and record.merged(more))
 
     def decayed(self, factor: float) -> State:
         """With all nodes counting for less."""
-        sums, half_sums = self.statistics.scaled(factor), self.half_sums
-        half_sums = half_sums.scaled(factor).only(sums.classes) if self.ways else half_sums
+        sums = self.statistics.scaled(factor)
+        half_sums = self.half_sums.scaled(factor).on(sums.classes)
         # what counts for less cannot be subtracted again, so the record has no use any more
         return self._with(sums, half_sums, membership=None)
 
@@ -296,7 +282,7 @@ def check_left(before: Statistics, gone: Statistics, left: Statistics) -> None:
     """Raise `InputError` if `left` = `before` − `gone` are sums that no nodes can have."""
     # a class without nodes has no sum
     empty = torch.from_numpy(~np.isin(before.classes, left.classes)).to(before.Q.device)
-    over = torch.linalg.vector_norm((before.Q - gone._on(before.classes).Q)[:, empty])
+    over = torch.linalg.vector_norm((before.Q - gone.on(before.classes).Q)[:, empty])
     if float(over) > CHANGED_FEATURES * float(torch.linalg.vector_norm(before.Q[:, empty])):
         raise _changed("some nodes have")
     # nor has a sum of squares a negative direction, but for rounding

@@ -63,11 +63,11 @@ class Statistics:
         """These sums without some of their terms; classes that are left without a node are gone."""
         left = self.less(other)
         least = self.n * COUNT_ROUNDING if self.n.is_floating_point() else torch.zeros_like(self.n)
-        return left.only(self.classes[(left.n > least).numpy()])
+        return left.on(self.classes[(left.n > least).numpy()])
 
     def less(self, other: Statistics) -> Statistics:
         """The same difference over all classes, those without a node included."""
-        same = other._on(self.classes)
+        same = other.on(self.classes)
         n = self.n - same.n
         # of a class without nodes nothing is left, not even rounding
         there = onto(n != 0, self.Q.device)[..., None, :]
@@ -76,7 +76,7 @@ class Statistics:
     def merged(self, other: Statistics) -> Statistics:
         """These sums and others of the same features, on any device, of any classes."""
         classes = union(self.classes, other.classes)
-        ours, theirs = self._on(classes), other._on(classes)
+        ours, theirs = self.on(classes), other.on(classes)
         G, Q = (t.to(self.G.device) for t in (theirs.G, theirs.Q))
         return Statistics(ours.G + G, ours.Q + Q, ours.n + theirs.n, classes)
 
@@ -84,7 +84,7 @@ class Statistics:
         """The same sums, each node counting for less; classes that count for nothing go."""
         n = self.n.to(torch.float64) * factor
         less = Statistics(self.G * factor, self.Q * factor, n, self.classes)
-        return less.only(self.classes[(n >= GONE).numpy()]) if n.ndim == 1 else less
+        return less.on(self.classes[(n >= GONE).numpy()]) if n.ndim == 1 else less
 
     def __getitem__(self, which: int | slice) -> Statistics:
         """One or some of a batch of sums; over all classes, also those of which it has no node."""
@@ -104,30 +104,17 @@ class Statistics:
         # symmetric to the last bit, as sums are
         return Statistics((G + G.mT) / 2, turn.mT @ self.Q, self.n, self.classes)
 
-    def only(self, classes: npt.NDArray[Any]) -> Statistics:
-        """The columns of some of the classes, sorted. G keeps the terms of all of them."""
-        if classes.size == self.classes.size:
+    def on(self, classes: npt.NDArray[Any]) -> Statistics:
+        """Over more classes, sorted, with zeros for new ones, or over some: G keeps all terms."""
+        # a batch of no sums has no classes
+        if classes.size == self.classes.size or self.G.shape[:-2] == (0,):
             return self
-        codes = torch.from_numpy(np.searchsorted(self.classes, classes))
-        Q = self.Q[..., codes.to(self.Q.device)]
-        return Statistics(self.G, Q, self.n[..., codes], classes)
-
-    def _on(self, classes: npt.NDArray[Any]) -> Statistics:
-        """The same sums over more classes, sorted, with zeros for those that are new."""
-        if classes.size == self.classes.size:
-            return self
-        codes = torch.from_numpy(np.searchsorted(classes, self.classes))
-        n = self.n.new_zeros(*self.n.shape[:-1], classes.size)
-        n[..., codes] = self.n
-        Q = self.Q.new_zeros(*self.Q.shape[:-1], classes.size)
-        Q[..., codes.to(Q.device)] = self.Q
+        both = ((classes, self.classes), (self.classes, classes))
+        to, of = (torch.from_numpy(np.isin(*pair).nonzero()[0]) for pair in both)
+        n, Q = (t.new_zeros(*t.shape[:-1], classes.size) for t in (self.n, self.Q))
+        n[..., to] = self.n[..., of]
+        Q[..., to.to(Q.device)] = self.Q[..., of.to(Q.device)]
         return Statistics(self.G, Q, n, classes)
-
-    def nbytes(self) -> int:
-        """Bytes of the triangle of G, of Q and of n: what `tensors` would hold."""
-        width, ways = self.G.size(-1), 1 if self.G.ndim == 2 else self.G.size(0)
-        triangle = self.G.element_size() * width * (width + 1) // 2
-        return ways * triangle + self.Q.nbytes + self.n.nbytes
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the lower triangle of G row by row, Q, n."""
@@ -154,9 +141,7 @@ def with_session(
     """Both sums with one more session: Z in blocks of rows, and the rows [k, n] of each half."""
     classes = union(sums.classes, labels.classes)
     codes = np.searchsorted(classes, labels.classes)[labels.codes]
-    sums = _copy(sums._on(classes))
-    if len(half_masks):
-        half_sums = _copy(half_sums._on(classes))
+    sums, half_sums = _copy(sums.on(classes)), _copy(half_sums.on(classes))
     every = [sums, *(half_sums[way] for way in range(len(half_masks)))]
     everyone = np.ones(codes.size, dtype=bool)
     masks, apart = [everyone, *half_masks], len(half_masks) == 1
@@ -208,7 +193,6 @@ def _mirror(G: Tensor) -> None:
     """Copy the lower triangle over the upper one."""
     for start in range(0, G.size(0), 512):
         rows = slice(start, start + 512)
-        block = G[rows, : min(start + 512, G.size(0))]
-        corner = block[:, start:]
+        corner = G[rows, rows]
         corner.copy_(corner.tril() + corner.tril(-1).mT)
-        G[:start, rows] = block[:, :start].mT
+        G[:start, rows] = G[rows, :start].mT

@@ -128,11 +128,6 @@ class SumLearner(Learner):
         self._check_fitted()
         return cast(Sums, self._learned)
 
-    def retained_bytes(self) -> int:
-        """Bytes of the sums."""
-        known: Sums | None = self._view()._learned
-        return 0 if known is None else sum(one.nbytes() for one in known.statistics)
-
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
         views, facts = known.features.views, {"inputs": known.features.inputs}

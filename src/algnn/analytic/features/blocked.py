@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,7 @@ class Views:
 
     They are an ``.npy`` file [N, k] for each view and block of columns, and one for the sizes, each
     written whole or not at all. A block's name has both its ends: processes that cut columns in
-    other ways can work in the same folder. Rows are made of length one, view by view, when they are
-    read.
+    other ways can work in the same folder. Rows are made of length one when they are read.
     """
 
     def __init__(self, encoder: HopEncoder, step: int, device: Any, folder: Path):
@@ -72,11 +72,10 @@ class Views:
         """Views and sizes [n, prepared_width] of some nodes, float32."""
         encoder, here = self.encoder, rows.cpu()
         found = torch.empty(rows.numel(), encoder.prepared_width, dtype=torch.float32)
-        between = int(here.max() - here.min()) // here.numel() if here.numel() else 0
-        scattered = between > SCATTERED
-        views, sizes = range(len(encoder.views)), slice(encoder.breadth, None)
+        scattered = here.numel() > 0 and int(here.max() - here.min()) // here.numel() > SCATTERED
+        views = range(len(encoder.views))
         files = {self.file(v, c): _place(encoder, v, c) for v in views for c in self.columns}
-        files |= {self.sizes: sizes} if encoder.sizes else {}
+        files |= {self.sizes: slice(encoder.breadth, None)} if encoder.sizes else {}
         with ThreadPoolExecutor(READERS if scattered else 1) as pool:
             parts = pool.map(lambda file: self._mapped(file, scattered=scattered)[here], files)
             for place, part in zip(files.values(), parts, strict=True):
@@ -88,10 +87,8 @@ class Views:
         return self.folder / f"{view}-{columns.start}-{columns.stop}.npy"
 
     def _agreed(self, step: int) -> int:
-        """The step by which columns were cut before, unless that takes more memory than we have.
-
-        Finished views take none. What was cut otherwise stays: another process may be at it.
-        """
+        """The step by which columns were cut before, unless that takes more memory than we have."""
+        # finished views take none; what was cut otherwise stays: another process may be at it
         firsts = self.folder.glob("0-0-*.npy")  # of each way to cut, the file that is written first
         before = [int(file.stem.split("-")[2]) for file in firsts]
         done = [b for b in before if not self.lacking(_columns(self.encoder, b))]
@@ -127,33 +124,35 @@ class Here:
 
 def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepared:
     """Views and sizes of every node: computed, or found where an earlier call has put them."""
-    count = graph.shape[0]
+    nodes, width = graph.shape[0], encoder.prepared_width
     if not isinstance(graph, GraphStore):
         most = GPU_BLOCK_BYTES if graph.device.type == "cuda" else MEMORY_BYTES
-        columns = _columns(encoder, _step(encoder.view_width, count, most))
-        width = encoder.prepared_width
-        found = torch.empty(count, width, dtype=torch.float32, device=graph.device)
+        columns = _columns(encoder, _step(encoder.view_width, nodes, most))
+        found = torch.empty(nodes, width, dtype=torch.float32, device=graph.device)
         if encoder.sizes:
-            Here(graph)(measure, encoder, found[:, encoder.breadth :])
+            Here(graph)(fill, encoder.size_columns, found[:, encoder.breadth :])
         for view, some, array in computed(encoder, Here(graph), columns):
             found[:, _place(encoder, view, some)] = opened(array)
         return encoder.unit(found)
     most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
-    step = _step(encoder.view_width, count, most)
+    step = _step(encoder.view_width, nodes, most)
     views = Views(encoder, step, device, graph.folder / f"views-{encoder.fingerprint[:16]}")
     measured, lacking = not encoder.sizes or views.sizes.exists(), views.lacking(views.columns)
     if lacking or not measured:
-        _check_cache(views.folder)
+        try:
+            make_folder(views.folder)
+        except InputError as error:
+            remedy = "algnn.open_graph(..., cache=FOLDER) puts what is computed elsewhere"
+            raise InputError(f"the cache {error}; {remedy}") from error
     run = graph.runner or Here(graph)
     try:
         if not measured:
             with replacing(views.sizes) as target:
-                width = encoder.prepared_width - encoder.breadth
-                new_file(target, (count, width), np.float32)
-                run(measure, encoder, target)
+                new_file(target, (nodes, width - encoder.breadth), np.float32)
+                run(fill, encoder.size_columns, target)
         for view, some, array in computed(encoder, run, lacking):
             with replacing(views.file(view, some)) as target:
-                new_file(target, (count, some.stop - some.start), np.float32)
+                new_file(target, (nodes, some.stop - some.start), np.float32)
                 run(keep, array, target)
     finally:
         run.close()
@@ -164,28 +163,22 @@ def computed(
     encoder: HopEncoder, run: Any, blocks_of_columns: list[slice]
 ) -> Iterator[tuple[int, slice, Array]]:
     """Each view, and each of some blocks of its columns, with the array that holds them."""
-    names = encoder.views
-    closed = sum(steps(view) for view in names if not view.startswith("open"))
-    farthest = max((steps(view) for view in names if view.startswith("open")), default=0)
-    total, done = len(blocks_of_columns) * (1 + closed + farthest), 0
+    # an open walk goes on from the one before it
+    pairs = pairwise(("0", *encoder.views))
+    gone = [steps(a) if a.startswith("open") and b.startswith("open") else 0 for a, b in pairs]
+    hops = [steps(view) - start for view, start in zip(encoder.views, gone, strict=True)]
+    total, done = len(blocks_of_columns) * (1 + sum(hops)), count()
 
     def step(*args: Any) -> None:
-        nonlocal done
-        tell("neighbourhoods", done, total)
+        tell("neighbourhoods", next(done), total)
         run(*args)
-        done += 1
 
     for columns in blocks_of_columns:
         X, *free = (run.array(name, columns.stop - columns.start) for name in "xab")
-        step(fill, encoder, columns, X)
-        last, degree = X, 0  # of the open walk, which each of its views goes on with
-        for at, view in enumerate(names):
-            if view.startswith("open"):
-                current = walk(step, view, X, free, last, steps(view) - degree)
-                last, degree = current, steps(view)
-            else:
-                current = walk(step, view, X, free, X, steps(view))
-                last, degree = X, 0  # what it was is overwritten
+        step(fill, partial(encoder.source, columns), X)
+        current = X
+        for at, view in enumerate(encoder.views):
+            current = walk(step, view, X, free, current if gone[at] else X, hops[at])
             yield at, columns, current
 
 
@@ -213,31 +206,22 @@ def steps(view: str) -> int:
 # -- the steps, for one block of rows -------------------------------------------------------------
 
 
-def fill(graph: GraphRows, part: int, encoder: HopEncoder, columns: slice, out: Array) -> None:
-    """Some columns of X as the views take them."""
-    into = opened(out, write=True)
-    for place, some in _inputs(graph, part, encoder):
-        into[place] = encoder.source(some, columns)
-
-
-def measure(graph: GraphRows, part: int, encoder: HopEncoder, out: Array) -> None:
-    """The columns that tell how large a row of X is."""
-    into = opened(out, write=True)
-    for place, some in _inputs(graph, part, encoder):
-        into[place] = encoder.size_columns(some).to(torch.float32)
+def fill(graph: GraphRows, part: int, made_of: Callable[[Tensor], Tensor], out: Array) -> None:
+    """What is made of rows of X, a block of them after another."""
+    into, rows = opened(out, write=True), graph.parts[part]
+    for block in blocks(rows.stop - rows.start, 2 * 8 * graph.shape[1], graph.device):
+        place = slice(rows.start + block.start, rows.start + block.stop)
+        some = graph.take(torch.arange(place.start, place.stop, device=graph.device))
+        into[place] = made_of(some)
 
 
 def hop(
     graph: GraphRows, part: int, without_self: bool, source: Array, out: Array, beside: Array | None
 ) -> None:
-    """A block of rows of Â, or of Â without its diagonal, times an array.
-
-    A walk that returns has its start, `beside`, in it by a share.
-    """
+    """A block of rows of Â, or of Â without its diagonal, times an array; `beside` has a share."""
     x, into = opened(source), opened(out, write=True)
     start = None if beside is None else opened(beside)
     first, matrix = graph.parts[part].start, graph.adjacency(part)
-    share = 0.0 if start is None else PAGERANK_RETURN
     starts, on_gpu = matrix.crow_indices(), x.device.type == "cuda"
     size = matrix.size(0) if on_gpu else max(1, PRODUCT_BYTES // (8 * x.size(1)))
     for a in range(0, matrix.size(0), size):
@@ -247,13 +231,13 @@ def hop(
         some = csr(starts[a : b + 1] - starts[a], columns, values, (b - a, matrix.size(1)))
         some = without_diagonal(some, first + a) if without_self else some
         rows = slice(first + a, first + b)
-        into[rows] = spmm(some, x, None if start is None else start[rows], share)
+        into[rows] = spmm(some, x, None if start is None else start[rows], PAGERANK_RETURN)
 
 
 def keep(graph: GraphRows, part: int, source: Array, target: Array) -> None:
-    """An array, rounded to float32, as a block of columns of a view."""
+    """An array, rounded to the type of the target, as a block of columns of a view."""
     rows = graph.parts[part]
-    opened(target, write=True)[rows] = opened(source)[rows].to(torch.float32)
+    opened(target, write=True)[rows] = opened(source)[rows]
 
 
 def opened(array: Array, *, write: bool = False) -> Tensor:
@@ -268,26 +252,9 @@ def new_file(path: Path, shape: tuple[int, int], kind: Any) -> None:
     np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
 
 
-def _check_cache(folder: Path) -> None:
-    """Make a folder in the cache, or say how to choose another."""
-    try:
-        make_folder(folder)
-    except InputError as error:
-        remedy = "algnn.open_graph(..., cache=FOLDER) puts what is computed elsewhere"
-        raise InputError(f"the cache {error}; {remedy}") from error
-
-
-def _inputs(graph: GraphRows, part: int, encoder: HopEncoder) -> Iterator[tuple[slice, Tensor]]:
-    """A block of rows of X after another, and where they are."""
-    rows = graph.parts[part]
-    for block in blocks(rows.stop - rows.start, 2 * 8 * encoder.inputs, graph.device):
-        place = slice(rows.start + block.start, rows.start + block.stop)
-        yield place, graph.take(torch.arange(place.start, place.stop, device=graph.device))
-
-
 def _columns(encoder: HopEncoder, step: int) -> list[slice]:
-    width = encoder.view_width
-    return [slice(a, min(a + step, width)) for a in range(0, width, step)]
+    ends = pairwise([*range(0, encoder.view_width, step), encoder.view_width])
+    return [slice(*pair) for pair in ends]
 
 
 def _place(encoder: HopEncoder, view: int, columns: slice) -> slice:

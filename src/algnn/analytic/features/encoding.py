@@ -46,5 +46,4 @@ class Encoding(Learner):
             x = self._inputs(here, sparse=isinstance(features, HopEncoder))
             return features.prepare(self._adjacency(here), x)
 
-        made: Prepared = self._memos["prepared"].get((features, *inputs_of(graph)), build)
-        return made
+        return cast(Prepared, self._memos["prepared"].get((features, *inputs_of(graph)), build))

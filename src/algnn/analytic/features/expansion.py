@@ -50,14 +50,21 @@ class ExpandedGCN:
         """Z [n, width] of some rows of what `prepare` gave, in float64."""
         # matrix products round differently for batches of different sizes, and in float32 that
         # alone would make the weights depend on the batching of a session (by 1e-8)
-        weights = _weights_on(prepared.device, prepared.size(1), self.width, self.seed)
+        weights = unit_weights(prepared.device, prepared.size(1), self.width, self.seed)
         return torch.mm(prepared.to(torch.float64), weights).relu_()
 
 
 @lru_cache(maxsize=4)
-def _weights_on(device: torch.device, rows: int, columns: int, seed: int) -> Tensor:
-    """`random_weights` in float64 on a device, made once."""
-    return random_weights(rows, columns, seed).to(device).to(torch.float64)
+def unit_weights(
+    device: torch.device, rows: int, columns: int, seed: int, apart: int = 0, seen: int = 1
+) -> Tensor:
+    """`random_weights` in float64; the last `apart` columns are 0 but for the last `seen` rows."""
+    weights = random_weights(rows, columns, seed)
+    second = weights[:, columns - apart :]
+    second[: rows - seen] = 0
+    # as long as the others are, over rows of length one in each view
+    second *= (rows / seen) ** 0.5
+    return weights.to(device, torch.float64)
 
 
 def random_weights(rows: int, columns: int, seed: int) -> Tensor:

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from algnn.analytic.features.blocked import encoded, polynomial
-from algnn.analytic.features.expansion import random_weights
-from algnn.analytic.features.reduce import MOST_ROWS, RANK, principal_basis, squares, unit_rows
+from algnn.analytic.features.blocked import encoded
+from algnn.analytic.features.expansion import unit_weights
+from algnn.analytic.features.reduce import MOST_ROWS, RANK, log_sizes, principal_basis, unit_rows
 from algnn.checks import check_choice
 from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr
 from algnn.graph.store import FLOAT, GraphRows, MemoryRows
@@ -88,8 +89,8 @@ class HopEncoder:
         counts. There are `sizes` where they differ. Columns are scaled only if one of them makes up
         more than half of the squared length of rows (with few columns a little more).
         """
-        count, inputs = x.shape
-        some = _take(x, _spread(count, SAMPLED_ROWS, x.device))
+        inputs = x.shape[1]
+        some = _sample(x, SAMPLED_ROWS)
         if root is None:
             values = some if some.layout == torch.strided else some.values()
             root = not bool((values < 0).any()) and not bool(((values == 0) | (values == 1)).all())
@@ -99,10 +100,10 @@ class HopEncoder:
         if inputs > 1 and float(shares.max()) > (1 + 1 / inputs) / 2:
             encoder = replace(encoder, scales=_scales(_mean_squares(some)))
         if sizes:
-            least, most = _sizes(encoder.scaled(some)).aminmax()
+            least, most = log_sizes(encoder.scaled(some)).aminmax()
             encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
         if inputs > rank:
-            rows = encoder.scaled(_take(x, _spread(count, MOST_ROWS, x.device)))
+            rows = encoder.scaled(_sample(x, MOST_ROWS))
             basis = principal_basis(encoder._unit_entries(rows, torch.float32), seed, rank)
             encoder = replace(encoder, basis=basis)
         return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
@@ -134,22 +135,14 @@ class HopEncoder:
 
     def prepare(self, adjacency: Tensor, x: Tensor) -> Tensor:
         """Views and sizes [N, prepared_width] of all nodes in float32, from Â and X [N, inputs]."""
-        views = encoded(self, MemoryRows(adjacency, x))
-        return views[torch.arange(x.size(0), device=x.device)]
+        return cast(Tensor, encoded(self, MemoryRows(adjacency, x)))
 
-    def seen(self, view: str, transposed: Tensor, nodes: Tensor) -> Tensor:
-        """The weight [N, n] with which each node of the graph enters a view of some nodes."""
-        # row i of a polynomial of Â is the same polynomial of Âᵀ, applied to the indicator of i
-        indicator = torch.zeros(transposed.size(0), nodes.numel(), dtype=FLOAT, device=nodes.device)
-        indicator.scatter_(0, nodes[None], 1.0)
-        return polynomial(view, transposed, indicator)
-
-    def entries(self, x: Tensor, rows: Tensor) -> Tensor:
+    def entries(self, some: Tensor, columns: slice = slice(None)) -> Tensor:
         """Some rows of X as they are reduced or, where they are not, as the views take them."""
-        some = self.scaled(take_rows(x, rows))
+        some = self.scaled(some)
         if self.basis is not None:
-            return self._unit_entries(some, FLOAT).to_dense()
-        return self._rooted(some.to_dense().to(FLOAT))
+            return self._unit_entries(some, FLOAT)
+        return self._rooted(some.to_dense()[:, columns].to(FLOAT))
 
     def scaled(self, some: Tensor) -> Tensor:
         """Some rows of X, dense or CSR, with columns scaled where the encoder does so."""
@@ -167,22 +160,18 @@ class HopEncoder:
             return self.basis.to(device, FLOAT)
         if not self.projected:
             return None
-        return _projection(self.inputs, self.projected, self.seed).to(device).to_dense().mT
+        return _projection(self.inputs, self.projected, self.seed).to(device).mT
 
-    def source(self, some: Tensor, columns: slice) -> Tensor:
-        """What the views take of some rows of X [b, inputs]: a block of their columns, in float64.
-
-        Where a basis reduces them, they are rounded to float32.
-        """
-        reduction, some = self.reduction(some.device), self.scaled(some)
+    def source(self, columns: slice, some: Tensor) -> Tensor:
+        """A block of the columns that the views take of some rows of X [b, inputs], in float64."""
+        reduction = self.reduction(some.device)
         if reduction is None:
-            return self._rooted(some.to_dense()[:, columns].to(FLOAT))
-        matrix = reduction[:, columns].contiguous()
+            return self.entries(some, columns)
+        entries, matrix = self.entries(some), reduction[:, columns].contiguous()
         if self.basis is None:
-            return spmm(to_csr(self._rooted(some.to_dense().to(FLOAT))), matrix)
-        entries = self._unit_entries(some, FLOAT)
-        sparse = entries.layout == torch.sparse_csr
-        return (spmm(entries, matrix) if sparse else entries @ matrix).to(torch.float32).to(FLOAT)
+            return spmm(to_csr(entries), matrix)
+        product = spmm(entries, matrix) if entries.layout == torch.sparse_csr else entries @ matrix
+        return product.to(torch.float32).to(FLOAT)
 
     def size_columns(self, some: Tensor) -> Tensor:
         """How large some rows of X [b, inputs] are: [b, SIZES], in float64.
@@ -190,7 +179,7 @@ class HopEncoder:
         Column k = 1, 2, … is the larger, the nearer ‖x‖² + 1 is to 2^k, and 0 beyond 2^(k±1).
         """
         powers = torch.arange(1, SIZES + 1, dtype=FLOAT, device=some.device)
-        near = 1 - (_sizes(self.scaled(some)).clamp_max(SIZES)[:, None] - powers).abs()
+        near = 1 - (log_sizes(self.scaled(some)).clamp_max(SIZES)[:, None] - powers).abs()
         return near.clamp_min_(0).mul_(SIZE_WEIGHT)
 
     @cached_property
@@ -229,7 +218,7 @@ class HopEncoder:
     def unit_weights(self, device: torch.device) -> Tensor:
         """The random weights [breadth, expanded] of the units, in float64."""
         apart, seen = self.units_apart, self.view_width
-        return _unit_weights(device, self.breadth, self.expanded, self.seed, apart, seen)
+        return unit_weights(device, self.breadth, self.expanded, self.seed, apart, seen)
 
     def _unit_entries(self, some: Tensor, dtype: torch.dtype) -> Tensor:
         """Some rows of X, rooted where asked for, each of length one: in CSR if most are zero."""
@@ -253,19 +242,10 @@ class HopEncoder:
         return parts
 
 
-def _sizes(some: Tensor) -> Tensor:
-    """log2(1 + ‖x‖²) of some rows of X, dense or CSR, in float64."""
-    return torch.log2(1 + squares(some))
-
-
 def _scales(squares: Tensor) -> Tensor:
-    """Powers of two, float32, by which columns with these mean squares [d] come to about 1.
-
-    They are the same on every device, and round nothing. A column of zeros counts as the smallest
-    of the others.
-    """
-    smallest = squares[squares > 0].min()
-    powers = (-squares.clamp_min(smallest).log2() / 2).round()
+    """Powers of two, float32, by which columns with these mean squares [d] come to about 1."""
+    # the same on every device, and they round nothing; zeros count as the smallest of the others
+    powers = (-squares.clamp_min(squares[squares > 0].min()).log2() / 2).round()
     return powers.clamp(-100, 100).exp2().to(torch.float32)
 
 
@@ -277,37 +257,18 @@ def _mean_squares(some: Tensor) -> Tensor:
     return squared.new_zeros(some.size(1)).index_add_(0, some.col_indices(), squared) / some.size(0)
 
 
-def _take(x: Tensor | GraphRows, rows: Tensor) -> Tensor:
+def _sample(x: Tensor | GraphRows, most: int) -> Tensor:
+    """At most so many rows of X, evenly spaced over all."""
+    rows = torch.arange(0, x.shape[0], -(-x.shape[0] // most), device=x.device)
     return take_rows(x, rows) if isinstance(x, Tensor) else x.take(rows)
-
-
-def _spread(count: int, most: int, device: torch.device) -> Tensor:
-    """At most so many rows, evenly spaced over all."""
-    return torch.arange(0, count, -(-count // most), device=device)
-
-
-@lru_cache(maxsize=4)
-def _unit_weights(
-    device: torch.device, breadth: int, expanded: int, seed: int, apart: int, seen: int
-) -> Tensor:
-    """Random weights; those of the last `apart` units are zero but for the last `seen` columns."""
-    weights = random_weights(breadth, expanded, seed)
-    second = weights[:, expanded - apart :]
-    second[: breadth - seen] = 0
-    # as long as the others are, over rows of length one in each view
-    second *= (breadth / seen) ** 0.5
-    return weights.to(device, FLOAT)
 
 
 def _projection(inputs: int, projected: int, seed: int) -> Tensor:
     """Each input goes to a few outputs, with a sign: inner products stay, but for some noise."""
     bits = np.random.Philox(key=seed).random_raw(PROJECTION_PARTS * inputs)
     places = torch.from_numpy(((bits >> np.uint64(1)) % np.uint64(projected)).astype(np.int64))
-    signs = (
-        torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1) / PROJECTION_PARTS**0.5
-    )
+    signs = torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1)
     columns = torch.arange(inputs).repeat_interleave(PROJECTION_PARTS)
-    order = torch.argsort(places, stable=True)
-    counts = torch.bincount(places, minlength=projected)
-    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return csr(starts, columns[order], signs[order], (projected, inputs))
+    matrix = torch.zeros(projected, inputs, dtype=FLOAT)
+    # in halves, which are exact however they are added
+    return matrix.index_put_((places, columns), signs / PROJECTION_PARTS**0.5, accumulate=True)

@@ -40,8 +40,7 @@ def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
         there = values > LACKING * values[0]
         V = image @ (vectors * torch.where(there, values.clamp_min(1e-300).rsqrt(), 0.0))
     peaks = V.gather(0, V.abs().argmax(0, keepdim=True))
-    basis: Tensor = (V * torch.where(peaks < 0, -1.0, 1.0)).to(torch.float32)
-    return basis
+    return torch.where(peaks < 0, -V, V).to(torch.float32)
 
 
 def _orthonormal(Y: Tensor) -> Tensor:
@@ -58,16 +57,15 @@ def _orthonormal(Y: Tensor) -> Tensor:
 
 def unit_rows(X: Tensor) -> Tensor:
     """A sparse CSR matrix with each row scaled to length one; empty rows stay."""
-    starts, values = X.crow_indices(), X.values()
-    row = row_of(X)
+    values, row = X.values(), row_of(X)
     lengths = values.new_zeros(X.size(0)).index_add_(0, row, values.square()).sqrt_()
     scaled = values / lengths.clamp_min(torch.finfo(values.dtype).tiny)[row]
-    return csr(starts, X.col_indices(), scaled, X.shape)
+    return csr(X.crow_indices(), X.col_indices(), scaled, X.shape)
 
 
-def squares(X: Tensor) -> Tensor:
-    """‖x‖² of each row of X [n, d], dense or CSR, in float64."""
+def log_sizes(X: Tensor) -> Tensor:
+    """log2(1 + ‖x‖²) of each row of X [n, d], dense or CSR, in float64."""
     if X.layout == torch.strided:
-        return X.to(torch.float64).square().sum(dim=1)
+        return torch.log2(1 + X.to(torch.float64).square().sum(dim=1))
     values = X.values().to(torch.float64).square()
-    return values.new_zeros(X.size(0)).index_add_(0, row_of(X), values)
+    return torch.log2(1 + values.new_zeros(X.size(0)).index_add_(0, row_of(X), values))

@@ -44,7 +44,28 @@ class SelfSupervisedEncoder(HopEncoder):
     ) -> SelfSupervisedEncoder:
         """Train on a graph, beside its label-free encoder, a GCN of width h."""
         own = hops.prepare(adjacency, x)[:, : hops.view_width].contiguous()
-        return cls.beside(hops, *_trained(Operator(adjacency), own, hidden, hops.seed))
+        initial = torch.Generator().manual_seed(hops.seed)
+        shapes = ((hops.view_width, hidden), (hidden, hidden))
+        weights = [nn.Parameter(glorot(*shape, initial).to(x.device)) for shape in shapes]
+        chance = torch.Generator(x.device).manual_seed(hops.seed)
+        thinned = _thinning(Operator(adjacency), chance)
+        unit = torch.eye(hidden, dtype=own.dtype, device=x.device)
+
+        def copy() -> Tensor:
+            drawn = torch.rand(hops.view_width, generator=chance, dtype=own.dtype, device=x.device)
+            some = thinned()
+            H = torch.relu(some @ ((own * (drawn > DROPPED)) @ weights[0]))
+            embedded = some @ (H @ weights[1])
+            deviation = embedded.std(dim=0, correction=0) + SMALLEST_DEVIATION
+            return (embedded - embedded.mean(dim=0)).div(deviation * len(own) ** 0.5)
+
+        def loss() -> Tensor:
+            one, two = copy(), copy()
+            correlated = sum((each.mT @ each - unit).square().sum() for each in (one, two))
+            return (one - two).square().sum() + DECORRELATION * correlated
+
+        train(weights, loss, STEPS, LEARNING_RATE, 0.0)
+        return cls.beside(hops, *(weight.detach() for weight in weights))
 
     @classmethod
     def beside(cls, hops: HopEncoder, weight1: Tensor, weight2: Tensor) -> SelfSupervisedEncoder:
@@ -75,35 +96,6 @@ class SelfSupervisedEncoder(HopEncoder):
         """Z [n, width] of some rows of what `prepare` gave, in float64."""
         views, embedding = prepared.tensor_split([self.prepared_width], dim=1)
         return torch.cat([super().__call__(views), embedding.to(FLOAT)], dim=1)
-
-
-def _trained(adjacency: Operator, x: Tensor, hidden: int, seed: int) -> tuple[Tensor, Tensor]:
-    """W_1 and W_2."""
-    count, width = x.shape
-    initial = torch.Generator().manual_seed(seed)
-    shapes = ((width, hidden), (hidden, hidden))
-    weights = [nn.Parameter(glorot(*shape, initial).to(x.device)) for shape in shapes]
-    chance = torch.Generator(x.device).manual_seed(seed)
-    thinned = _thinning(adjacency, chance)
-    unit = torch.eye(hidden, dtype=x.dtype, device=x.device)
-
-    def copy() -> Tensor:
-        kept = torch.rand(width, generator=chance, dtype=x.dtype, device=x.device) > DROPPED
-        some = thinned()
-        H = torch.relu(some @ ((x * kept) @ weights[0]))
-        embedded = some @ (H @ weights[1])
-        deviation = embedded.std(dim=0, correction=0) + SMALLEST_DEVIATION
-        scaled: Tensor = (embedded - embedded.mean(dim=0)) / (deviation * count**0.5)
-        return scaled
-
-    def loss() -> Tensor:
-        one, two = copy(), copy()
-        correlated = sum((each.mT @ each - unit).square().sum() for each in (one, two))
-        total: Tensor = (one - two).square().sum() + DECORRELATION * correlated
-        return total
-
-    train(weights, loss, STEPS, LEARNING_RATE, 0.0)
-    return weights[0].detach(), weights[1].detach()
 
 
 def _thinning(adjacency: Operator, chance: torch.Generator) -> Callable[[], Operator]:

@@ -83,10 +83,8 @@ class Span:
     def narrowed(
         self, sums: Statistics, half_sums: Statistics, before: Statistics
     ) -> tuple[Span, Tensor]:
-        """The directions that sums still need without some nodes, and what takes coordinates there.
-
-        Eigenvectors of G, and what else Q and the half sums hold, beyond the rounding of `before`.
-        """
+        """Directions that sums still need without some nodes, and what takes coordinates there."""
+        # eigenvectors of G, and what else Q and the half sums hold, beyond the rounding of `before`
         assert self.basis is not None
         trace, size = float(before.G.trace()), float(torch.linalg.vector_norm(before.Q))
         # small matrices, which the CPU decomposes faster than a GPU
