@@ -6,7 +6,7 @@ Each returns its input in one known form, or raises an error that names argument
 import numbers
 import operator
 from collections.abc import Collection, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,20 +88,7 @@ def check_graph(graph: Data) -> None:
     if x.size(0) == 0 or x.size(1) == 0:
         raise InputError(f"graph.x has shape {list(x.shape)}: give at least one node and feature")
     _check_finite(x.detach())
-    dense = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
-    if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
-        turned = dense and edge_index.dim() == 2 and edge_index.size(1) == 2
-        found = _kind(edge_index) + (": give graph.edge_index.t()" if turned else "")
-        raise InputError(f"graph.edge_index must be a dense tensor [2, edges], and is {found}")
-    if edge_index.dtype != torch.int64:
-        raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
-    if edge_index.numel():
-        low, high = torch.stack(torch.aminmax(edge_index)).tolist()
-        if not 0 <= low <= high < x.size(0):
-            raise InputError(
-                f"graph.edge_index names nodes from {low} to {high}:"
-                f" they must lie in 0 … {x.size(0) - 1}, the rows of graph.x"
-            )
+    _check_edges(edge_index, x.size(0))
     edges, weight = edge_index.size(1), graph.get("edge_weight")
     if weight is None:
         return
@@ -122,6 +109,26 @@ def _kind(value: Any) -> str:
     return "missing" if value is None else f"a {type(value).__name__}"
 
 
+def _check_edges(edge_index: Any, num_nodes: int) -> None:
+    dense = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        turned = dense and edge_index.dim() == 2 and edge_index.size(1) == 2
+        hint = ": give graph.edge_index.t()" if turned else ""
+        found = _kind(edge_index)
+        raise InputError(
+            f"graph.edge_index must be a dense tensor [2, edges], and is {found}{hint}"
+        )
+    if edge_index.dtype != torch.int64:
+        raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
+    if edge_index.numel():
+        low, high = torch.stack(torch.aminmax(edge_index)).tolist()
+        if not 0 <= low <= high < num_nodes:
+            raise InputError(
+                f"graph.edge_index names nodes from {low} to {high}:"
+                f" they must lie in 0 … {num_nodes - 1}, the rows of graph.x"
+            )
+
+
 def edges_of(adj_t: Tensor) -> dict[str, Tensor]:
     """`edge_index`, and `edge_weight` unless all are 1, of the `adj_t` of PyG's transform."""
     if adj_t.layout == torch.strided or adj_t.dim() != 2:
@@ -134,30 +141,34 @@ def edges_of(adj_t: Tensor) -> dict[str, Tensor]:
 
 
 def _check_finite(x: Tensor) -> None:
-    values, rows = x, cast(Any, range(x.size(0)))
-    try:
-        if x.layout == torch.sparse_coo:
-            rows, values = x._indices()[0], x._values()
-            torch.sparse_coo_tensor(x._indices(), values, x.shape, check_invariants=True)
-        elif x.layout == torch.sparse_csr:
-            starts, values = x.crow_indices(), x.values()
-            torch.sparse_csr_tensor(starts, x.col_indices(), values, x.shape, check_invariants=True)
-            rows = torch.repeat_interleave(starts.diff())
-    except RuntimeError as error:
-        raise InputError(
-            f"graph.x is a sparse tensor with indices that cannot be ({error}): make it with"
-            " check_invariants=True"
-        ) from error
+    values, row_of = (x, None) if x.layout == torch.strided else _entries(x)
     # a finite sum has finite terms; only if it is not finite (it may overflow) is each looked at
     if bool(torch.isfinite(values.sum(dtype=torch.float32))):
         return
     strange = (~torch.isfinite(values.to(torch.float32))).nonzero()
     if strange.numel():
+        node = int(strange[0, 0] if row_of is None else row_of[strange[0, 0]])
         raise InputError(
-            "graph.x holds NaN or infinite values (first at node"
-            f" {int(rows[int(strange[0, 0])])}), and values beyond 3e38 count as such: replace them"
-            " before learning"
+            f"graph.x holds NaN or infinite values (first at node {node}), and values beyond 3e38"
+            " count as such: replace them before learning"
         )
+
+
+def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The values of a sparse tensor, and the row of each, once its indices are sound."""
+    try:
+        if x.layout == torch.sparse_coo:
+            places, values = x._indices(), x._values()
+            torch.sparse_coo_tensor(places, values, x.shape, check_invariants=True)
+            return values, places[0]
+        starts, columns, values = x.crow_indices(), x.col_indices(), x.values()
+        torch.sparse_csr_tensor(starts, columns, values, x.shape, check_invariants=True)
+    except RuntimeError as error:
+        raise InputError(
+            f"graph.x is a sparse tensor with indices that cannot be ({error}): make it with"
+            " check_invariants=True"
+        ) from error
+    return values, torch.repeat_interleave(starts.diff())
 
 
 def check_width(found: int, width: int | None) -> None:
@@ -170,22 +181,13 @@ def check_width(found: int, width: int | None) -> None:
 
 
 def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -> Tensor:
-    """Node ids, int64 on the CPU, from ids, a mask or None (all); a session has each once."""
+    """Node ids as an int64 tensor on the CPU, from ids, a mask, or None for every node.
+
+    Those of a `session` are at least one, and each once.
+    """
     if nodes is None and not session:
         return torch.arange(num_nodes)
-    try:
-        if isinstance(nodes, Tensor):
-            dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
-            ids = dense.detach().cpu().clone()  # the caller may change theirs
-        else:
-            array = np.atleast_1d(np.asarray(nodes))
-            # a copy in the machine's own order: reversed views and foreign bytes are arrays too
-            ids = torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(
-            "nodes must be a tensor, array or list of whole numbers below 2^63: ids, which are rows"
-            " of graph.x, and not names"
-        ) from None
+    ids = _as_ids(nodes)
     if ids.ndim != 1:
         raise InputError(f"nodes has shape {list(ids.shape)}: give one dimension of node ids")
     count, kind = ids.numel(), ids.dtype
@@ -218,6 +220,24 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
                 f"nodes holds {twice[0]} more than once: name each node of a session once"
             )
     return ids
+
+
+def _as_ids(nodes: Any) -> Tensor:
+    try:
+        if isinstance(nodes, Tensor):
+            dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
+            return dense.detach().cpu().clone()  # the caller may change theirs
+        array = np.asarray(nodes)
+        if array.dtype.kind == "O":
+            raise TypeError
+        # a copy in the machine's own order: reversed views and foreign bytes are arrays too
+        native = array.astype(array.dtype.newbyteorder("="))
+        return torch.from_numpy(np.ascontiguousarray(native))
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            "nodes must be a tensor, array or list of whole numbers below 2^63: ids, which are rows"
+            " of graph.x, and not names"
+        ) from None
 
 
 def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array:

@@ -32,8 +32,9 @@ def make_folder(folder: Path) -> None:
 def picture_path(path: str | os.PathLike[str]) -> Path:
     """The path, if a picture can have this name."""
     if Path(path).suffix not in (".png", ".svg", ".pdf"):
-        words = "is no name for a picture: end it in .png, .svg or .pdf"
-        raise InputError(f"{os.fspath(path)!r} {words}")
+        raise InputError(
+            f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
+        )
     return Path(path)
 
 
@@ -84,7 +85,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 def locked(
     path: str | os.PathLike[str], patience: float | None = None, busy: str = ""
 ) -> Iterator[None]:
-    """Hold a file's lock; who waits more than `patience` seconds gets an `InputError`: `busy`."""
+    """Hold a file's lock, so that a second writer starts from what the first has written.
+
+    Who waits longer than `patience` seconds gets an `InputError` with the words `busy`.
+    """
     # it ends with the process that holds it; the empty file that carries it may then stay behind
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")

@@ -38,9 +38,11 @@ def check_table(path: Source, *names: str) -> None:
 def read_labels(
     path: Source, num_nodes: int, seen: Column | None = None
 ) -> tuple[npt.NDArray[np.int64], Column]:
-    """The nodes of a table that have a label, and their labels.
+    """The nodes and labels of a table with the columns `node` and `label`.
 
-    These are ints if all of them are written as whole numbers and classes `seen` before were ints.
+    Labels are ints where all of them are written as whole numbers, and strings otherwise; beside
+    classes that were seen before, they are of their kind. Rows without a label, or with -1, are
+    skipped, and other columns are not looked at.
     """
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)

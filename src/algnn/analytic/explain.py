@@ -24,7 +24,7 @@ from algnn.analytic.features.blocked import polynomial
 from algnn.analytic.features.hops import HopEncoder
 from algnn.checks import Array
 from algnn.graph.propagate import blocks, take_rows
-from algnn.graph.rows import FLOAT
+from algnn.graph.store import FLOAT
 
 SHOWN = 5  # features and neighbours that are printed
 TINY = 1e-12  # the least norm by which torch's `normalize` divides

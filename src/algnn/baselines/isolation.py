@@ -188,8 +188,9 @@ class TPP(Learner):
     weight_decay: float = 5e-4
     seed: int = 0
     device: str = "auto"
-    _limits: ClassVar = dict.fromkeys(("hidden", "prompts", "epochs"), 1) | {"pretrain": 0}
-    _limits |= {"lr": 0, "weight_decay": 0}
+    _limits: ClassVar = {
+        "hidden": 1, "prompts": 1, "epochs": 1, "pretrain": 0, "lr": 0, "weight_decay": 0
+    }  # fmt: skip
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Tasks | None) -> Tasks:
         index = 0 if learned is None else len(learned.tasks)

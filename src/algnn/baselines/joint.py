@@ -293,8 +293,7 @@ class Joint(GradientLearner):
         self, task: Task, field: Field, decay: float, held: Field | None, held_codes: Tensor
     ) -> tuple[Trial, Tensors]:
         """One training, and the weights of its best epoch."""
-        best, weights = Trial(decay, self.epochs, None), task.gcn.state_dict()
-        counts = torch.bincount(held_codes)
+        best, weights = Trial(decay, self.epochs, None), {}
 
         def loss() -> Tensor:
             return task.mean_loss(task.gcn(field, task.masks), task.codes)
@@ -304,16 +303,12 @@ class Joint(GradientLearner):
             due = (epoch + 1) % self.check_every == 0 or epoch + 1 == self.epochs
             if held is None or not due:
                 return
-            with torch.no_grad():
-                right = (task.gcn(held).argmax(1) == held_codes).to(torch.float64)
-            # averaged over classes, so that a large class does not choose the epoch alone
-            each = torch.bincount(held_codes, weights=right) / counts
-            accuracy = float(each[counts > 0].mean())
+            accuracy = _balanced_accuracy(task.gcn, held, held_codes)
             if best.accuracy is None or accuracy > best.accuracy:
                 best, weights = Trial(decay, epoch + 1, accuracy), deepcopy(task.gcn.state_dict())
 
         train(task.gcn.parameters(), loss, self.epochs, self.lr, decay, after=look)
-        return best, weights
+        return best, weights or task.gcn.state_dict()
 
 
 def _all_so_far(learned: Known | None, kind: str, new: Labelled) -> Labelled:
@@ -324,3 +319,11 @@ def _all_so_far(learned: Known | None, kind: str, new: Labelled) -> Labelled:
     stays = ~torch.isin(nodes, new[0])
     labels = learned.arrival[codes[stays].numpy()]
     return torch.cat([nodes[stays], new[0]]), np.concatenate([labels, new[1]])
+
+
+def _balanced_accuracy(gcn: GCN, field: Field, codes: Tensor) -> float:
+    """Accuracy averaged over classes, so that a large class does not choose the epoch alone."""
+    with torch.no_grad():
+        right = (gcn(field).argmax(1) == codes).to(torch.float64)
+    counts = torch.bincount(codes)
+    return float((torch.bincount(codes, weights=right) / counts)[counts > 0].mean())

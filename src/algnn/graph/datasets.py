@@ -180,7 +180,8 @@ def finish(
 def structural_features(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Â^k R for each k of `HOPS`, rows of each block of length one; R [N, WIDTH] is Gaussian.
 
-    Nodes whose k-hop neighbourhoods overlap get similar rows (by Johnson and Lindenstrauss).
+    Nodes whose k-hop neighbourhoods overlap get similar rows (Johnson–Lindenstrauss: inner products
+    of rows of Â^k R estimate those of Â^k), so a linear classifier can tell communities apart.
     """
     adjacency = normalised_adjacency(edge_index, num_nodes)
     draws = np.random.Generator(np.random.Philox(SEED))

@@ -349,37 +349,43 @@ def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
 
 
 def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[Edges]:
-    """The same chunks, once they are sound, in the types of files; reversed too, if asked for."""
+    """The same chunks, sound, and their reverses where these are asked for."""
     if not isinstance(edges, Iterable):
         raise InputError(f"edges is a {type(edges).__name__}: give {CHUNKS}")
     for chunk in edges:
-        if not isinstance(chunk, tuple | list) or len(chunk) != 3:
-            raise InputError(f"edges holds a {type(chunk).__name__}: give {CHUNKS}")
-        arrays = [as_array("edges", part) for part in chunk if part is not None]
-        shapes = [array.shape for array in arrays]
-        if any(part is None for part in chunk[:2]) or {(arrays[0].size,)} != set(shapes):
-            raise InputError(f"edges holds a chunk of shapes {shapes}: give {CHUNKS}")
-        for name, ends in zip(("source", "target"), arrays, strict=False):
-            if ends.size and ends.dtype.kind not in "iu":  # an empty list is float
-                raise InputError(f"edges: each {name} is {ends.dtype}: give ids, whole numbers")
-            if ends.size and (ends.min() < 0 or ends.max() >= nodes):
-                raise InputError(
-                    f"edges name {name} {ends.min()} to {ends.max()}: ids are 0 to {nodes - 1}, the"
-                    " rows of the features"
-                )
-        source, target = (ends.astype(np.int64, copy=False) for ends in arrays[:2])
-        weight = None
-        if chunk[2] is not None:
-            if arrays[2].dtype.kind not in NUMBERS:
-                raise InputError(f"edge weights are {arrays[2].dtype}: give numbers")
-            with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite below
-                weight = arrays[2].astype(np.float32, copy=False)
-            if not bool((np.isfinite(weight) & (weight >= 0)).all()):
-                raise InputError("edge weights must be finite and at least 0")
+        source, target, weight = _typed(chunk, nodes)
         yield source, target, weight
         if undirected:
             apart = source != target
             yield target[apart], source[apart], None if weight is None else weight[apart]
+
+
+def _typed(chunk: Any, nodes: int) -> Edges:
+    """A chunk as arrays of the very types in which edges are put aside, once it is sound."""
+    if not isinstance(chunk, tuple | list) or len(chunk) != 3:
+        raise InputError(f"edges holds a {type(chunk).__name__}: give {CHUNKS}")
+    arrays = [as_array("edges", part) for part in chunk if part is not None]
+    shapes = [array.shape for array in arrays]
+    if any(part is None for part in chunk[:2]) or {(arrays[0].size,)} != set(shapes):
+        raise InputError(f"edges holds a chunk of shapes {shapes}: give {CHUNKS}")
+    for name, ends in zip(("source", "target"), arrays, strict=False):
+        if ends.size and ends.dtype.kind not in "iu":  # an empty list is float
+            raise InputError(f"edges: each {name} is {ends.dtype}: give ids, whole numbers")
+        if ends.size and (ends.min() < 0 or ends.max() >= nodes):
+            raise InputError(
+                f"edges name {name} {ends.min()} to {ends.max()}: ids are 0 to {nodes - 1}, the"
+                " rows of the features"
+            )
+    source, target = (ends.astype(np.int64, copy=False) for ends in arrays[:2])
+    if chunk[2] is None:
+        return source, target, None
+    if arrays[2].dtype.kind not in NUMBERS:
+        raise InputError(f"edge weights are {arrays[2].dtype}: give numbers")
+    with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite just below
+        weight = arrays[2].astype(np.float32, copy=False)
+    if not bool((np.isfinite(weight) & (weight >= 0)).all()):
+        raise InputError("edge weights must be finite and at least 0")
+    return source, target, weight
 
 
 def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool | None:
@@ -451,7 +457,10 @@ def _write_partition(
 
 @contextmanager
 def _local_folder(path: Name) -> Iterator[Path]:
-    """The folder to write to, or to copy, its manifest last; if that fails, nothing new stays."""
+    """The folder to write to; of a remote graph, one that is copied there, its manifest last.
+
+    Where writing to it fails, what is new is gone again, the folder too if it was not there.
+    """
     if "://" not in str(path):
         folder = Path(path)
         there = set(folder.iterdir()) if folder.is_dir() else None

@@ -327,7 +327,10 @@ def parse_bytes(size: str | int) -> int:
 
 
 def mapped(path: Path, *, scattered: bool = False) -> Tensor:
-    """An ``.npy`` as a tensor over mapped pages, copied on write; `scattered`: none read ahead."""
+    """An ``.npy`` file as a tensor over its mapped pages; what is written to it stays in memory.
+
+    Of one that is read here and there (`scattered`), the system is told to read nothing ahead.
+    """
     try:
         array = np.load(path, mmap_mode="c", allow_pickle=False)
     except FileNotFoundError:

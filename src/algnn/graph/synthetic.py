@@ -34,9 +34,11 @@ def communities(
 ) -> Data:  # fmt: skip
     """A graph of planted communities that a learner can learn in part.
 
-    Sizes of communities are a geometric series. A share `inside` of the undirected `edges` lies
-    inside one, as far as they fit, where the node of rank r is an end with probability ∝ r^(-1/2):
-    degrees have a heavy tail. A share of nodes, the `strangers`, have swapped labels.
+    Sizes of communities are a geometric series. A share `inside` of the `edges`, undirected and all
+    different, lies inside a community; what does not fit into a small one goes between two. Within
+    one the node of rank r is an end of an edge with probability ∝ r^(-1/2): degrees have a heavy
+    tail, the share above k falls as k^(-2). Features are the community's mean plus uniform noise.
+    A share of nodes, the `strangers`, have swapped labels, which nothing reveals.
     """
     check_number("classes", classes, 2, whole=True)
     # below: so that a pair of nodes fits one int64

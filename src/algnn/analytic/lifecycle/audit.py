@@ -21,10 +21,16 @@ from algnn.errors import CheckpointError, InputError
 Label = int | str
 Counts = Mapping[Any, float]  # a number for each class
 
-# what can be done, and whether it adds nodes (1), removes nodes (-1) or does neither (0); "found"
-# are the nodes of a file that had no log
-ACTIONS = {"learn": 1, "merge": 1, "found": 1, "forget": -1, "forget node": -1}
-ACTIONS |= {"head": 0, "drop record": 0}
+# what can be done, and whether it adds nodes (1), removes nodes (-1) or does neither (0)
+ACTIONS = {
+    "learn": 1,
+    "merge": 1,
+    "found": 1,  # nodes of a file that had no log
+    "forget": -1,
+    "forget node": -1,
+    "head": 0,
+    "drop record": 0,
+}
 START = "0" * 64
 # digests are made of its text, so no byte of it may ever change
 TEXT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))

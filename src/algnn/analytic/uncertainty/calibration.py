@@ -116,15 +116,8 @@ def held_out(
     mean = (statistics.Q / n).mT @ W
     scatter = (W.mT @ (statistics.G @ W) - (mean.mT * n) @ mean) / n.sum()
     seen, spread, counts = (t.cpu().numpy() for t in (mean + b, scatter, n))
-    h = 0.0  # the mean leverage of a node: the effective number of parameters over that of nodes
-    if head in ("ridge", "balanced"):
-        matrix, penalty = penalised(head, statistics, gamma)
-        nodes = float(statistics.n.sum())
-        share = statistics.n.numel() / nodes if head == "balanced" else 1.0
-        # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
-        inverse = torch.cholesky_inverse(factorise(matrix.clone(), penalty))
-        h = min(float((inverse * statistics.G).sum()) * share / nodes, MOST_LEVERAGE)
-    # a node's score without it is (s − h y) / (1 − h); here its mean
+    # a node's score without it is (s − h y) / (1 − h), h being its leverage; here its mean
+    h = min(_leverage(head, gamma, statistics), MOST_LEVERAGE)
     return Scores((seen - h * np.eye(len(seen))) / (1 - h), spread / (1 - h) ** 2, counts)
 
 
@@ -186,3 +179,15 @@ def probabilities(scores: Tensor, beta: float) -> Tensor:
     share, sharp = BLUNT_SHARE * degree, beta * (1 + (SHARPER - 1) * degree)
     found = torch.softmax(sharp * scores, dim=1)
     return found.lerp(torch.softmax(BLUNT_FRACTION * sharp * scores, dim=1), share)
+
+
+def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
+    """The mean leverage of a node: the effective number of parameters over that of nodes."""
+    if head not in ("ridge", "balanced"):
+        return 0.0
+    matrix, penalty = penalised(head, statistics, gamma)
+    nodes = float(statistics.n.sum())
+    share = statistics.n.numel() / nodes if head == "balanced" else 1.0
+    # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
+    influence = (torch.cholesky_inverse(factorise(matrix.clone(), penalty)) * statistics.G).sum()
+    return float(influence) * share / nodes
