@@ -199,20 +199,7 @@ class Lifecycle(Encoding):
         """
         if old is None:
             self._check_graph(graph, self.n_features_in_)
-            wanted = check_nodes(nodes, node_count(graph), session=True)
-            record, classes = self._known.membership, self.classes_
-            if record is None:
-                raise InputError(
-                    "old is missing, and there is no record of what was learned: give the old"
-                    " labels"
-                )
-            codes, _ = record.known(wanted, classes)
-            if bool((codes < 0).any()):
-                raise InputError(
-                    f"nodes holds {int(wanted[int(codes.argmin())])}, which was not learned:"
-                    " relabel only nodes that were, and learn the others with partial_fit"
-                )
-            old = classes[codes]
+            old = self._learned_as(check_nodes(nodes, node_count(graph), session=True))
         graph, chosen, given = self._checked_learned(graph, nodes, old, once=True)
         right = CodedLabels.of(check_labels(new, chosen.numel(), self.classes_))
         with undisturbed():
@@ -257,12 +244,14 @@ class Lifecycle(Encoding):
 
         Parameters
         ----------
-        graph, labels
-            As for `forget`.
+        graph : Data
+            The graph as it was when these nodes were learned.
         node : int
         nodes : Tensor, array or list [n]
             All learned nodes among ``reach(graph, node)`` and no others, the node itself included;
             one that was learned twice is named twice. Not needed where none was learned.
+        labels : Tensor, array or list [n]
+            What these nodes were learned as.
 
         Returns
         -------
@@ -433,6 +422,22 @@ class Lifecycle(Encoding):
                 " session"
             )
         return graph, chosen, CodedLabels.of(given)
+
+    def _learned_as(self, nodes: Tensor) -> npt.NDArray[Any]:
+        """The labels that some nodes were learned with."""
+        record, classes = self._known.membership, self.classes_
+        if record is None:
+            raise InputError(
+                "old is missing, and there is no record of what was learned: give the old labels"
+            )
+        codes, _ = record.known(nodes, classes)
+        if bool((codes < 0).any()):
+            raise InputError(
+                f"nodes holds {int(nodes[int(codes.argmin())])}, which was not learned: relabel"
+                " only nodes that were, and learn the others with partial_fit"
+            )
+        found: npt.NDArray[Any] = classes[codes]
+        return found
 
     def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
         record, classes = self._known.membership, self.classes_

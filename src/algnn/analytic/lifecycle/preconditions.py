@@ -91,10 +91,16 @@ def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
         )
 
 
+def _hops(features: Features) -> int:
+    """The receptive field of the features in hops."""
+    if isinstance(features, ExpandedGCN):
+        return 2 if features.kind == "gcn" else 1
+    return max(map(steps, features.views))
+
+
 def affected(features: Features, graph: Data, node: int) -> Tensor:
     """The nodes, sorted, whose features may change when one loses its features and edges."""
-    far = 1 if isinstance(features, ExpandedGCN) else max(map(steps, features.views))
-    far += isinstance(features, ExpandedGCN) and features.kind == "gcn"
+    far = _hops(features)
     source, target = graph.edge_index.cpu()
     reached = torch.zeros(graph.num_nodes, dtype=torch.bool)
     reached[node] = True

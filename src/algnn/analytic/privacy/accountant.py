@@ -1,15 +1,27 @@
 """The Gaussian mechanism on the sums of a session, and the budget that it spends.
 
-The guarantee is (ε, δ)-differential privacy for one labelled node; ``docs/privacy.md`` says what it
-covers and why it holds. A node with features z, ‖z‖ ≤ 1, and class c adds z zᵀ to G, z to column c
-of Q and 1 to n_c. Weighed by the roots of `SHARES`, which sum to 1, it moves all numbers together
-by at most 1, so noise of scale σ on each of them is the mechanism with sensitivity 1. Sessions
-compose exactly: noise of σ₁ … σₖ is as private as noise of one σ with 1/σ² = Σ 1/σᵢ².
+The guarantee is (ε, δ)-differential privacy for one labelled node: whatever is computed from a
+learner that saw it (weights, predictions, the file itself) comes out with nearly the same
+probability as without it. Two sets of labelled nodes are *neighbours* if one has a node more than
+the other; the graph is the same for both. ``docs/privacy.md`` says what that does and does not
+cover.
+
+One node with features z, ‖z‖ ≤ 1, and class c adds z zᵀ to G, z to column c of Q and 1 to n_c.
+Weigh each of the three by the root of its share of the budget (`SHARES`, which sum to 1), and
+concatenate all numbers to one vector. A node moves it by √(a ‖z‖⁴ + b ‖z‖² + e) ≤ √(a + b + e) = 1,
+since ‖z zᵀ‖ = ‖z‖² in the Frobenius norm. So Gaussian noise of scale σ on every coordinate is the
+Gaussian mechanism with sensitivity 1. Undoing the weights afterwards, and any other processing of
+the result, costs nothing.
+
+Noise is added once per session, to that session's own sums. A node that is in one session only
+spends ε on it and nothing on the others (parallel composition). For a node in several, Gaussian
+mechanisms compose exactly: noise of σ₁ … σₖ is as private as noise of one σ with 1/σ² = Σ 1/σᵢ².
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,7 +30,7 @@ import numpy as np
 from scipy.special import erfcx, ndtr, ndtri
 
 if TYPE_CHECKING:  # `glance` tells the budget without loading torch
-    from torch import Tensor
+    from torch import Size, Tensor
 
     from algnn.analytic.statistics import Statistics
 
@@ -33,16 +45,20 @@ GRID = 2.0**-20
 
 
 def attained_delta(epsilon: float, sigma: float) -> float:
-    """The least δ for which Gaussian noise on a sum of sensitivity 1 is (ε, δ)-private."""
-    # Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ = 1/σ, exactly (Balle and Wang, Improving the Gaussian
-    # Mechanism for Differential Privacy, ICML 2018, theorem 8)
+    """The least δ for which Gaussian noise on a sum of sensitivity 1 is (ε, δ)-private.
+
+    With μ = 1/σ it is Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), exactly (Balle and Wang, Improving the
+    Gaussian Mechanism for Differential Privacy, ICML 2018, theorem 8).
+    """
     mu = 1 / sigma
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     # e^ε Φ(−far) is e^(−near²/2) erfcx(far/√2) / 2, since far² − near² = 2ε: no large number times
     # a small one
     tail = 0.5 * math.exp(-near * near / 2)
-    first = ndtr(-near) if near < 0 else tail * erfcx(near / math.sqrt(2))
-    return float(first - tail * erfcx(far / math.sqrt(2)))
+    second = tail * erfcx(far / math.sqrt(2))
+    if near < 0:
+        return float(ndtr(-near) - second)
+    return float(tail * erfcx(near / math.sqrt(2)) - second)
 
 
 def attained_epsilon(delta: float, sigma: float) -> float:
@@ -71,26 +87,31 @@ def _least(enough: Callable[[float], bool]) -> float:
     return high
 
 
-def with_noise(statistics: Statistics, sigma: float, entropy: Entropy) -> Statistics:
+def with_noise(statistics: Statistics, sigma: float, entropy: Entropy = os.urandom) -> Statistics:
     """The sums of one session, over rows at most 1 long and each node once, with noise on them."""
-    import torch
+    # from random bytes of the operating system: noise from a known seed can be subtracted again
 
-    def noisy(name: str) -> Tensor:
-        value: Tensor = getattr(statistics, name)
-        # random bytes, by default the system's: noise from a known seed can be subtracted again
-        bits = np.frombuffer(entropy(8 * value.numel()), dtype=np.uint64) >> np.uint64(11)
-        uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53
-        # by the inverse of the distribution function; 1 comes with a probability of 2⁻⁵⁴
-        normal = ndtri(np.minimum(uniform, 1 - 2.0**-53)).reshape(tuple(value.shape))
-        standard = torch.from_numpy(normal)
-        if name == "G":
-            # 1 on the diagonal and 1/√2 beside it, where each number stands twice. That is noise of
-            # 1 on every direction in the space of symmetric matrices.
-            standard = (standard + standard.mT) / 2
+    def noisy(value: Tensor, name: str, standard: Tensor) -> Tensor:
         scale = sigma / math.sqrt(SHARES[name])
         grid = 2.0 ** math.floor(math.log2(scale * GRID))
         shown = value.double() + scale * standard.to(value.device)
         return (shown / grid).round() * grid
 
-    G, Q, n = map(noisy, SHARES)
-    return replace(statistics, G=G, Q=Q, n=n)
+    square = _standard_normal(statistics.G.shape, entropy)
+    # Half of the sum with its transpose: 1 on the diagonal and 1/√2 beside it, where each number
+    # stands twice. That is noise of 1 on every direction in the space of symmetric matrices.
+    symmetric = (square + square.mT) / 2
+    for_Q, for_n = (_standard_normal(t.shape, entropy) for t in (statistics.Q, statistics.n))
+    G, Q = noisy(statistics.G, "G", symmetric), noisy(statistics.Q, "Q", for_Q)
+    return replace(statistics, G=G, Q=Q, n=noisy(statistics.n, "n", for_n))
+
+
+def _standard_normal(shape: Size, entropy: Entropy) -> Tensor:
+    """Normal numbers from random bits, by the inverse of their distribution function."""
+    import torch
+
+    bits = np.frombuffer(entropy(8 * shape.numel()), dtype=np.uint64) >> np.uint64(11)
+    uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53
+    # uniform is rounded to 1 with a probability of 2⁻⁵⁴
+    normal = ndtri(np.minimum(uniform, 1 - 2.0**-53))
+    return torch.from_numpy(normal.reshape(tuple(shape)))
