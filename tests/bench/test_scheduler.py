@@ -26,10 +26,13 @@ SMALL = {"width": 32, "hidden": 8, "epochs": 3}
 
 # One learner that does at the end of its first session whatever it is told to.
 OWN = """
+import gc
 import os
 import signal
+import struct
 import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -52,6 +55,11 @@ class Own(ALGNN):
     def _vanish(self): os._exit(4)
     def _fill(self): torch.empty(10**15)
     def _crash(self): os.kill(os.getpid(), signal.SIGKILL)
+    def _cut(self):
+        for one in gc.get_objects():
+            if isinstance(one, Connection) and not one.closed and one.writable:
+                os.write(one.fileno(), struct.pack("!i", 1000) + b"half of a message")
+        self._crash()
     def _chat(self): print("hello from inside")
     def _wait(self):
         Path(f"waiting-{self.seed}").write_text(str(os.getpid()))
@@ -185,6 +193,7 @@ def test_the_order_of_one_worker(
         ("vanish", "its process ended with exit code 4"),
         ("fill", "out of memory"),
         ("crash", "killed by signal 9"),
+        ("cut", "killed by signal 9"),
     ],
 )
 def test_a_run_that_fails_is_its_own_affair(

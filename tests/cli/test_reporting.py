@@ -83,7 +83,7 @@ def test_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--methods", "algnn,bare"]) == 0
+    assert main(["demo", "--methods", "algnn, bare"]) == 0
     *_, sentence, chart, page = capsys.readouterr().out.splitlines()
     found = {r.method: r.outcome.ap for r in runs.read_records("demo/records")}
     assert set(found) == {"algnn", "bare"}

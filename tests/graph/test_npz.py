@@ -143,6 +143,9 @@ def test_a_graph_without_labels_is_written_and_read(tmp_path, features):
         assert again.x.size(0) == 3
     with pytest.raises(InputError, match="must be a Data with edge_index"):
         save_npz(Data(x=torch.ones(3, 2)), tmp_path / "bare.npz")
+    with pytest.raises(InputError, match=r"graph\.y has no labelled node: leave it out"):
+        save_npz(Data(edge_index=edges, y=torch.tensor([-1, -1])), tmp_path / "none.npz")
+    assert not (tmp_path / "none.npz").exists()
 
 
 def test_numpy_is_given_arrays_alone(tmp_path, monkeypatch):

@@ -128,6 +128,8 @@ def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
         assert torch.equal(again[key], graph[key])
     assert again.edge_index.size(1) == graph.edge_index.size(1)
     capsys.readouterr()
+    assert main(["partition", str(tmp_path / "g"), str(tmp_path / "h")]) == 2
+    assert "is a folder of partitions already: use it as it is" in capsys.readouterr().err
     model, labels = str(tmp_path / "m.safetensors"), tmp_path / "y.csv"
     rows = pd.DataFrame({"node": range(60), "label": graph.y[:60]})
     rows.to_csv(labels, index=False)

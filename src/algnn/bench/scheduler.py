@@ -266,10 +266,15 @@ class _Scheduler:
     def hear(self, worker: Worker) -> None:
         for line in worker.lines():
             self.display.say(worker.slot, line)
+        said, ended = [], False
         try:
             while worker.messages.poll():
-                self.react(worker, *worker.messages.recv())
-        except (EOFError, ConnectionError):
+                said.append(worker.messages.recv())
+        except (EOFError, OSError):  # it may have been killed in the middle of a message
+            ended = True
+        for message in said:
+            self.react(worker, *message)
+        if ended:
             self.end(worker)
 
     def react(self, worker: Worker, what: str, *details: Any) -> None:

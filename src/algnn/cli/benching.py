@@ -104,7 +104,7 @@ def bench(
     """Run methods on datasets in worker processes; what has been done is not done again."""
     numbers = shared.parse_seeds(seeds)
     common = {"base": base, "edges": edges, "order": shared.parse_order(order)}
-    graphs = [] if datasets is None else _parts(datasets)
+    graphs = [] if datasets is None else shared.parts(datasets)
     shared.check_inputs(graphs=graphs, data=data)
     (start_workers_early if scheduler is None else shared.load_torch)()
     from algnn.bench.plan import at_hand, cross, varied
@@ -145,14 +145,14 @@ def tune(
     All methods have as many trials; one without a grid, as algnn, has none and is left out.
     """
     numbers = shared.parse_seeds(seeds)
-    shared.check_inputs(graphs=_parts(datasets), data=data)
+    shared.check_inputs(graphs=shared.parts(datasets), data=data)
     start_workers_early()
     from algnn.bench import tuning
     from algnn.bench.plan import cross, varied
     from algnn.cli import showing
 
     names, common = _methods(methods), {"edges": edges, "device": device, "data": data}
-    plans = cross(_parts(datasets), names, _steps(steps), numbers, **common)
+    plans = cross(shared.parts(datasets), names, _steps(steps), numbers, **common)
     tried = [trial for plan in plans for trial in tuning.trials(plan, trials)]
     if without := [n for n in names if not any(trial.method == n for trial in tried)]:
         print(f"no grid, nothing to tune: {', '.join(without)}")
@@ -201,7 +201,7 @@ def sweep(
     setting, usual, too_much = SWEEPS[what]
     on_cpu = resolve_device(device).type == "cpu"
     usual = [value for value in usual if not (on_cpu and value in too_much)]
-    given = usual if values is None else [part for part in _parts(values) if part]
+    given = usual if values is None else [part for part in shared.parts(values) if part]
     if not given:
         raise InputError(f"--values is empty: give some, such as {','.join(usual[:3])}")
     settings = [parse(method, [*(changes or []), f"{setting}={value}"]) for value in given]
@@ -216,10 +216,6 @@ def sweep(
     _leave(tally, records, as_json)
 
 
-def _parts(text: str) -> list[str]:
-    return list(dict.fromkeys(part.strip() for part in text.split(",")))
-
-
 def _steps(text: str) -> list[int]:
     return list(dict.fromkeys(shared.whole_numbers("--steps", text, "1,5,10")))
 
@@ -229,7 +225,7 @@ def _methods(text: str, pairs: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     from algnn.bench.plan import fit_changes
     from algnn.methods import METHODS, parse, split
 
-    wanted = (METHODS if name == "all" else [name] for name in _parts(text))
+    wanted = (METHODS if name == "all" else [name] for name in shared.parts(text))
     names = list(dict.fromkeys(name for some in wanted for name in some))
     fitting = fit_changes(names, dict(split(pair) for pair in pairs))
     return {

@@ -7,6 +7,7 @@ from typer import Argument, Option, Typer
 
 from algnn.cli.shared import DataRoot, check_inputs, load_torch, working
 from algnn.errors import InputError
+from algnn.graph.catalogue import MANIFEST
 
 commands = Typer()
 
@@ -50,6 +51,8 @@ def partition(
         )
     elif append and labels is not None:
         raise InputError("--labels goes with a new graph: learn labels with algnn learn")
+    elif (source / MANIFEST).is_file():
+        raise InputError(f"{graph} is a folder of partitions already: use it as it is")
     elif not (append or features or ogb):
         raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
     if Path(folder).is_file():

@@ -7,7 +7,7 @@ from rich.text import Text
 from typer import Argument, Exit, Option, Typer
 
 from algnn.cli.benching import carry_out, start_workers_early
-from algnn.cli.shared import DataRoot, Seeds, parse_seeds, plural, working
+from algnn.cli.shared import DataRoot, Seeds, parse_seeds, parts, plural, working
 from algnn.errors import InputError
 
 # what takes half a minute: ours, no defence, a penalty, and two ways of replaying old nodes
@@ -38,7 +38,7 @@ def demo(
     from algnn.report import charts, data, export, style
 
     usual = [name for name in METHODS if name not in SLOW] if full else list(QUICK)
-    names = usual if methods is None else methods.split(",")
+    names = usual if methods is None else parts(methods)
     graphs = [name for name in GRAPHS[: None if full else 1] if available(name)]
     plans = cross(graphs, {name: {} for name in names}, [1], numbers, confidence=full)
     # the slowest methods stand last in the registry: started first, they keep no worker waiting

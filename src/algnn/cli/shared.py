@@ -56,6 +56,11 @@ Step = Annotated[int, Option(help="Classes of each later session.")]
 Workers = Annotated[int, Option(min=0, help="Or a Dask cluster of so many processes here.")]
 
 
+def parts(text: str) -> list[str]:
+    """Different words as they are typed, with commas between them."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
 def whole_numbers(option: str, text: str, example: str, words: str = "whole numbers") -> list[int]:
     """Numbers as they are typed, with commas between them."""
     try:

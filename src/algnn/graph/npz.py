@@ -104,7 +104,10 @@ def save_npz(graph: Data, path: Name) -> None:
         nodes = int(graph_of_arrays(arrays, labels=False).num_nodes)
     except DatasetError as error:
         raise InputError(f"graph: {error}") from error
-    arrays |= {key: np.asarray(value) for key, value in check_stored(graph, nodes).items()}
+    known = check_stored(graph, nodes)
+    if "y" in known and not bool((known["y"] >= 0).any()):
+        raise InputError("graph.y has no labelled node: leave it out, or label at least one")
+    arrays |= {key: np.asarray(value) for key, value in known.items()}
     make_folder(Path(os.path.realpath(path)).parent)
     with replacing(path) as temporary, temporary.open("wb") as file:
         # no array of objects gets here; older NumPy would store allow_pickle= as an array
