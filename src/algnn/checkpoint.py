@@ -69,7 +69,7 @@ def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tenso
 
 
 def peek(path: Path, names: Sequence[str] = ()) -> tuple[Facts, Shapes, dict[str, Any]]:
-    """Header, shapes of all tensors and the named ones: without torch, and without its SHA-256."""
+    """Header, shapes of all tensors, and the named ones; without torch, and no SHA-256 compared."""
     with _opened(path, "numpy") as (file, header):
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in list(file.keys())}
         arrays = {name: file.get_tensor(name) for name in names if name in shapes}

@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 import algnn
+from algnn import checkpoint
 from algnn.baselines.condensation import CaT
 from algnn.baselines.isolation import PIGNN
 from algnn.baselines.regularisation import EWC, MAS, TWP, LwF
@@ -208,3 +209,12 @@ def test_a_memory_of_impossible_nodes_is_refused(small_graph, tmp_path, nodes, c
     save_file(load_file(path) | changed, path, header)
     with pytest.raises(CheckpointError, match=problem):
         ERGNN.load(path, verify=False)
+
+
+def test_a_file_that_names_a_class_twice_is_refused(small_graph, tmp_path):
+    path = tmp_path / "model.safetensors"
+    EWC(**{**SMALL, "epochs": 1}).fit(small_graph, [0, 1], [0, 1]).save(path)
+    tensors, facts = checkpoint.read(path, "EWC")
+    checkpoint.write(path, "EWC", tensors, facts | {"arrival": [1, 1]})
+    with pytest.raises(CheckpointError, match="arrival names a class twice"):
+        EWC.load(path)

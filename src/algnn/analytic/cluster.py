@@ -143,7 +143,7 @@ class Cluster:
     def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
         """Scores [n, C] of some nodes."""
         # a task, not data scattered to workers: what a worker held that dies is then made again
-        head = self._submit(tuple, (W.cpu(), b.cpu()))
+        head = self._submit(_head, W.cpu(), b.cpu())
         pieces = _pieces(nodes.numel(), nodes.numel())
         tasks = [self._submit(_scores, self.where, encoder, nodes[at], head) for at in pieces]
         return torch.cat([W.cpu()[:0], *self.client.gather(tasks)]).to(W.device)
@@ -197,8 +197,9 @@ def _sums(
 ) -> tuple[Sums, list[Tensor]]:
     sketch = Sketch(key)
     features = sketch.watch(_features(where, encoder, nodes))
-    none, halves = (Statistics.empty(encoder.width, ways=k) for k in (None, len(masks)))
-    both = with_session(none, halves, features, CodedLabels.of(labels), masks)
+    nothing = Statistics.empty(encoder.width)
+    halves = Statistics.empty(encoder.width, ways=len(masks))
+    both = with_session(nothing, halves, features, CodedLabels.of(labels), masks)
     return [_packed(sums) for sums in both], sketch.parts
 
 
@@ -214,6 +215,10 @@ def _unpacked(arrays: Arrays) -> Statistics:
     # what has come over the network cannot be written to, which torch asks for
     G, Q, n = (torch.from_numpy(np.require(array, requirements="W")) for array in arrays[:3])
     return Statistics(G, Q, n, arrays[3])
+
+
+def _head(W: Tensor, b: Tensor) -> Affine:
+    return W, b
 
 
 def _scores(where: Where, encoder: HopEncoder, nodes: Tensor, head: Affine) -> Tensor:

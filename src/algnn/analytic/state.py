@@ -149,7 +149,9 @@ class State:
             sketch.parts.extend(parts)
         else:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
-        membership = self.membership and self.membership.plus(nodes, labels.values, sketch)
+        membership = self.membership
+        if membership is not None:
+            membership = membership.plus(nodes, labels.values, sketch)
         return before._with(sums, half_sums, span=span, membership=membership, factor=factor)
 
     def minus(
@@ -173,10 +175,12 @@ class State:
             Z = torch.cat(list(features))
             check_spanned(span, Z, nodes)
             features = [span.coordinates(Z)]
-        none, halves = (Statistics.empty(span.rank, before.G.device, k) for k in (None, self.ways))
+        nothing = Statistics.empty(span.rank, before.G.device)
+        halves = Statistics.empty(span.rank, before.G.device, self.ways)
         masks = half_masks(nodes, seed, self.ways)
-        gone, half_gone = with_session(none, halves, features, labels, masks)
-        membership = membership and membership.minus(nodes, labels.values, sketch)
+        gone, half_gone = with_session(nothing, halves, features, labels, masks)
+        if membership is not None:
+            membership = membership.minus(nodes, labels.values, sketch)
         sums = before.minus(gone)
         half_sums = self.half_sums.less(half_gone).on(sums.classes)
         check_left(before, gone, sums)
@@ -205,8 +209,10 @@ class State:
             turn = span.coordinates(basis).to(other.span.basis.device)
             theirs = [one.turned(turn) for one in theirs]
         both = [one.merged(more) for one, more in zip(sums, theirs, strict=True)]
-        record, more = self.membership, other.membership
-        return self._with(*both, span=span, membership=record and more and record.merged(more))
+        membership = None
+        if self.membership is not None and other.membership is not None:
+            membership = self.membership.merged(other.membership)
+        return self._with(*both, span=span, membership=membership)
 
     def decayed(self, factor: float) -> State:
         """With all nodes counting for less."""

@@ -105,16 +105,27 @@ class Statistics:
         return Statistics((G + G.mT) / 2, turn.mT @ self.Q, self.n, self.classes)
 
     def on(self, classes: npt.NDArray[Any]) -> Statistics:
-        """Over more classes, sorted, with zeros for new ones, or over some: G keeps all terms."""
+        """The same sums over more classes, sorted, with zeros for new ones, or over some of them.
+
+        Of classes that are left out only G keeps the terms.
+        """
         # a batch of no sums has no classes
         if classes.size == self.classes.size or self.G.shape[:-2] == (0,):
             return self
-        both = ((classes, self.classes), (self.classes, classes))
-        to, of = (torch.from_numpy(np.isin(*pair).nonzero()[0]) for pair in both)
+        if classes.size < self.classes.size:
+            codes = torch.from_numpy(np.searchsorted(self.classes, classes))
+            Q = self.Q[..., codes.to(self.Q.device)]
+            return Statistics(self.G, Q, self.n[..., codes], classes)
+        codes = torch.from_numpy(np.searchsorted(classes, self.classes))
         n, Q = (t.new_zeros(*t.shape[:-1], classes.size) for t in (self.n, self.Q))
-        n[..., to] = self.n[..., of]
-        Q[..., to.to(Q.device)] = self.Q[..., of.to(Q.device)]
+        n[..., codes], Q[..., codes.to(Q.device)] = self.n, self.Q
         return Statistics(self.G, Q, n, classes)
+
+    def nbytes(self) -> int:
+        """Bytes of the triangle of G, of Q and of n: what `tensors` would hold."""
+        width, ways = self.G.size(-1), 1 if self.G.ndim == 2 else self.G.size(0)
+        triangle = self.G.element_size() * width * (width + 1) // 2
+        return ways * triangle + self.Q.nbytes + self.n.nbytes
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the lower triangle of G row by row, Q, n."""

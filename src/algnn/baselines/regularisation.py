@@ -124,9 +124,10 @@ class Penalised(GradientLearner):
 
     def _past(self, task: Task, kind: str = "") -> QuadraticPenalty:
         """The penalty of earlier sessions; if no anchor is kept, towards the weights before."""
-        memory, before = task.memory, task.before.weights.items()
-        found = ({n: memory.get(f"{kind}{part}.{n}", w) for n, w in before} for part in PARTS)
-        return QuadraticPenalty(*found)
+        memory, weights = task.memory, task.before.weights
+        importance = {name: memory[f"{kind}importance.{name}"] for name in weights}
+        anchor = {name: memory.get(f"{kind}anchor.{name}", w) for name, w in weights.items()}
+        return QuadraticPenalty(importance, anchor)
 
     def _kept(self, task: Task, importance: Tensors, kind: str = "") -> Tensors:
         """Entries of a memory: copies, since a file cannot hold an anchor that is a weight too."""

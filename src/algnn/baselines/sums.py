@@ -128,6 +128,11 @@ class SumLearner(Learner):
         self._check_fitted()
         return cast(Sums, self._learned)
 
+    def retained_bytes(self) -> int:
+        """Bytes of the sums."""
+        known: Sums | None = self._view()._learned
+        return 0 if known is None else sum(one.nbytes() for one in known.statistics)
+
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
         views, facts = known.features.views, {"inputs": known.features.inputs}
@@ -201,9 +206,9 @@ class RanPAC(SumLearner):
         if Z.size(0) < 5:
             return last or 1.0
         generator = torch.Generator().manual_seed(self.seed)
-        some = torch.randperm(Z.size(0), generator=generator)[:5_000].to(Z.device)
-        Y = torch.from_numpy(labels[:, None] == np.unique(labels)).to(Z.device, FLOAT)
-        return chosen_penalty(Z[some], Y[some], self.LAMBDAS)
+        some = torch.randperm(Z.size(0), generator=generator)[:5_000]
+        Y = torch.from_numpy(labels[some.numpy(), None] == np.unique(labels))
+        return chosen_penalty(Z[some.to(Z.device)], Y.to(Z.device, FLOAT), self.LAMBDAS)
 
 
 def chosen_penalty(Z: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> float:

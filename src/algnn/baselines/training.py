@@ -115,10 +115,12 @@ def as_codes(arrival: Array, labels: Array) -> Tensor:
 
 
 def restored_labels(name: str, found: Any) -> Array:
-    """Labels of a checkpoint, ints or strings, at least one."""
+    """Classes of a checkpoint, ints or strings, at least one and each once."""
     labels = np.array(found)
     if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "iU":
         raise CheckpointError(f"{name} is not a list of ints or of strings")
+    if np.unique(labels).size < labels.size:
+        raise CheckpointError(f"{name} names a class twice")
     return labels
 
 

@@ -118,7 +118,11 @@ class Field:
 
 
 def receptive_field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
-    """The field of `nodes`: Â X is constant, so it is multiplied once, where it reaches them."""
+    """The field of `nodes`, for training a two-layer GCN on them.
+
+    Â X is constant, so it is multiplied once and not in every epoch, and only for the nodes whose
+    hidden units reach a target: on Cora's base session 413 of 2,708.
+    """
     mix = take_rows(adjacency, nodes)
     reached, columns = torch.unique(mix.col_indices(), return_inverse=True)
     compact = csr(mix.crow_indices(), columns, mix.values(), (nodes.numel(), reached.numel()))
@@ -151,7 +155,10 @@ def to_csr(matrix: Tensor) -> Tensor:
 
 
 def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:
-    """Rows of a CSR matrix, the first being row `first`, with zeros stored on its diagonal."""
+    """Rows of a sparse CSR matrix, from row `first` on, with zeros on its diagonal.
+
+    Of Â, each node's neighbours alone. The places of the zeros stay, and indices are shared.
+    """
     diagonal = matrix.col_indices() == row_of(matrix) + first
     values = matrix.values().masked_fill(diagonal, 0)
     return csr(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)

@@ -51,6 +51,15 @@ def test_no_node_is_named(path):
         assert [label for label, _ in event["nodes"]] == sorted({c for c, _ in event["nodes"]})
 
 
+def test_nothing_is_made_of_a_size_that_a_file_only_claims(path):
+    tensors, facts = checkpoint.read(path, "ALGNN")
+    del facts["log"], tensors["record.prints"]
+    tensors["statistics.n"] = torch.full_like(tensors["statistics.n"], 2**50)
+    rewrite(path, tensors, facts)
+    with pytest.raises(CheckpointError, match=r"record\.hashes is"):
+        algnn.ALGNN.load(path)
+
+
 def test_a_file_without_a_log_says_so_from_now_on(path):
     tensors, facts = checkpoint.read(path, "ALGNN")
     del facts["log"]

@@ -163,7 +163,8 @@ def computed(
     encoder: HopEncoder, run: Any, blocks_of_columns: list[slice]
 ) -> Iterator[tuple[int, slice, Array]]:
     """Each view, and each of some blocks of its columns, with the array that holds them."""
-    # an open walk goes on from the one before it
+    # An open walk goes on from an open one before it: `gone` are the hops that it finds done.
+    # Before the first view stands X itself, the view "0".
     pairs = pairwise(("0", *encoder.views))
     gone = [steps(a) if a.startswith("open") and b.startswith("open") else 0 for a, b in pairs]
     hops = [steps(view) - start for view, start in zip(encoder.views, gone, strict=True)]
@@ -218,7 +219,10 @@ def fill(graph: GraphRows, part: int, made_of: Callable[[Tensor], Tensor], out: 
 def hop(
     graph: GraphRows, part: int, without_self: bool, source: Array, out: Array, beside: Array | None
 ) -> None:
-    """A block of rows of Â, or of Â without its diagonal, times an array; `beside` has a share."""
+    """A block of rows of Â, or of Â without its diagonal, times an array.
+
+    A walk that returns has its start, `beside`, in it by a share.
+    """
     x, into = opened(source), opened(out, write=True)
     start = None if beside is None else opened(beside)
     first, matrix = graph.parts[part].start, graph.adjacency(part)

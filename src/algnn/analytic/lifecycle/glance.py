@@ -183,7 +183,8 @@ def _table(head: tuple[str, ...], rows: Any) -> list[str]:
     cells = [head, *rows]
     if len(cells) > MOST + 1:
         left_out = (f"… {len(cells) - 1 - MOST} more", *[""] * (len(head) - 1))
-        cells[MOST // 2 + 1 : -MOST // 2] = [left_out]
+        half = MOST // 2
+        cells[half + 1 : -half] = [left_out]
     columns = []
     for column in zip(*cells, strict=True):
         pad = str.rjust if column[0] in ("nodes", "classes", "γ") else str.ljust

@@ -112,11 +112,12 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     members = None
     if "record.hashes" in tensors:
         count = int(statistics.n.sum())
+        # before anything is made of a size that a file only claims
+        hashes = check_tensor("record.hashes", tensors["record.hashes"], (count,), torch.int64)
         # files of early versions have no sketches
-        kept = {"record.prints": torch.from_numpy(no_prints(count)), **tensors}
-        names = ["record.hashes", "record.prints"]
-        record = (check_tensor(name, kept[name], (count,), torch.int64).numpy() for name in names)
-        members = Membership(fingerprint(features), *record)
+        prints = tensors.get("record.prints", torch.from_numpy(no_prints(count)))
+        check_tensor("record.prints", prints, (count,), torch.int64)
+        members = Membership(fingerprint(features), hashes.numpy(), prints.numpy())
     gamma = float(facts["gamma"])
     return State(features, span, statistics, half_sums, facts["head"], gamma, members, log)
 
