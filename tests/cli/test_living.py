@@ -103,6 +103,23 @@ def test_a_privacy_budget_is_given_once(desk: Path, capsys: pytest.CaptureFixtur
     assert not Path("a.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    "given",
+    ["a.safetensors graph.npz", "b.safetensors graph.npz base.csv -o c.safetensors"],
+)
+def test_the_model_of_fit_is_named_once(
+    desk: Path, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("fit", "graph.npz", "base.csv", "-o", "a.safetensors")
+    run("fit", "b.safetensors", "graph.npz", "base.csv")
+    ours, theirs = (ALGNN.load(f"{name}.safetensors") for name in "ab")
+    assert torch.equal(ours.weights_, theirs.weights_)
+    capsys.readouterr()
+    assert main(["fit", *given.split(), "--force"]) == 2
+    assert "give MODEL GRAPH LABELS, or GRAPH LABELS -o MODEL" in capsys.readouterr().err
+    assert not Path("c.safetensors").exists()
+
+
 def test_fit_and_learn(desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str]) -> None:
     run("fit", "a.safetensors", "graph.npz", "base.csv")
     out = capsys.readouterr().out
@@ -441,7 +458,7 @@ def test_only_a_failed_allocation_is_called_out_of_memory(
     ("arguments", "message"),
     [
         ("fit", "Missing argument"),
-        ("fit a.safetensors graph.npz", "Missing argument"),
+        ("fit a.safetensors graph.npz", "give MODEL GRAPH LABELS"),
         ("fit new.safetensors graph.npz none.csv", "none.csv: there is no such file"),
         ("fit new.safetensors none.npz base.csv", "none.npz"),
         ("fit new.safetensors nowhere base.csv", "'nowhere' is no known graph"),

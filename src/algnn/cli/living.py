@@ -31,7 +31,13 @@ commands = Typer()
 def fit(
     model: shared.Model,
     graph: shared.Graph,
-    labels: shared.Labels,
+    labels: Path | None = Argument(None, help=shared.LABELS),
+    out: Path | None = Option(
+        None,
+        "-o",
+        "--out",
+        help="The model, if it does not stand first: GRAPH LABELS -o MODEL.",
+    ),
     changes: shared.Settings = None,
     seed: int = Option(0, help="Of all that is random."),
     private: float | None = Option(
@@ -45,6 +51,10 @@ def fit(
     workers: shared.Workers = 0,
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
+    if out is not None and labels is None:
+        model, graph, labels = out, str(model), Path(graph)
+    elif out is not None or labels is None:
+        raise InputError("give MODEL GRAPH LABELS, or GRAPH LABELS -o MODEL")
 
     def make() -> AnyModel:
         shared.load_torch()

@@ -39,7 +39,8 @@ DryRun = Annotated[bool, Option("--dry-run", help="Say what would change, and wr
 Edges = Annotated[str, Option(help="full: the whole graph is visible; seen: that of seen classes.")]
 Force = Annotated[bool, Option("--force", help="Replace a file that exists.")]
 Graph = Annotated[str, Argument(help="An .npz, a partitioned folder, or a dataset's name.")]
-Labels = Annotated[Path, Argument(help="CSV or Parquet with the columns node (from 0) and label.")]
+LABELS = "CSV or Parquet with the columns node (from 0) and label."
+Labels = Annotated[Path, Argument(help=LABELS)]
 Model = Annotated[Path, Argument(help=f"The model, a {ENDING} file.")]
 ModelDevice = Annotated[str | None, Option(help="auto, cpu or cuda; by default as it was.")]
 NewModel = Annotated[Path, Option("-o", "--out", help=f"The new model, a {ENDING} file.")]
