@@ -24,10 +24,10 @@ from algnn.analytic.statistics import Statistics
 from algnn.checks import Array, check_base, check_number, check_trained, onto
 from algnn.gcn import glorot
 from algnn.graph.propagate import blocks, spmm
+from algnn.graph.store import FLOAT
 from algnn.graphs import inputs_of
 from algnn.learner import Learner
 
-FLOAT = torch.float64
 Tensors = dict[str, Tensor]
 
 

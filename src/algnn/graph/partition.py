@@ -157,21 +157,27 @@ def append_nodes(
     GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
     """
     store.read_manifest(path)  # before a lock is put into a folder that holds no graph
-    # of two that append at once, the second starts from what the first has written
-    alone = nullcontext() if "://" in str(path) else locked(Path(path) / MANIFEST)
-    with alone, tempfile.TemporaryDirectory() as work:
-        manifest = store.read_manifest(path)
-        first, weighted, width = (manifest[key] for key in ("nodes", "weighted", "features"))
-        real = isinstance(x, Tensor) and not x.is_complex()
-        if not real or x.ndim != 2 or x.size(1) != width:
-            words = f"{getattr(x, 'dtype', type(x).__name__)}, shape {list(np.shape(x))}"
-            raise InputError(f"x ({words}) must be a tensor [m, {width}] of real numbers")
-        part = slice(first, first + x.size(0))
-        known = check_stored({"y": y}, x.size(0))
-        if y is not None and not manifest["labelled"]:
-            raise InputError("y is given and the graph has no labels: leave it out")
-        if "class_names" in known:
-            raise InputError("y holds strings: give ints, the classes that the graph has")
+    with nullcontext() if "://" in str(path) else locked(Path(path) / MANIFEST):
+        # of two that append at once, the second starts from what the first has written
+        return _append(path, x, edges, undirected, y)
+
+
+def _append(
+    path: Name, x: Tensor, edges: Iterable[Edges], undirected: bool, y: Tensor | None
+) -> GraphStore:
+    manifest = store.read_manifest(path)
+    first, weighted, width = (manifest[key] for key in ("nodes", "weighted", "features"))
+    real = isinstance(x, Tensor) and not x.is_complex()
+    if not real or x.ndim != 2 or x.size(1) != width:
+        words = f"{getattr(x, 'dtype', type(x).__name__)}, shape {list(np.shape(x))}"
+        raise InputError(f"x ({words}) must be a tensor [m, {width}] of real numbers")
+    part = slice(first, first + x.size(0))
+    known = check_stored({"y": y}, x.size(0))
+    if y is not None and not manifest["labelled"]:
+        raise InputError("y is given and the graph has no labels: leave it out")
+    if "class_names" in known:
+        raise InputError("y holds strings: give ints, the classes that the graph has")
+    with tempfile.TemporaryDirectory() as work:
         rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
         mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
         if mine not in (None, weighted):
@@ -179,19 +185,19 @@ def append_nodes(
             raise InputError(f"edges must {words}have weights, as the graph has")
         limit = (weighted, store.parse_bytes(store.DEFAULT_MEMORY))
         old, new = (_sorted(Path(work), n, *limit, merge=undirected) for n in (0, 1))
-        x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
-        more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
-        if manifest["labelled"]:
-            more["y"] = known.get("y", torch.full((x.size(0),), NO_LABEL))
-        if manifest["split"]:
-            more["split"] = np.zeros(x.size(0), np.uint8)
-        with _local_folder(path) as folder:
-            number = len(manifest["partitions"])
-            found = _write_partition(folder, number, part, part.stop, new, x, **more)
-            manifest["partitions"].append(found)
-            manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-            store.write_manifest(folder, manifest)
-        return GraphStore(path)
+    x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
+    more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
+    if manifest["labelled"]:
+        more["y"] = known.get("y", torch.full((x.size(0),), NO_LABEL))
+    if manifest["split"]:
+        more["split"] = np.zeros(x.size(0), np.uint8)
+    with _local_folder(path) as folder:
+        number = len(manifest["partitions"])
+        found = _write_partition(folder, number, part, part.stop, new, x, **more)
+        manifest["partitions"].append(found)
+        manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+        store.write_manifest(folder, manifest)
+    return GraphStore(path)
 
 
 def write_tables(

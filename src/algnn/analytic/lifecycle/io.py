@@ -23,8 +23,8 @@ from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import Facts, check_tensor, digest
 from algnn.checks import Array, check_choice, check_number
 from algnn.errors import CheckpointError
+from algnn.graph.store import FLOAT
 
-FLOAT = torch.float64
 Tensors = dict[str, Tensor]
 # limits of what a checkpoint may claim without holding it: weights drawn from a seed, widths
 WIDEST_INPUTS = 2**20

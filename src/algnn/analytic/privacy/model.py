@@ -18,13 +18,14 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import balanced_system
 from algnn.analytic.lifecycle import io
 from algnn.analytic.lifecycle.glance import private_exposure
-from algnn.analytic.lifecycle.io import FLOAT, WIDEST_INPUTS
+from algnn.analytic.lifecycle.io import WIDEST_INPUTS
 from algnn.analytic.privacy.accountant import SHARES, attained_epsilon, noise_scale, with_noise
 from algnn.analytic.state import Features, per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
 from algnn.checks import check_trained
 from algnn.errors import CheckpointError
+from algnn.graph.store import FLOAT
 from algnn.learner import shortened
 
 # The ridge penalty as a share of the largest eigenvalue that noise alone gives G, found in the same
