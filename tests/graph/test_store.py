@@ -89,8 +89,12 @@ def test_edges_in_chunks_larger_than_memory_are_sorted(tmp_path, monkeypatch):
     assert max(len(chunk[0]) for chunk in chunks) == 7
     store = write_partitions(tmp_path / "g", graph.x, chunks, parts=3)
     assert torch.equal(dense(store), normalised_adjacency(graph.edge_index, 40).to_dense())
-    with pytest.raises(InputError, match=r"give \d+ times as many parts"):
+    with pytest.raises(InputError, match=r"give \d+ times as much"):
         write_partitions(tmp_path / "h", graph.x, chunks, parts=3, memory=100)
+    assert not (tmp_path / "h").exists()
+    with pytest.raises(InputError, match=r"give \d+ times as much"):
+        append_nodes(tmp_path / "g", graph.x[:1], chunks, memory=100)
+    assert len(algnn.open_graph(tmp_path / "g", verify=True).parts) == 3
 
 
 @pytest.mark.parametrize("features", ["x.npy", "x.parquet", "x.csv"])
@@ -117,6 +121,14 @@ def test_the_command_makes_an_undirected_graph_of_tables(tmp_path, capsys, featu
     assert not [p for p in tmp_path.iterdir() if p.name.startswith("tmp")]
     assert main(made) == 2
     assert "holds a graph already" in capsys.readouterr().err
+    del made[-2:]
+    assert main([*made, "--append"]) == 2
+    assert "--append adds one partition" in capsys.readouterr().err
+    del made[3:5]
+    assert main([*made, "--append", "--memory", "1KiB"]) == 2
+    assert "give 8 times as much" in capsys.readouterr().err
+    assert main([*made, "--append"]) == 0
+    assert algnn.open_graph(tmp_path / "g").num_nodes == 80
 
 
 def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
@@ -323,6 +335,30 @@ def test_edges_and_features_that_are_no_such_thing_are_refused(tmp_path):
     for x in (graph.x.numpy(), graph.x[:, 1:], graph.x + 0j):
         with pytest.raises(InputError, match=r"x \(.*\) must be a tensor \[m, 6\]"):
             append_nodes(tmp_path / "g", x, [])
+
+
+def test_two_that_write_at_once_lose_nothing(tmp_path):
+    graph, failed = random_graph(), []
+
+    def again():
+        with pytest.raises(InputError, match="holds a graph already"):
+            algnn.write_graph(random_graph(1), tmp_path / "g")
+        failed.append(True)
+
+    second = threading.Thread(target=again)
+
+    def edges():
+        second.start()  # while the folder holds no graph yet
+        second.join(timeout=0.5)
+        yield ONE, ONE, None
+
+    write_partitions(tmp_path / "g", graph.x, edges(), parts=3)
+    second.join()
+    assert failed
+    store = algnn.open_graph(tmp_path / "g", verify=True)
+    assert (store.num_edges, len(store.parts)) == (1, 3)
+    names = {path.name for path in (tmp_path / "g").iterdir()}
+    assert names == {"manifest.json", "part-00000", "part-00001", "part-00002"}
 
 
 def test_two_that_append_at_once_lose_nothing(tmp_path):

@@ -21,7 +21,7 @@ def partition(
         " with the columns source and target (and weight); or an OGB folder."
     ),
     folder: str = Argument(help="The new folder, or an fsspec address."),
-    parts: int = Option(1, help="How many partitions."),
+    parts: int = Option(1, help="How many partitions of a new graph."),
     features: Path | None = Option(
         None, help="Of a table: .npy [N, d], or CSV or Parquet with a row for each node."
     ),
@@ -51,6 +51,8 @@ def partition(
         )
     elif append and labels is not None:
         raise InputError("--labels goes with a new graph: learn labels with algnn learn")
+    elif append and parts != 1:
+        raise InputError("--parts goes with a new graph: --append adds one partition")
     elif (source / MANIFEST).is_file():
         raise InputError(f"{graph} is a folder of partitions already: use it as it is")
     elif not (append or features or ogb):

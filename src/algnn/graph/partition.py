@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,9 @@ def write_partitions(
     bounds = np.linspace(0, nodes, parts + 1).astype(np.int64)
     rows = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     limit = store.parse_bytes(memory)
-    if is_graph(path):
-        raise InputError(f"{path} holds a graph already: give another folder, or append to it")
     with _local_folder(path) as folder:
-        make_folder(folder)
+        if is_graph(path):
+            raise InputError(f"{path} holds a graph already: give another folder, or append to it")
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
             weighted = bool(_distribute(_checked(edges, nodes, undirected), rows, Path(work)))
             found = []
@@ -124,6 +123,7 @@ def append_nodes(
     *,
     undirected: bool = False,
     y: Tensor | None = None,
+    memory: str | int = store.DEFAULT_MEMORY,
 ) -> GraphStore:
     """Add nodes, edges or both to a graph on disk as one more partition; no file is rewritten.
 
@@ -141,6 +141,8 @@ def append_nodes(
         with the sum of their weights.
     y : Tensor [m], int64, optional
         Labels of the new nodes; -1, for none, by default.
+    memory : str or int
+        What sorting the edges may take.
 
     Returns
     -------
@@ -159,11 +161,11 @@ def append_nodes(
     store.read_manifest(path)  # before a lock is put into a folder that holds no graph
     with nullcontext() if "://" in str(path) else locked(Path(path) / MANIFEST):
         # of two that append at once, the second starts from what the first has written
-        return _append(path, x, edges, undirected, y)
+        return _append(path, x, edges, undirected, y, store.parse_bytes(memory))
 
 
 def _append(
-    path: Name, x: Tensor, edges: Iterable[Edges], undirected: bool, y: Tensor | None
+    path: Name, x: Tensor, edges: Iterable[Edges], undirected: bool, y: Tensor | None, limit: int
 ) -> GraphStore:
     manifest = store.read_manifest(path)
     first, weighted, width = (manifest[key] for key in ("nodes", "weighted", "features"))
@@ -183,8 +185,7 @@ def _append(
         if mine not in (None, weighted):
             words = "" if weighted else "not "
             raise InputError(f"edges must {words}have weights, as the graph has")
-        limit = (weighted, store.parse_bytes(store.DEFAULT_MEMORY))
-        old, new = (_sorted(Path(work), n, *limit, merge=undirected) for n in (0, 1))
+        old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
     x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
     more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
     if manifest["labelled"]:
@@ -207,6 +208,7 @@ def write_tables(
     labels: Path | None = None,
     append: bool = False,
     undirected: bool = False,
+    memory: str | int = store.DEFAULT_MEMORY,
     **options: Any,
 ) -> GraphStore:
     """Write a graph from tables of its edges, features and labels, or append these to one."""
@@ -216,13 +218,14 @@ def write_tables(
     else:
         x = read_features(features, _beside(path))
     if append:
-        return append_nodes(path, x, read_edges(edges), undirected=undirected)
+        return append_nodes(path, x, read_edges(edges), undirected=undirected, memory=memory)
     if labels is not None:
         ids, given = read_labels(labels, x.size(0))
         known = check_stored({"y": given}, ids.size)
         options |= known | {"y": torch.full((x.size(0),), NO_LABEL)}
         options["y"][torch.from_numpy(ids)] = known["y"]
-    return write_partitions(path, x, read_edges(edges), undirected=undirected, **options)
+    options |= {"undirected": undirected, "memory": memory}
+    return write_partitions(path, x, read_edges(edges), **options)
 
 
 def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
@@ -421,8 +424,8 @@ def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -
     if SORT_COPIES * size > limit:
         more = -(-SORT_COPIES * size // limit)
         raise InputError(
-            f"parts is too small: the {size // 8:,} edges of a partition take more than memory="
-            f"{limit:,} bytes to sort; give {more} times as many parts, or more memory"
+            f"memory={limit:,} bytes is too little to sort the {size // 8:,} edges of a partition:"
+            f" give {more} times as much, or so many times as many parts to a new graph"
         )
     source, target = (np.fromfile(file, np.int64) for file in files[:2])
     weight = np.fromfile(files[2], np.float32) if weighted else None
@@ -468,18 +471,27 @@ def _local_folder(path: Name) -> Iterator[Path]:
     Where writing to it fails, what is new is gone again, the folder too if it was not there.
     """
     if "://" not in str(path):
-        folder = Path(path)
-        there = set(folder.iterdir()) if folder.is_dir() else None
+        folder, was_there = Path(path), Path(path).is_dir()
+        make_folder(folder)
         try:
-            yield folder
-        except BaseException:
-            for new in [folder] if there is None else set(folder.iterdir()) - there:
-                shutil.rmtree(new, ignore_errors=True)  # which leaves files as they are
-            raise
+            # of two that write at once, neither removes what the other has written
+            with locked(folder / MANIFEST):
+                there = set(folder.iterdir())
+                try:
+                    yield folder
+                except BaseException:
+                    for new in set(folder.iterdir()) - there:
+                        shutil.rmtree(new, ignore_errors=True)  # which leaves files as they are
+                    raise
+        finally:
+            if not was_there:
+                with suppress(OSError):  # where it holds anything
+                    folder.rmdir()
         return
     system, place = filesystem(str(path))
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / "graph"
+        folder.mkdir()
         yield folder
         for file in sorted(folder.rglob("*.npy")):
             system.makedirs(f"{place}/{file.parent.name}", exist_ok=True)
