@@ -253,6 +253,8 @@ def test_tuning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = capsys.readouterr()
     assert "0 done, 2 reused, 0 failed" in out
     assert "1 done, 1 reused, 0 failed" in out
+    assert main([*arguments, "--base", "3", "--only-trials"]) == 0
+    assert runs.read_runs("records", split="val")["base"].value_counts().to_dict() == {2: 2, 3: 2}
     assert main(["tune", "mine.npz", "--methods", "algnn", *common]) == 0
     assert main([*arguments, "--trials", "0"]) == 2
 

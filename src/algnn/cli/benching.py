@@ -127,6 +127,7 @@ def tune(
     datasets: str = Argument(help="Names, or paths of .npz files."),
     methods: str = Option("all", help="As `algnn methods` lists them; or all."),
     trials: int = Option(6, help="Settings that are tried for each method and graph."),
+    base: shared.Base = None,
     steps: Steps = "1",
     seeds: str = Option("42,43,44,45,46", help="Of the final runs; trials have the first."),
     edges: shared.Edges = "full",
@@ -151,7 +152,8 @@ def tune(
     from algnn.bench.plan import cross, varied
     from algnn.cli import showing
 
-    names, common = _methods(methods), {"edges": edges, "device": device, "data": data}
+    names = _methods(methods)
+    common = {"base": base, "edges": edges, "device": device, "data": data}
     plans = cross(shared.parts(datasets), names, _steps(steps), numbers, **common)
     tried = [trial for plan in plans for trial in tuning.trials(plan, trials)]
     if without := [n for n in names if not any(trial.method == n for trial in tried)]:

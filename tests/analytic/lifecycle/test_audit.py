@@ -50,6 +50,14 @@ def test_old_numbers_fade_with_their_sessions():
     assert log.plus("learn", {"b": 1}, "ncm", 0.0, kept=1e-200).adds_up({"b": 1})
 
 
+def test_a_class_that_has_faded_away_is_new_again():
+    log = AuditLog().plus("learn", {"a": 4, "b": 4}, "ncm", 0.0)
+    assert log.plus("learn", {"b": 1}, "ncm", 0.0, kept=0.5).sessions() == {"a": 0, "b": 0}
+    faded = log.plus("learn", {"b": 1}, "ncm", 0.0, kept=1e-200)
+    assert faded.sessions() == {"b": 1}
+    assert faded.plus("learn", {"a": 1}, "ncm", 0.0, kept=0.5).sessions() == {"a": 2, "b": 1}
+
+
 @pytest.mark.parametrize("place", range(4))
 def test_a_cut_or_changed_log_is_noticed(place):
     whole = written(a_log())

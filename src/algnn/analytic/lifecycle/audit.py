@@ -75,32 +75,31 @@ class AuditLog:
 
     def sessions(self) -> dict[Label, int]:
         """For each class the event that brought it, of those that added nodes, from 0."""
-        found: dict[Label, int] = {}
-        held: dict[Label, float] = {}
-        number = -1
-        for event in self.events:
-            sign = ACTIONS[event.what]
-            number += sign > 0
-            for label, nodes in event.nodes:
-                held[label] = held.get(label, 0) + sign * nodes
-                if held[label] > 0:
-                    found.setdefault(label, number)
-                else:
-                    found.pop(label, None)
-        return found
+        return self._replayed()[1]
 
     def adds_up(self, nodes: Counts) -> bool:
         """Whether all events together leave these nodes of each class."""
-        total: dict[Label, float] = {}
-        for event in self.events:
-            if event.kept != 1:
-                total = {c: n * event.kept for c, n in total.items() if n * event.kept >= GONE}
-            for label, number in event.nodes:
-                total[label] = total.get(label, 0) + ACTIONS[event.what] * number
-        left = {label: number for label, number in total.items() if number > 0}
+        left, _ = self._replayed()
         return left.keys() == nodes.keys() and all(
             math.isclose(left[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
         )
+
+    def _replayed(self) -> tuple[dict[Label, float], dict[Label, int]]:
+        """The nodes that are left of each class, and the event that brought it."""
+        held: dict[Label, float] = {}
+        brought: dict[Label, int] = {}
+        number = -1
+        for event in self.events:
+            number += ACTIONS[event.what] > 0
+            if event.kept != 1:
+                held = {c: n * event.kept for c, n in held.items() if n * event.kept >= GONE}
+            for label, nodes in event.nodes:
+                if label not in held:
+                    brought[label] = number
+                held[label] = held.get(label, 0) + ACTIONS[event.what] * nodes
+                if not held[label]:
+                    del held[label]
+        return held, {label: brought[label] for label in held}
 
     def to_json(self) -> dict[str, Any]:
         """The log as JSON values."""
