@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from algnn.bench.protocol import Outcome
 from algnn.bench.significance import compare, rank
@@ -65,7 +66,7 @@ def test_splits_that_disagree_leave_it_undecided():
     assert (both.units, both.pairs) == (1, 2)
 
 
-def test_the_normal_limit_is_that_of_drawing_nodes_one_by_one():
+def test_the_error_is_that_of_drawing_seeds_and_nodes_one_by_one():
     random = np.random.default_rng(3)
     shares = ((0.80, 0.72), (0.83, 0.74), (0.78, 0.75))
     pairs = [
@@ -75,14 +76,32 @@ def test_the_normal_limit_is_that_of_drawing_nodes_one_by_one():
     ahead = np.array([[(o.answers == TRUTH) * 1.0 for o in pair] for pair in pairs])
     ahead = ahead[:, 0] - ahead[:, 1]
     first, second = np.arange(60), np.arange(60, 80)
-    samples = []
+    means, samples = [], []
     for _ in range(4000):
         mean = ahead[random.integers(3, size=3)].mean(0)
+        means.append(100 * np.mean([mean[nodes].mean() for nodes in (first, second)]))
         drawn = [mean[random.choice(nodes, nodes.size)].mean() for nodes in (first, second)]
         samples.append(100 * np.mean(drawn))
+    # of seeds, three, corrected; and of nodes
+    seeds = np.var(means) * 3 / 2
+    both = np.var(samples) - np.var(means) + seeds
+    half = stats.t.ppf(0.975, 2 * (both / seeds) ** 2) * both**0.5
     ours, theirs = (table(*(pair[i] for pair in pairs)) for i in (0, 1))
     found = compare(ours, theirs, draws=4000)
-    assert [found.low, found.high] == pytest.approx(np.percentile(samples, [2.5, 97.5]), abs=0.6)
+    assert found.high - found.difference == pytest.approx(half, rel=0.05)
+    assert found.low + found.high == pytest.approx(2 * found.difference)
+
+
+def test_of_few_splits_the_interval_holds_the_truth_as_often_as_it_says():
+    random, held = np.random.default_rng(0), 0
+    outcomes = [wrong_at(*range(60, 60 + n)) for n in range(21)]
+    theirs = pd.concat([table(outcomes[0], sha=str(i)) for i in range(5)])
+    for _ in range(200):
+        # splits differ by far more than nodes do; the mean over all splits is 10 of 20 nodes
+        ours = theirs.assign(outcome=[outcomes[n] for n in random.integers(0, 21, 5)])
+        found = compare(ours, theirs, draws=200)
+        held += found.low <= -25 <= found.high
+    assert held >= 0.92 * 200  # of the samples' percentiles 0.875 do
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -185,8 +185,9 @@ class RanPAC(SumLearner):
 
     Each session chooses λ from 10⁻⁸, 10⁻⁷, …, 10⁸ on its own nodes: weights from 80% of them,
     drawn at random, are held against the other 20% by squared error. (Of 5,000 nodes at most; a
-    session of fewer than five keeps the last λ.) H are the label-free views of `HopEncoder`;
-    docs/baselines.md says what differs from the original.
+    session of fewer than five, or of one class, keeps the last λ: with one class the regression
+    has a constant target, and says nothing of telling classes apart.) H are the label-free views
+    of `HopEncoder`; docs/baselines.md says what differs from the original.
 
     McDonnell et al., "RanPAC: Random Projections and Pre-trained Models for Continual Learning",
     NeurIPS 2023.
@@ -203,7 +204,7 @@ class RanPAC(SumLearner):
         return Features(inputs, self.width, views.prepare, units, views=views)
 
     def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
-        if Z.size(0) < 5:
+        if Z.size(0) < 5 or np.unique(labels).size < 2:
             return last or 1.0
         generator = torch.Generator().manual_seed(self.seed)
         some = torch.randperm(Z.size(0), generator=generator)[:5_000]
