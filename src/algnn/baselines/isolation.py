@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, elu, log_softmax, normalize
 from torch_geometric.data import Data
 
+from algnn.analytic.lifecycle.io import restored_classes
 from algnn.baselines.replay import Replay, ReplayLearner
-from algnn.baselines.training import Known, Task, Tensors, restored_labels
+from algnn.baselines.training import Known, Task, Tensors
 from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_trained, onto
 from algnn.gcn import GCN, Shapes, drawn, dropout, hidden_layer, train
@@ -312,7 +313,7 @@ class TPP(Learner):
 
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Tasks:
         self._check_params()
-        tasks = tuple(restored_labels("tasks", members) for members in facts["tasks"])
+        tasks = tuple(restored_classes(some, "tasks") for some in facts["tasks"])
         d, h = tensors["encoder.weight1"].size(0), self.hidden
         parts = []
         for index, members in enumerate(tasks):

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 from torch_geometric.data import Data
 
+from algnn.analytic.lifecycle.io import restored_classes
 from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_kept_nodes, check_number, check_trained, onto
 from algnn.errors import CheckpointError, InputError
@@ -112,16 +113,6 @@ def class_weights(codes: Tensor, classes: int) -> Tensor:
 def as_codes(arrival: Array, labels: Array) -> Tensor:
     """The position of each label in the order of arrival."""
     return torch.from_numpy(pd.Index(arrival).get_indexer(labels))
-
-
-def restored_labels(name: str, found: Any) -> Array:
-    """Classes of a checkpoint, ints or strings, at least one and each once."""
-    labels = np.array(found)
-    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "iU":
-        raise CheckpointError(f"{name} is not a list of ints or of strings")
-    if np.unique(labels).size < labels.size:
-        raise CheckpointError(f"{name} names a class twice")
-    return labels
 
 
 def clock(on: Tensor) -> float:
@@ -289,7 +280,7 @@ class GradientLearner(Learner):
 
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Known:
         self._check_params()
-        arrival = restored_labels("arrival", facts["arrival"])
+        arrival = restored_classes(facts["arrival"], "arrival", ordered=False)
         parts: dict[str, Tensors] = {"weights": {}, "memory": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")

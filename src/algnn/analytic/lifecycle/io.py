@@ -185,12 +185,14 @@ def restored_sums(
     return Statistics.from_tensors(G, Q, n, classes)
 
 
-def restored_classes(found: Any) -> Array:
-    """The classes of a checkpoint: ints or strings, different and sorted."""
+def restored_classes(found: Any, name: str = "classes", *, ordered: bool = True) -> Array:
+    """Classes of a checkpoint, ints or strings: some, each once and, where `ordered`, sorted."""
     kinds = {type(c) for c in found} if isinstance(found, list) else set()
     classes = np.array(found)
     if kinds not in ({int}, {str}) or classes.dtype.kind not in "iU":
-        raise CheckpointError("classes is not a list of ints or of strings")
-    if not np.array_equal(np.unique(classes), classes):
-        raise CheckpointError("classes are not different and sorted")
+        raise CheckpointError(f"{name} is not a list of ints or of strings")
+    if np.unique(classes).size < classes.size:
+        raise CheckpointError(f"{name} names a class twice")
+    if ordered and not np.array_equal(np.sort(classes), classes):
+        raise CheckpointError(f"{name} is not sorted")
     return classes
