@@ -87,8 +87,7 @@ class Cluster:
         self.graph, self.client = graph, client
         # workers may run in other folders
         path = graph.path if graph.remote else str(Path(graph.path).absolute())
-        cache = str(graph.cache.absolute())
-        self.where: Where = (path, graph.memory, cache, graph.fingerprint)
+        self.where: Where = (path, graph.memory, str(graph.cache.absolute()), graph.fingerprint)
         self._scratch = graph.folder / f"scratch-{uuid.uuid4().hex[:12]}"
         self._steps = 0
 
@@ -143,7 +142,7 @@ class Cluster:
     def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
         """Scores [n, C] of some nodes."""
         # a task, not data scattered to workers: what a worker held that dies is then made again
-        head = self._submit(_head, W.cpu(), b.cpu())
+        head = self._submit(tuple, (W.cpu(), b.cpu()))
         pieces = _pieces(nodes.numel(), nodes.numel())
         tasks = [self._submit(_scores, self.where, encoder, nodes[at], head) for at in pieces]
         return torch.cat([W.cpu()[:0], *self.client.gather(tasks)]).to(W.device)
@@ -215,10 +214,6 @@ def _unpacked(arrays: Arrays) -> Statistics:
     # what has come over the network cannot be written to, which torch asks for
     G, Q, n = (torch.from_numpy(np.require(array, requirements="W")) for array in arrays[:3])
     return Statistics(G, Q, n, arrays[3])
-
-
-def _head(W: Tensor, b: Tensor) -> Affine:
-    return W, b
 
 
 def _scores(where: Where, encoder: HopEncoder, nodes: Tensor, head: Affine) -> Tensor:

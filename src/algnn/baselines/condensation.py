@@ -195,8 +195,7 @@ def gradients_apart(real: Tensor, codes: Tensor, synthetic: Tensor, classes: int
             found = []
             for inputs, labels, keep in ((real, codes, False), (x, synthetic, True)):
                 rows = labels == code
-                logits = torch.relu(inputs[rows] @ weight1) @ weight2
-                loss = cross_entropy(logits, labels[rows])
+                loss = cross_entropy(torch.relu(inputs[rows] @ weight1) @ weight2, labels[rows])
                 found.append(torch.autograd.grad(loss, weights, create_graph=keep))
             squares = [(one - other).square().sum() for one, other in zip(*found, strict=True)]
             apart.append(shares[code] * torch.stack(squares).sum())

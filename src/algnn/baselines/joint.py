@@ -114,8 +114,7 @@ def neighbour_mean(adjacency: Tensor) -> Tensor:
     starts, columns = adjacency.crow_indices(), adjacency.col_indices()
     row = row_of(adjacency)
     share = 1 / (starts.diff() - 1).clamp(min=1).to(torch.float32)
-    values = torch.where(row == columns, 0, share[row])
-    return csr(starts, columns, values, adjacency.shape)
+    return csr(starts, columns, torch.where(row == columns, 0, share[row]), adjacency.shape)
 
 
 def pagerank(step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:

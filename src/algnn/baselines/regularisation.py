@@ -108,8 +108,7 @@ def _by_degree(mix: Tensor, inputs: int, hidden: int) -> Iterator[tuple[Tensor, 
         steps = torch.arange(max(1, int(ranked[last - 1])), device=starts.device)
         inside = steps < degrees[nodes][:, None]
         entries = torch.where(inside, starts[nodes][:, None] + steps, 0)
-        neighbours = mix.col_indices()[entries]
-        yield nodes, neighbours, torch.where(inside, mix.values()[entries], 0.0)
+        yield nodes, mix.col_indices()[entries], torch.where(inside, mix.values()[entries], 0.0)
         first = last
 
 
@@ -242,8 +241,7 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
     """T² KL(softmax(teacher / T) ‖ softmax(student / T)), the mean over nodes."""
     answers = log_softmax(student / temperature, dim=1)
     wanted = log_softmax(teacher / temperature, dim=1)
-    divergence = kl_div(answers, wanted, reduction="batchmean", log_target=True)
-    return temperature**2 * divergence
+    return temperature**2 * kl_div(answers, wanted, reduction="batchmean", log_target=True)
 
 
 KINDS = ("loss.", "topology.")  # the two importances, kept apart
@@ -332,5 +330,4 @@ def _values(task: Task, prepared: _Prepared, draw: torch.Generator | None) -> tu
 
 def topology_score(projected: Tensor, targets: Tensor, neighbours: Tensor) -> Tensor:
     """The mean of e² over edges, e = p_targetᵀ tanh(p_neighbour), for p = W_2ᵀ h of each node."""
-    scores = (projected[targets] * projected.tanh()[neighbours]).sum(1)
-    return scores.square().mean()
+    return (projected[targets] * projected.tanh()[neighbours]).sum(1).square().mean()

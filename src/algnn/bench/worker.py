@@ -74,8 +74,7 @@ def _done(plan: Plan, jobs: int, tell: Tell) -> tuple[Record, float]:
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
     _warm_up(plan, graph, jobs)
     start = perf_counter()
-    record = perform(plan, plan.seeds[0], graph, jobs, tell)
-    return record, perf_counter() - start
+    return perform(plan, plan.seeds[0], graph, jobs, tell), perf_counter() - start
 
 
 def _told(error: BaseException) -> tuple[str, str]:

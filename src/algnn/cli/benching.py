@@ -256,8 +256,7 @@ def carry_out(
         with nullcontext() if address is None else shared.cluster(address) as client:
             return scheduler.carry_out(plans, folder, jobs, retry, client=client)
     except (KeyboardInterrupt, SystemExit):
-        words = "stopped: what is done is kept; the same command goes on from there"
-        print(words, file=sys.stderr)
+        print("stopped: what is done is kept; the same command goes on from there", file=sys.stderr)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)

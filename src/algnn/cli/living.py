@@ -33,10 +33,7 @@ def fit(
     graph: shared.Graph,
     labels: Path | None = Argument(None, help=shared.LABELS),
     out: Path | None = Option(
-        None,
-        "-o",
-        "--out",
-        help="The model, if it does not stand first: GRAPH LABELS -o MODEL.",
+        None, "-o", "--out", help="The model, if it does not stand first: GRAPH LABELS -o MODEL."
     ),
     changes: shared.Settings = None,
     seed: int = Option(0, help="Of all that is random."),

@@ -139,5 +139,4 @@ def list_methods() -> None:
     console.print(f"{'name':<22}{'kind':<16}paper", style="bold")
     for entry in METHODS.values():
         console.print(f"{entry.name:<22}{entry.kind:<16}{entry.paper}", soft_wrap=True)
-        words = f"  {entry.summary}\n  keeps {entry.retains}"
-        console.print(words, style="dim", soft_wrap=True)
+        console.print(f"  {entry.summary}\n  keeps {entry.retains}", style="dim", soft_wrap=True)

@@ -159,8 +159,7 @@ def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:
 
     Of Â, each node's neighbours alone. The places of the zeros stay, and indices are shared.
     """
-    diagonal = matrix.col_indices() == row_of(matrix) + first
-    values = matrix.values().masked_fill(diagonal, 0)
+    values = matrix.values().masked_fill(matrix.col_indices() == row_of(matrix) + first, 0)
     return csr(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
 
 

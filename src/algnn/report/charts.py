@@ -163,8 +163,7 @@ def ranks(ranking: Ranking) -> Figure:
     half, last = ceil(len(names) / 2), len(names)
     top = 0.45 * (len(groups) + 1)  # bars below the axis, then names, half of them on each side
     room = LETTER * max(len(f"{short(name)} 88.8") for name in names) + 14
-    tall = LINE * (top + half + 4)
-    figure, axes = canvas(2 * NARROW, tall, (room, room, 4, 4))
+    figure, axes = canvas(2 * NARROW, LINE * (top + half + 4), (room, room, 4, 4))
     axes.set_xlim(1, last)
     axes.set_ylim(top + half + 0.5, -3.5)
     axes.set_axis_off()

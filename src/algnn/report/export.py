@@ -198,8 +198,7 @@ def table_csv(table: Table) -> str:
         columns[column.name] = [v.mean if isinstance(v, Summary | Both) else v for v in values]
         for part, name in more.items():
             if any(hasattr(value, part) for value in values):
-                found = [getattr(value, part, None) for value in values]
-                columns[f"{column.name} {name}"] = found
+                columns[f"{column.name} {name}"] = [getattr(value, part, None) for value in values]
     return str(pd.DataFrame(columns, dtype=object).to_csv(index=False, lineterminator="\n"))
 
 
