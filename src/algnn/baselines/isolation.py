@@ -16,16 +16,8 @@ from algnn.baselines.training import Known, Task, Tensors
 from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_trained, onto
 from algnn.gcn import GCN, Shapes, drawn, dropout, hidden_layer, train
-from algnn.graph.propagate import (
-    Field,
-    Operator,
-    blocks,
-    inverse_roots,
-    looped_rows,
-    normalised_adjacency,
-    spmm,
-    take_rows,
-)
+from algnn.graph import propagate
+from algnn.graph.propagate import Field, Operator, blocks, spmm, take_rows
 from algnn.graphs import inputs_of
 from algnn.learner import Learner
 
@@ -245,7 +237,7 @@ class TPP(Learner):
             stays = torch.rand(edges.size(1), generator=thinning).to(device) >= DROPPED_EDGES
             shown = torch.rand(x.size(1), generator=generator).to(device) >= DROPPED_FEATURES
             kept = None if weight is None else weight.to(device)[stays]
-            thinner = normalised_adjacency(edges[:, stays], x.size(0), kept)
+            thinner = propagate.normalised_adjacency(edges[:, stays], x.size(0), kept)
             other = spmm(take_rows(thinner, some), spmm(thinner, x * shown))
             one, two = embedded(smooth[some]), embedded(other)
             return (_contrast(one, two) + _contrast(two, one)) / 2
@@ -261,13 +253,12 @@ class TPP(Learner):
         def build() -> tuple[Tensor, Tensor]:
             adjacency = self._adjacency(graph)
             twice = spmm(adjacency, spmm(adjacency, self._inputs(graph)))
-            edges, weight = graph.edge_index.to(twice.device), graph.get("edge_weight")
+            (source, target), weight = graph.edge_index.to(twice.device), graph.get("edge_weight")
             given = None if weight is None else weight.detach().to(twice.device)
-            rows = looped_rows(edges[0], edges[1], given, slice(0, twice.size(0)), twice.size(0))
-            return twice, spmm(adjacency, twice) * inverse_roots(rows)[:, None]
+            rows = propagate.looped_rows(source, target, given, slice(0, len(twice)), len(twice))
+            return twice, spmm(adjacency, twice) * propagate.inverse_roots(rows)[:, None]
 
-        made: tuple[Tensor, Tensor] = self._memos["smoothed"].get(inputs_of(graph), build)
-        return made
+        return cast(tuple[Tensor, Tensor], self._memos["smoothed"].get(inputs_of(graph), build))
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known, x, adjacency = self._known, self._inputs(graph), self._adjacency(graph)
@@ -344,5 +335,4 @@ def _contrast(one: Tensor, two: Tensor) -> Tensor:
     """−log of what a node's other view makes of all that it is told from, mean over nodes."""
     within, between = ((one @ other.mT / CONTRAST).exp() for other in (one, two))
     every = within.sum(1) + between.sum(1) - within.diagonal()
-    loss: Tensor = -(between.diagonal() / every).log().mean()
-    return loss
+    return -(between.diagonal() / every).log().mean()
