@@ -53,10 +53,8 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: Facts) -> No
 def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tensor], Facts]:
     """Tensors, on the CPU, and JSON values of a checkpoint of a learner of class `kind`."""
     with _opened(path, "pt") as (file, header):
-        if (found := header["kind"]) != kind:
-            raise CheckpointError(
-                f"{path} holds a {found}, not a {kind}: load it with {found}.load"
-            )
+        if (held := header["kind"]) != kind:
+            raise CheckpointError(f"{path} holds a {held}, not a {kind}: load it with {held}.load")
         # clone: a tensor must not change or vanish when the file does
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         text = json.dumps(header["facts"])

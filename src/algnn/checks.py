@@ -113,11 +113,8 @@ def _check_edges(edge_index: Any, num_nodes: int) -> None:
     dense = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
     if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
         turned = dense and edge_index.dim() == 2 and edge_index.size(1) == 2
-        hint = ": give graph.edge_index.t()" if turned else ""
-        found = _kind(edge_index)
-        raise InputError(
-            f"graph.edge_index must be a dense tensor [2, edges], and is {found}{hint}"
-        )
+        found = _kind(edge_index) + (": give graph.edge_index.t()" if turned else "")
+        raise InputError(f"graph.edge_index must be a dense tensor [2, edges], and is {found}")
     if edge_index.dtype != torch.int64:
         raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
     if edge_index.numel():

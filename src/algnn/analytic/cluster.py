@@ -131,10 +131,8 @@ class Cluster:
         # kept apart from the sums, which stay with the workers until they are one
         tree, sketches = ([self._submit(itemgetter(at), task) for task in tasks] for at in (0, 1))
         while len(tree) > 1:
-            half = len(tree) // 2  # of a power of two
-            tree = [
-                self._submit(_join, a, b) for a, b in zip(tree[:half], tree[half:], strict=True)
-            ]
+            mid = len(tree) // 2  # of a power of two
+            tree = [self._submit(_join, a, b) for a, b in zip(tree[:mid], tree[mid:], strict=True)]
         found, *parts = self.client.gather([*tree, *sketches])
         sums, half_sums = map(_unpacked, found)
         return sums, half_sums, [part for some in parts for part in some]
