@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -92,8 +92,7 @@ class GraphCache:
             edges = graph.edge_index.to(self._device)
             return normalised_adjacency(edges, graph.x.size(0), graph.get("edge_weight"))
 
-        adjacency: Tensor = self._memos["adjacency"].get(inputs_of(graph), build)
-        return adjacency
+        return cast(Tensor, self._memos["adjacency"].get(inputs_of(graph), build))
 
     def _rows(self, graph: Data | GraphStore) -> GraphRows:
         """The graph by blocks of rows: one block, or partitions on disk."""

@@ -424,8 +424,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
                 return self
             chosen, known = chosen[torch.from_numpy(new)], known[new]
         with undisturbed():
-            before = None if first else self._learned
-            self._replace(self._learn(graph, chosen, known, before))
+            self._replace(self._learn(graph, chosen, known, None if first else self._learned))
         return self
 
     def _new(self, nodes: Tensor, labels: Array, repeat: str) -> npt.NDArray[np.bool_]:

@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from algnn import settings as files
 from algnn.errors import InputError
@@ -49,8 +49,7 @@ class Method:
         """The class that implements it."""
         if isinstance(self.place, type):
             return self.place
-        found: type[Learner] = pkgutil.resolve_name(f"algnn.{self.place}")
-        return found
+        return cast("type[Learner]", pkgutil.resolve_name(f"algnn.{self.place}"))
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -206,7 +206,6 @@ def _random_split(y: Tensor, seed: int) -> dict[str, Tensor]:
 
 
 def _digest(graph: Data, features: str) -> str:
-    """A digest of the graph's content."""
     # structural features count by their recipe: their last bits depend on the machine
     digest = hashlib.sha256(features.encode())
     for key in ("x", "edge_index", "y", *MASKS, "edge_weight"):

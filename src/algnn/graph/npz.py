@@ -4,7 +4,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -338,5 +338,4 @@ def _part(key: str, array: npt.NDArray[Any], nodes: int) -> Tensor:
     _check_ids(key, array, nodes)
     if np.unique(array).size != array.size:
         raise DatasetError(f"{key} names a node twice: name each once")
-    mask: Tensor = index_to_mask(torch.from_numpy(array.astype(np.int64)), nodes)
-    return mask
+    return cast(Tensor, index_to_mask(torch.from_numpy(array.astype(np.int64)), nodes))

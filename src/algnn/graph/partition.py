@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -353,8 +353,7 @@ def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
                 f"{file}: column {name} holds {column.iloc[0]!r}: give numbers; leave out names of"
                 " nodes, whose ids are the rows from 0, and turn categories into columns of 0 and 1"
             )
-    values: npt.NDArray[np.float32] = frame.to_numpy(np.float32)
-    return values
+    return cast(npt.NDArray[np.float32], frame.to_numpy(np.float32))
 
 
 def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[Edges]:

@@ -133,6 +133,4 @@ def _line(values: Iterable[Any]) -> list[list[float | None]]:
 
 def _short(value: Any, digits: int = 5) -> float | None:
     """A number in more digits than the page shows; None for what is not there."""
-    if value is None or np.isnan(value):
-        return None
-    return float(f"{value:.{digits}g}")
+    return None if value is None or np.isnan(value) else float(f"{value:.{digits}g}")

@@ -436,8 +436,7 @@ class Lifecycle(Encoding):
                 f"nodes holds {int(nodes[int(codes.argmin())])}, which was not learned: relabel"
                 " only nodes that were, and learn the others with partial_fit"
             )
-        found: npt.NDArray[Any] = classes[codes]
-        return found
+        return classes[codes]
 
     def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
         record, classes = self._known.membership, self.classes_

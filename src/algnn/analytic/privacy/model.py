@@ -58,8 +58,7 @@ class PrivateState:
         largest = math.sqrt(2 * shown.G.size(0) * self.variance / SHARES["G"]) * n.numel() / nodes
         sizes = sizes.clamp_min(0)  # below 0 they are noise
         sizes = sizes + OF_NOISE * largest + OF_TRACE * float(sizes.sum())
-        weights: Tensor = vectors @ ((vectors.mT @ means) / sizes[:, None])
-        return weights
+        return cast(Tensor, vectors @ ((vectors.mT @ means) / sizes[:, None]))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
