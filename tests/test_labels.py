@@ -43,10 +43,18 @@ def table(folder: Path, text: str | bytes, name: str = "labels.csv") -> Path:
     ],
 )
 def test_reading(text: str, nodes: list[int], labels: list[Any], tmp_path: Path) -> None:
-    found, classes = read_labels(table(tmp_path, text), num_nodes=5)
+    found, classes, _ = read_labels(table(tmp_path, text), num_nodes=5)
     assert found.dtype == np.int64
     assert (found.tolist(), classes.tolist()) == (nodes, labels)
     assert classes.dtype.kind == ("U" if isinstance(labels[0], str) else "i")
+
+
+def test_rows_without_a_label_are_counted_or_refused(tmp_path: Path) -> None:
+    path = table(tmp_path, "node,label\n2,7\n0,\n1,-1\n")
+    assert read_labels(path, 5)[2] == 2
+    with pytest.raises(InputError, match="line 3: node 0 has no label: give the one it has"):
+        read_labels(path, 5, every=True)
+    assert read_labels(table(tmp_path, "node,label\n2,7\n"), 5, every=True)[2] == 0
 
 
 def test_labels_are_of_the_kind_that_the_model_knows(tmp_path: Path) -> None:
@@ -106,7 +114,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 def test_no_bytes_break_it(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
     path = table(tmp_path_factory.getbasetemp(), b"node,label\n" + noise)
     try:
-        nodes, labels = read_labels(path, 9)
+        nodes, labels, _ = read_labels(path, 9)
     except InputError:
         return
     assert 1 <= len(nodes) == len(labels) == len(set(nodes.tolist()))
@@ -125,7 +133,7 @@ def test_csv_goes_there_and_back(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "out.csv"
     write_table(path, [COLUMNS])
     assert path.read_text() == ('node,label,probability\n3,"a, b",0.123457\n0,"the ""c""",1\n')
-    nodes, labels = read_labels(path, 4)
+    nodes, labels, _ = read_labels(path, 4)
     assert (nodes.tolist(), labels.tolist()) == ([3, 0], COLUMNS["label"].tolist())
     assert [file.name for file in path.parent.iterdir()] == ["out.csv"]
 
@@ -144,18 +152,18 @@ def test_parquet_goes_there_and_back(tmp_path: Path) -> None:
 
     path = tmp_path / "out.parquet"
     write_table(path, [COLUMNS])
-    nodes, labels = read_labels(path, 4)
+    nodes, labels, _ = read_labels(path, 4)
     assert (nodes.tolist(), labels.tolist()) == ([3, 0], COLUMNS["label"].tolist())
     assert pd.read_parquet(path)["probability"].tolist() == [0.123456789, 1.0]
     write_table(path, [{"node": np.array([3, 0]), "label": np.array([7, 8])}])
     assert read_labels(path, 4)[1].tolist() == [7, 8]
 
     pd.DataFrame({"node": [3, 0], "label": ["a", None]}).to_parquet(path)
-    nodes, labels = read_labels(path, 4)
+    nodes, labels, _ = read_labels(path, 4)
     assert (nodes.tolist(), labels.tolist()) == ([3], ["a"])
     # a gap makes floats of whole numbers
     pd.DataFrame({"node": [3, 0, 1], "label": [7, None, -1]}).to_parquet(path)
-    nodes, labels = read_labels(path, 4)
+    nodes, labels, _ = read_labels(path, 4)
     assert (nodes.tolist(), labels.tolist()) == ([3], [7])
     pd.DataFrame({"node": [3, 9], "label": ["a", "b"]}).to_parquet(path)
     with pytest.raises(InputError, match="row 2: node 9 is not in the graph"):

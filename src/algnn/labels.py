@@ -36,13 +36,14 @@ def check_table(path: Source, *names: str) -> None:
 
 
 def read_labels(
-    path: Source, num_nodes: int, seen: Column | None = None
-) -> tuple[npt.NDArray[np.int64], Column]:
+    path: Source, num_nodes: int, seen: Column | None = None, *, every: bool = False
+) -> tuple[npt.NDArray[np.int64], Column, int]:
     """The nodes and labels of a table with the columns `node` and `label`.
 
     Labels are ints where all of them are written as whole numbers, and strings otherwise; beside
     classes that were seen before, they are of their kind. Rows without a label, or with -1, are
-    skipped, and other columns are not looked at.
+    left out and counted, or refused where `every` row must have one. Other columns are not looked
+    at.
     """
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)
@@ -51,11 +52,16 @@ def read_labels(
     labelled = np.array([cells[1] not in nothing for _, cells in rows])
     if not labelled.any():
         raise InputError(f"{path}: no row has a label (-1 and empty cells mean none): give some")
+    if every and not labelled.all():
+        place, cells = rows[int(labelled.argmin())]
+        raise InputError(
+            f"{path}, {place}: node {cells[0]} has no label: give the one it has, or leave it out"
+        )
     texts = [cells[1] for _, cells in rows if cells[1] not in nothing]
     as_ints = seen is None or seen.dtype.kind != "U"
     as_ints &= all(PLAIN.fullmatch(t) and len(t.lstrip("-")) <= MOST_DIGITS for t in texts)
     labels = [int(text.partition(".")[0]) for text in texts] if as_ints else texts
-    return nodes[labelled], np.array(labels)
+    return nodes[labelled], np.array(labels), int((~labelled).sum())
 
 
 def read_nodes(path: Source, num_nodes: int) -> npt.NDArray[np.int64]:

@@ -225,7 +225,16 @@ def test_forget(desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str
     before = files(desk)
     assert main(["forget", "a.safetensors", "graph.npz", "theirs.csv"]) == 2
     assert "was not learned as" in capsys.readouterr().err
+    # nobody shall think that an erasure was done that was not
+    (desk / "gap.csv").write_text("\n".join([*base[:2], base[5].split(",")[0] + ","]))
+    before = files(desk)
+    for command in ("forget", "relabel"):
+        assert main([command, "a.safetensors", "graph.npz", "gap.csv"]) == 2
+        assert "gap.csv, line 3: node" in capsys.readouterr().err
     assert files(desk) == before
+    (desk / "gap.csv").write_text("\n".join([base[0], base[3], base[4].split(",")[0] + ","]))
+    run("learn", "a.safetensors", "graph.npz", "gap.csv", "--dry-run")
+    assert "gap.csv: 1 row without a label left out" in capsys.readouterr().err
 
 
 def test_a_node_goes_altogether(
@@ -266,6 +275,10 @@ def test_sites_start_from_a_blank_and_are_merged(
     run("fit", "a.safetensors", "graph.npz", "base.csv")
     run("blank", "a.safetensors", "-o", "b.safetensors")
     assert "b.safetensors holds the encoder of a.safetensors" in capsys.readouterr().out
+    run("inspect", "b.safetensors")
+    told = capsys.readouterr().out
+    assert "gives away          no labelled node" in told
+    assert "γ" not in told
     run("blank", "a.safetensors", "-o", "c.safetensors")
     run("learn", "b.safetensors", "graph.npz", "third.csv")
     run("learn", "c.safetensors", "graph.npz", "fourth.csv")

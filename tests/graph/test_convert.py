@@ -120,6 +120,8 @@ def test_networkx():
         ({"features": FEATURES[1:]}, r"edges\['payer'\] names 'd' in row 0"),
         ({"features": pd.concat([FEATURES, FEATURES[:1]])}, "'d' twice"),
         ({"features": FEATURES.assign(age="old")}, r"features\['age'\] holds .*get_dummies"),
+        ({"features": FEATURES.assign(age=pd.Timestamp(0))}, r"holds datetime.* values: give numb"),
+        ({"features": FEATURES.assign(age=1j)}, "holds complex128 values: give numbers"),
         ({"features": FEATURES.assign(age=np.nan)}, r"features\['age'\] holds missing"),
         ({"features": FEATURES[[]]}, "x .* must be numbers of shape"),
         ({"labels": ["owl"]}, "labels is a list"),
@@ -146,6 +148,7 @@ def test_what_is_wrong_is_named(changes, message):
     ("graph", "options", "message"),
     [
         ([(0, 1)], {}, "give a networkx.Graph"),
+        (nx.path_graph(3), {"weight": "w"}, "weight='w' is no attribute of any edge"),
         (nx.Graph(), {}, "no nodes"),
         (nx.path_graph(2), {"x": "age"}, "node 0 has no attribute 'age'"),
         (nx.path_graph(2), {"y": "kind"}, "no attribute of any node"),

@@ -82,7 +82,8 @@ class State:
         """Scores of nodes that the weights have not seen, from the sums."""
         # where sums are over features, and not over coordinates in a span, so are the weights
         solved = self.affine if self.span.basis is None else None
-        return held_out(self.head, self.gamma, self.statistics, solved)
+        faded = self.log.faded() if self.decays else None
+        return held_out(self.head, self.gamma, self.statistics, solved, faded)
 
     def with_weights(self) -> State:
         """The same with its weights solved: by an updated factor where that is cheaper."""

@@ -31,7 +31,7 @@ commands = Typer()
 
 Draws = Annotated[int, Option(help="Runs, each with a split, an order and a seed of its own.")]
 Jobs = Annotated[int | None, Option(help="Workers, as many as fit by default; 1 to compare times.")]
-Orders = Annotated[int, Option(help="Class orders: --order, then random ones; crossed with seeds.")]
+Orders = Annotated[int, Option(help="Class orders: that of labels or --order, then random.")]
 Retry = Annotated[bool, Option("--retry-failed", help="Try again what failed before.")]
 Splits = Annotated[int, Option(help="Random splits, if a graph has none; crossed with seeds.")]
 Steps = Annotated[str, Option(help="Classes of each later session.")]

@@ -220,7 +220,9 @@ def _session(
         learner = shared.load_model(path, device) if new is None else new
         before, seen = (_holdings(learner), learner.classes_) if new is None else (({}, 0), None)
         now, count = shared.load_graph(graph, data)
-        nodes, classes = shared.load_labels(labels, count, seen)
+        # who asks for an erasure must not think that it was done
+        every = doing != "learning"
+        nodes, classes = shared.load_labels(labels, count, seen, every=every)
         with shared.working(f"{doing} {shared.plural(nodes.size, 'node')}"):
             yield learner, now, nodes, classes
         _finish(path, learner, before, dry_run)

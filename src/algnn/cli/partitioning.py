@@ -5,7 +5,7 @@ from typing import Any
 
 from typer import Argument, Option, Typer
 
-from algnn.cli.shared import DataRoot, check_inputs, load_torch, working
+from algnn.cli.shared import DataRoot, check_inputs, load_torch, plural, working
 from algnn.errors import InputError
 from algnn.graph.catalogue import MANIFEST
 
@@ -57,6 +57,8 @@ def partition(
         raise InputError(f"{graph} is a folder of partitions already: use it as it is")
     elif not (append or features or ogb):
         raise InputError("--features is missing: give .npy [N, d], or a table of all nodes")
+    if not folder.strip():
+        raise InputError("FOLDER is empty: give a name")
     if Path(folder).is_file():
         raise InputError(f"{folder} is a file: give a folder, which is made")
     load_torch()
@@ -72,4 +74,4 @@ def partition(
         else:
             found = write_tables(source, folder, features, labels, append, **common)
     held = f"{found.num_nodes:,} nodes, {found.num_edges:,} edges, {found.num_features} features"
-    print(f"{found.path}: {held} in {len(found.parts)} partitions")
+    print(f"{found.path}: {held} in {plural(len(found.parts), 'partition')}")

@@ -222,12 +222,17 @@ def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
         return graph, node_count(graph)
 
 
-def load_labels(path: Path, count: int, seen: Any = None) -> tuple[Any, Any]:
+def load_labels(
+    path: Path, count: int, seen: Any = None, *, every: bool = False
+) -> tuple[Any, Any]:
     """The nodes and labels of a table, beside classes that were seen before."""
     from algnn.labels import read_labels
 
     with working(f"reading {path.name}"):
-        return read_labels(path, count, seen)
+        nodes, labels, without = read_labels(path, count, seen, every=every)
+    if without:
+        print(f"{path}: {plural(without, 'row')} without a label left out", file=sys.stderr)
+    return nodes, labels
 
 
 @contextmanager

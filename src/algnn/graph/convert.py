@@ -132,6 +132,8 @@ def from_networkx(
     names = pd.Index(list(graph.nodes), tupleize_cols=False)
     if not len(names):
         raise InputError("graph has no nodes: give one with some")
+    if weight is not None and all(each is None for *_, each in graph.edges.data(weight)):
+        raise InputError(f"weight={weight!r} is no attribute of any edge")
     rows = list(graph.edges.data(weight, default=1.0))
     ends = [names.get_indexer([row[end] for row in rows]) for end in (0, 1)]
     arrays: Arrays = {"edge_index": np.stack(ends).astype(np.int64)}
@@ -208,6 +210,8 @@ def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
 
 def _numbers(what: str, column: pd.Series) -> Any:
     try:
+        if getattr(column.dtype, "kind", "") in "mMc":  # times and complex numbers
+            raise TypeError
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
         raise InputError(

@@ -183,8 +183,12 @@ def _append(
         rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
         mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
         if mine not in (None, weighted):
-            words = "" if weighted else "not "
-            raise InputError(f"edges must {words}have weights, as the graph has")
+            words = (
+                "have weights, as the graph's"
+                if weighted
+                else "not have weights, as the graph's do not"
+            )
+            raise InputError(f"edges must {words}")
         old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
     x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
     more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
@@ -220,7 +224,7 @@ def write_tables(
     if append:
         return append_nodes(path, x, read_edges(edges), undirected=undirected, memory=memory)
     if labels is not None:
-        ids, given = read_labels(labels, x.size(0))
+        ids, given, _ = read_labels(labels, x.size(0))
         known = check_stored({"y": given}, ids.size)
         options |= known | {"y": torch.full((x.size(0),), NO_LABEL)}
         options["y"][torch.from_numpy(ids)] = known["y"]

@@ -48,6 +48,8 @@ def test_old_numbers_fade_with_their_sessions():
     log = log.plus("learn", {"b": 1}, "ncm", 0.0, kept=0.25)
     assert log.adds_up({"a": 1.0, "b": 1})
     assert log.plus("learn", {"b": 1}, "ncm", 0.0, kept=1e-200).adds_up({"b": 1})
+    counts, weights = log.plus("learn", {"b": 1, "c": 2}, "ncm", 0.0, kept=0.5).faded()
+    assert (counts.tolist(), weights.tolist()) == ([4, 1, 3], [0.125, 0.5, 1])
 
 
 def test_a_class_that_has_faded_away_is_new_again():

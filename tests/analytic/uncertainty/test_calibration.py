@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 from torch_geometric.transforms import ToSparseTensor
 
-from algnn import ALGNN
+from algnn import ALGNN, ClassStream, load
 from algnn.analytic.heads import HEADS
 from algnn.analytic.statistics import Statistics
 from algnn.analytic.uncertainty.calibration import (
@@ -18,6 +18,7 @@ from algnn.analytic.uncertainty.calibration import (
     TAILS,
     WEIGHTS,
     Scores,
+    _mean_leverage,
     adjusted_sharpness,
     held_out,
     probabilities,
@@ -42,6 +43,28 @@ def blobs(rng, per_class, apart=1.2, classes=4, width=12):
     look = np.where(rng.random(labels.size) < 0.9, labels, rng.integers(0, classes, labels.size))
     means = np.random.default_rng(7).normal(0, apart, (classes, width))
     return torch.from_numpy(means[look] + rng.normal(size=(labels.size, width))), labels
+
+
+def test_nodes_that_have_faded_decide_less_of_their_scores():
+    counts = np.array([40.0, 10.0])
+    assert _mean_leverage(20.0, counts, np.ones(2)) == pytest.approx(20 / 50)
+    # with q = 4: 1/8 q / (1 + 1/8 q) = 1/3 of the old, 4/5 of the new
+    weights = np.array([1 / 8, 1.0])
+    total = 40 / 3 + 10 * 4 / 5
+    assert _mean_leverage(total, counts, weights) == pytest.approx((5 / 3 + 8) / 15)
+    assert _mean_leverage(50.0, counts, weights) == 1.0
+    assert _mean_leverage(3.0, counts, np.array([0.0, 1.0])) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("half_life", [1, 3])
+def test_probabilities_stay_calibrated_while_old_nodes_fade(half_life):
+    digits = load("digits")
+    model = ALGNN(half_life=half_life, device="cpu")
+    for session in ClassStream(digits):
+        model.partial_fit(session.graph, session.nodes, session.labels)
+    right = model.predict(digits, digits.test_mask) == digits.y[digits.test_mask].numpy()
+    sure = model.predict_proba(digits, digits.test_mask).max(1)
+    assert abs(float(right.mean()) - float(sure.mean())) < 0.03
 
 
 @given(seeds, st.integers(2, 5), st.integers(2, 4), st.floats(0.01, 10))

@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from algnn.analytic.classes import COUNT_ROUNDING, GONE
 from algnn.errors import CheckpointError, InputError
 
@@ -83,6 +86,13 @@ class AuditLog:
         return left.keys() == nodes.keys() and all(
             math.isclose(left[label], nodes[label], rel_tol=COUNT_ROUNDING) for label in nodes
         )
+
+    def faded(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """How many nodes events have added (or removed), and what each of them still counts for."""
+        counts = np.array([ACTIONS[event.what] * event.count for event in self.events], float)
+        kept = np.array([event.kept for event in self.events], float)
+        # each event fades all nodes before it
+        return counts, np.append(kept[:0:-1].cumprod()[::-1], 1.0)
 
     def _replayed(self) -> tuple[dict[Label, float], dict[Label, int]]:
         """The nodes that are left of each class, and the event that brought it."""

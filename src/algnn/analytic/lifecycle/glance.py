@@ -73,7 +73,7 @@ class Summary:
         kinds = {"int": "labels are ints", "str": "labels are strings", "none": "no labels yet"}
         ways = f"{self.halvings} halvings" if self.halvings > 1 else "halves"
         chosen = f", chosen from {ways} of the nodes" if self.halvings else ""
-        rows = {"head": f"{self.head}, γ = {self.gamma:.3g}{chosen}"}
+        rows = {"head": f"{self.head}, γ = {self.gamma:.3g}{chosen}" if self.nodes else self.head}
         rows["features"] = f"{self.width} wide, sums over {self.directions} directions"
         if self.condition is not None:
             rows["condition number"] = f"{self.condition:.3g}"
@@ -81,19 +81,26 @@ class Summary:
         kept = "" if self.record else ", no record of which nodes were learned"
         rows["kept"] = f"{self.retained_bytes:,} bytes{kept}"
         rows |= {"encoder": self.encoder} if self.encoder else {}
-        rows |= {"schema": self.schema, "gives away": exposure(self.record)}
+        given = exposure(self.record) if self.nodes else BLANK
+        rows |= {"schema": self.schema, "gives away": given}
         lines = [
             f"{len(self.nodes)} classes, {number(sum(self.nodes.values()))} nodes;"
             f" {kinds[self.labels]}, x has {self.inputs} columns",
             "",
-            *_table(("class", "nodes"), [(str(c), number(n)) for c, n in self.nodes.items()]),
-            "",
-            *_table(("time", "what", "nodes", "classes", "head", "γ"), map(_row, self.events)),
-            "",
         ]
+        if self.nodes:
+            counts = [(str(c), number(n)) for c, n in self.nodes.items()]
+            lines += [*_table(("class", "nodes"), counts), ""]
+        if self.events:
+            heads = ("time", "what", "nodes", "classes", "head", "γ")
+            lines += [*_table(heads, map(_row, self.events)), ""]
         for name, value in rows.items():
             lines += textwrap.wrap(f"{name:<20}{value}", 99, subsequent_indent=" " * 20)
         return "\n".join(lines)
+
+
+# what a file gives away that holds no labelled node
+BLANK = "no labelled node; of the graph, directions of its features where they are reduced"
 
 
 def exposure(record: bool) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.optimize import brentq, minimize_scalar
+from scipy.special import expit
 from torch import Tensor
 
 from algnn.analytic.heads import HEADS, Affine, penalised
@@ -33,6 +34,7 @@ WEIGHTS = DENSITY / DENSITY.sum()
 LEAST, MOST = -4.0, 6.0
 # a leverage of 1 would divide by zero
 MOST_LEVERAGE = 0.999
+MOST_PULL = 700.0  # the logarithm of a pull on a score is searched between this and its negative
 # The mixture, as one β does not suit dozens of classes, which differ in scatter: from FEW on, and
 # in full from MANY, the blunt softmax has this share, its inverse temperature is this fraction of
 # the sharp one's, and the sharp one's is so much above β. Chosen on validation nodes of nine graphs
@@ -46,6 +48,7 @@ SAMPLE, MOST_MOVE, HALF_TOLD = 2048, 1.3, 200
 TILT_PENALTY = 0.01
 
 Array = npt.NDArray[np.float64]
+Faded = tuple[Array, Array]  # how many nodes, and what each of them still counts for
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +108,16 @@ class Scores:
 
 
 def held_out(
-    head: str, gamma: float, statistics: Statistics, solved: Affine | None = None
+    head: str,
+    gamma: float,
+    statistics: Statistics,
+    solved: Affine | None = None,
+    faded: Faded | None = None,
 ) -> Scores:
     """Leave-one-out scores of all nodes, from their sums; `solved` is what the head gives for them.
 
-    Of heads that are no regression, scores as they are.
+    Of heads that are no regression, scores as they are. `faded` is what nodes still count for,
+    unless all of them count for one.
     """
     W, b = solved or HEADS[head](statistics, gamma)
     n = statistics.n.to(W.device, torch.float64)
@@ -117,7 +125,7 @@ def held_out(
     scatter = (W.mT @ (statistics.G @ W) - (mean.mT * n) @ mean) / n.sum()
     seen, spread, counts = (t.cpu().numpy() for t in (mean + b, scatter, n))
     # a node's score without it is (s − h y) / (1 − h), h being its leverage; here its mean
-    h = min(_leverage(head, gamma, statistics), MOST_LEVERAGE)
+    h = min(_leverage(head, gamma, statistics, faded), MOST_LEVERAGE)
     return Scores((seen - h * np.eye(len(seen))) / (1 - h), spread / (1 - h) ** 2, counts)
 
 
@@ -181,7 +189,7 @@ def probabilities(scores: Tensor, beta: float) -> Tensor:
     return found.lerp(torch.softmax(BLUNT_FRACTION * sharp * scores, dim=1), share)
 
 
-def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
+def _leverage(head: str, gamma: float, statistics: Statistics, faded: Faded | None) -> float:
     """The mean leverage of a node: the effective number of parameters over that of nodes."""
     if head not in ("ridge", "balanced"):
         return 0.0
@@ -190,4 +198,22 @@ def _leverage(head: str, gamma: float, statistics: Statistics) -> float:
     share = statistics.n.numel() / nodes if head == "balanced" else 1.0
     # tr((A + γI)⁻¹ G), both symmetric: each node counts for `share` in A
     influence = (torch.cholesky_inverse(factorise(matrix.clone(), penalty)) * statistics.G).sum()
-    return float(influence) * share / nodes
+    parameters = float(influence) * share
+    return parameters / nodes if faded is None else _mean_leverage(parameters, *faded)
+
+
+def _mean_leverage(parameters: float, counts: Array, weights: Array) -> float:
+    """The mean leverage of nodes, so many of each weight, whose leverages add up to `parameters`.
+
+    A node of weight w decides w q / (1 + w q) of its own score, with one q for all nodes.
+    """
+    with np.errstate(divide="ignore"):  # of what counts for nothing any more
+        logs = np.log(weights)
+
+    def excess(log: float) -> float:
+        return float(counts @ expit(logs + log)) - parameters
+
+    if excess(MOST_PULL) <= 0:
+        return 1.0
+    log = brentq(excess, -MOST_PULL, MOST_PULL)
+    return float(np.average(expit(logs + log), weights=counts * weights))
