@@ -237,6 +237,9 @@ def test_bad_tables_are_named(tmp_path):
     (tmp_path / "e.csv").write_text("source,target\nann,bob\n")
     with pytest.raises(DatasetError, match="source holds 'ann': give ids, whole numbers from 0"):
         list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "gap.csv").write_text("source,target\n0,1\n,2\n")
+    with pytest.raises(DatasetError, match="source is empty in a row: give both ends"):
+        list(read_edges(tmp_path / "gap.csv"))
     (tmp_path / "e.csv").write_text("source,target,weight\n1,2,much\n")
     with pytest.raises(DatasetError, match="column weight holds 'much': give numbers"):
         list(read_edges(tmp_path / "e.csv"))

@@ -342,10 +342,12 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
     if name not in frame:
         raise DatasetError(f"{file} has no column {name}: name the columns source and target")
     values: Ints = frame[name].to_numpy()
+    if frame[name].isna().any():
+        raise DatasetError(f"{file}: {name} is empty in a row: give both ends of each edge")
     if values.size and values.dtype.kind not in "iu":  # Spark writes parts with a header alone
         raise DatasetError(
-            f"{file}: {name} holds {values[0]!r}: give ids, whole numbers from 0, in the place of"
-            " names"
+            f"{file}: {name} holds {values.tolist()[0]!r}: give ids, whole numbers from 0, in the"
+            " place of names"
         )
     return values.astype(np.int64)
 

@@ -62,7 +62,7 @@ class Lifecycle(Encoding):
         if not known.taught:
             raise NotFittedError(
                 f"this {type(self).__name__} knows no class (it is blank, or has forgotten all):"
-                " call partial_fit first"
+                " teach it first, with partial_fit or algnn learn"
             )
         return known
 
