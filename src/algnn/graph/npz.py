@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask
 
-from algnn.checks import NO_LABEL
+from algnn.checks import NO_LABEL, check_kind
 from algnn.errors import DatasetError, InputError
 from algnn.files import make_folder, replacing
 from algnn.graph.catalogue import Name, one_line, open_npz
@@ -84,7 +84,8 @@ def save_npz(graph: Data, path: Name) -> None:
     ...     read_npz(folder + "/my.npz").y.tolist()
     [7, -1]
     """
-    if not isinstance(graph, Data) or graph.get("edge_index") is None:
+    check_kind(graph)
+    if graph.get("edge_index") is None:
         raise InputError("graph must be a Data with edge_index to be written as .npz")
     if not os.fspath(path).endswith(".npz"):
         raise InputError(f"path {os.fspath(path)!r} is no name for a graph: end it in .npz")
