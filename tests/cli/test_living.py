@@ -241,8 +241,10 @@ def test_a_node_goes_altogether(
     desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("fit", "a.safetensors", "graph.npz", "base.csv")
+    # of nodes without a label, which may be in a table of all, nothing was learned
+    (desk / "all.csv").write_text((desk / "base.csv").read_text() + "59,-1\n")
     before = files(desk)
-    arguments = ["forget", "a.safetensors", "graph.npz", "base.csv", "--node", "4"]
+    arguments = ["forget", "a.safetensors", "graph.npz", "all.csv", "--node", "4"]
     run(*arguments, "--graph-out", "smaller.npz", "--dry-run")
     assert "smaller.npz would hold the graph without node 4" in capsys.readouterr().out
     assert files(desk) == before
@@ -277,7 +279,8 @@ def test_sites_start_from_a_blank_and_are_merged(
     assert "b.safetensors holds the encoder of a.safetensors" in capsys.readouterr().out
     run("inspect", "b.safetensors")
     told = capsys.readouterr().out
-    assert "gives away          no labelled node" in told
+    assert "gives away          no label and no sum" in told
+    assert ALGNN.load("b.safetensors").exposure().startswith("no label and no sum")
     assert "γ" not in told
     run("blank", "a.safetensors", "-o", "c.safetensors")
     run("learn", "b.safetensors", "graph.npz", "third.csv")

@@ -108,7 +108,7 @@ def relabel(
     data: shared.DataRoot = None,
 ) -> None:
     """Correct the labels of nodes that were learned: forget the old ones and learn the new ones."""
-    session = _session("relabelling", model, graph, labels, device, dry_run, data)
+    session = _session("relabelling", model, graph, labels, device, dry_run, data, every=True)
     with session as (learner, now, nodes, classes):
         exact(model, learner).relabel(now, nodes, None, classes)
 
@@ -136,7 +136,9 @@ def forget(
         )
     if graph_out is not None and (graph_out.suffix != ".npz" or graph_out.exists()):
         raise InputError(f"--graph-out {graph_out} must be a new file that ends in .npz")
-    session = _session("forgetting", model, graph, labels, device, dry_run, data)
+    # who asks for an erasure must not think that it was done; for a node, labels may be of all
+    every = node is None
+    session = _session("forgetting", model, graph, labels, device, dry_run, data, every=every)
     with session as (found, now, nodes, classes):
         import numpy as np
 
@@ -211,6 +213,8 @@ def _session(
     data: Path | None,
     make: Callable[[], AnyModel] | None = None,
     force: bool = True,
+    *,
+    every: bool = False,
 ) -> Iterator[tuple[AnyModel, Any, Any, Any]]:
     """A model, a graph, nodes and labels; what the block changes in the model is written."""
     path = _writable(model, force)
@@ -220,8 +224,6 @@ def _session(
         learner = shared.load_model(path, device) if new is None else new
         before, seen = (_holdings(learner), learner.classes_) if new is None else (({}, 0), None)
         now, count = shared.load_graph(graph, data)
-        # who asks for an erasure must not think that it was done
-        every = doing != "learning"
         nodes, classes = shared.load_labels(labels, count, seen, every=every)
         with shared.working(f"{doing} {shared.plural(nodes.size, 'node')}"):
             yield learner, now, nodes, classes

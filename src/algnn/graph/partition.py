@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -158,16 +158,23 @@ def append_nodes(
     ...     append_nodes(folder + "/digits", torch.zeros(1, 64), [edge], undirected=True)
     GraphStore('...', nodes=1798, edges=24680, features=64, parts=2)
     """
+    limit = store.parse_bytes(memory)
     store.read_manifest(path)  # before a lock is put into a folder that holds no graph
-    with nullcontext() if "://" in str(path) else locked(Path(path) / MANIFEST):
+    with _local_folder(path) as folder:
         # of two that append at once, the second starts from what the first has written
-        return _append(path, x, edges, undirected, y, store.parse_bytes(memory))
+        _append(folder, store.read_manifest(path), x, edges, undirected, y, limit)
+    return GraphStore(path)
 
 
 def _append(
-    path: Name, x: Tensor, edges: Iterable[Edges], undirected: bool, y: Tensor | None, limit: int
-) -> GraphStore:
-    manifest = store.read_manifest(path)
+    folder: Path,
+    manifest: dict[str, Any],
+    x: Tensor,
+    edges: Iterable[Edges],
+    undirected: bool,
+    y: Tensor | None,
+    limit: int,
+) -> None:
     first, weighted, width = (manifest[key] for key in ("nodes", "weighted", "features"))
     real = isinstance(x, Tensor) and not x.is_complex()
     if not real or x.ndim != 2 or x.size(1) != width:
@@ -183,12 +190,8 @@ def _append(
         rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
         mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
         if mine not in (None, weighted):
-            words = (
-                "have weights, as the graph's"
-                if weighted
-                else "not have weights, as the graph's do not"
-            )
-            raise InputError(f"edges must {words}")
+            wanted = "edges must have weights" if weighted else "edges must have no weights"
+            raise InputError(f"{wanted}, as those that the graph has")
         old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
     x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
     more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
@@ -196,13 +199,11 @@ def _append(
         more["y"] = known.get("y", torch.full((x.size(0),), NO_LABEL))
     if manifest["split"]:
         more["split"] = np.zeros(x.size(0), np.uint8)
-    with _local_folder(path) as folder:
-        number = len(manifest["partitions"])
-        found = _write_partition(folder, number, part, part.stop, new, x, **more)
-        manifest["partitions"].append(found)
-        manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-        store.write_manifest(folder, manifest)
-    return GraphStore(path)
+    number = len(manifest["partitions"])
+    found = _write_partition(folder, number, part, part.stop, new, x, **more)
+    manifest["partitions"].append(found)
+    manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+    store.write_manifest(folder, manifest)
 
 
 def write_tables(

@@ -81,8 +81,7 @@ class Summary:
         kept = "" if self.record else ", no record of which nodes were learned"
         rows["kept"] = f"{self.retained_bytes:,} bytes{kept}"
         rows |= {"encoder": self.encoder} if self.encoder else {}
-        given = exposure(self.record) if self.nodes else BLANK
-        rows |= {"schema": self.schema, "gives away": given}
+        rows |= {"schema": self.schema, "gives away": exposure(self.record, bool(self.nodes))}
         lines = [
             f"{len(self.nodes)} classes, {number(sum(self.nodes.values()))} nodes;"
             f" {kinds[self.labels]}, x has {self.inputs} columns",
@@ -99,12 +98,10 @@ class Summary:
         return "\n".join(lines)
 
 
-# what a file gives away that holds no labelled node
-BLANK = "no labelled node; of the graph, directions of its features where they are reduced"
-
-
-def exposure(record: bool) -> str:
+def exposure(record: bool, taught: bool) -> str:
     """What the file of a learner gives away, with and without a record of learned nodes."""
+    if not taught:
+        return "no label and no sum; its encoder, as far as features are reduced or it was trained"
     who = "which nodes were learned as what, and" if record else "how many nodes were learned, and"
     return f"{who} sums of their features: keep it like the labelled data (docs/privacy.md)"
 

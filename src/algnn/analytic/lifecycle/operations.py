@@ -393,7 +393,7 @@ class Lifecycle(Encoding):
 
     def exposure(self) -> str:
         """What a file of this learner gives away, in a line; docs/privacy.md has the details."""
-        return exposure(self._known.membership is not None)
+        return exposure(self._known.membership is not None, self._known.taught)
 
     def _described(self) -> dict[str, str]:
         features, nodes = self._known.features, per_class(self._known.statistics)
