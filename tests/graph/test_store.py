@@ -12,10 +12,12 @@ from torch_geometric.data import Data
 import algnn
 from algnn.cli import main
 from algnn.errors import DatasetError, InputError
-from algnn.graph import partition
-from algnn.graph.partition import append_nodes, read_edges, read_features, write_partitions
+from algnn.graph import tables
+from algnn.graph.npz import MASKS
+from algnn.graph.partition import append_nodes, write_partitions
 from algnn.graph.propagate import normalised_adjacency, to_csr
 from algnn.graph.store import GraphStore, parse_bytes
+from algnn.graph.tables import read_edges, read_features
 
 
 def random_graph(seed=0, nodes=40, edges=150, weighted=False, sparse=False) -> Data:
@@ -79,7 +81,7 @@ def test_it_grows_by_a_partition_and_nothing_is_rewritten(tmp_path):
 
 
 def test_edges_in_chunks_larger_than_memory_are_sorted(tmp_path, monkeypatch):
-    monkeypatch.setattr(partition, "CHUNK", 7)
+    monkeypatch.setattr(tables, "CHUNK", 7)
     graph = random_graph(3)
     table = pd.DataFrame(graph.edge_index.T.numpy(), columns=["source", "target"])
     (tmp_path / "edges").mkdir()
@@ -238,7 +240,7 @@ def test_bad_tables_are_named(tmp_path):
     with pytest.raises(DatasetError, match="source holds 'ann': give ids, whole numbers from 0"):
         list(read_edges(tmp_path / "e.csv"))
     (tmp_path / "gap.csv").write_text("source,target\n0,1\n,2\n")
-    with pytest.raises(DatasetError, match="source is empty in a row: give both ends"):
+    with pytest.raises(DatasetError, match="source is empty in a row: give an id in each"):
         list(read_edges(tmp_path / "gap.csv"))
     (tmp_path / "e.csv").write_text("source,target,weight\n1,2,much\n")
     with pytest.raises(DatasetError, match="column weight holds 'much': give numbers"):
@@ -392,9 +394,9 @@ STRANGE = [
     ({"y": NODES - 7}, "y .int64. must hold integers, -1 and above"),
     ({"y": [None] * 40}, "y .* must be a dense tensor or array"),
     ({"train_mask": NO_SPLIT, "test_mask": NO_SPLIT}, "no val_mask"),
-    ({key: NO_SPLIT[:, None].expand(40, 10) for key in partition.MASKS}, "train_mask .*shape"),
-    ({key: NO_SPLIT.int() for key in partition.MASKS}, "train_mask .int32.* bool"),
-    (dict.fromkeys(partition.MASKS, ~NO_SPLIT), "overlap"),
+    ({key: NO_SPLIT[:, None].expand(40, 10) for key in MASKS}, "train_mask .*shape"),
+    ({key: NO_SPLIT.int() for key in MASKS}, "train_mask .int32.* bool"),
+    (dict.fromkeys(MASKS, ~NO_SPLIT), "overlap"),
     ({"class_names": [1, 2, 3]}, "class_names must be a list of strings"),
     ({"class_names": "abc"}, "class_names must be a list of strings"),
     ({"class_names": ["a", "b"]}, "class_names .* for each of the classes 0 to 2"),
@@ -417,7 +419,7 @@ def test_labels_in_other_forms_mean_the_same(tmp_path):
     wanted = graph.y
     names = np.array(["a", "b", "c"], dtype=object)
     floats = torch.where(wanted < 0, torch.nan, wanted)
-    split = {key: (part == NODES % 3) & (wanted >= 0) for part, key in enumerate(partition.MASKS)}
+    split = {key: (part == NODES % 3) & (wanted >= 0) for part, key in enumerate(MASKS)}
     words = [("", *names)[code + 1] for code in wanted]
     graph.update(split)
     for n, y in enumerate([floats, wanted[:, None], wanted.tolist(), wanted.int(), words]):

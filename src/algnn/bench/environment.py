@@ -24,7 +24,8 @@ OUTSIDE = (
     *("__main__", "cli", "report", "plot", "serve", "cluster"),
     *(f"bench/{name}" for name in ("scheduler", "progress", "processes", "worker")),
     *(f"bench/{name}" for name in ("record", "runs", "paper", "tuning", "significance")),
-    *("labels", "models", "checkpoint", "files", "graph/partition", "graph/convert"),
+    *("labels", "models", "checkpoint", "files"),
+    *(f"graph/{name}" for name in ("partition", "tables", "convert")),
     *(f"analytic/{name}" for name in ("cluster", "explain", "lifecycle/io")),
     *(f"analytic/lifecycle/{name}" for name in ("audit", "glance", "preconditions")),
 )

@@ -63,7 +63,8 @@ def partition(
         raise InputError(f"{folder} is a file: give a folder, which is made")
     load_torch()
     from algnn.graph.datasets import load
-    from algnn.graph.partition import write_graph, write_ogb, write_tables
+    from algnn.graph.partition import write_graph
+    from algnn.graph.tables import write_ogb, write_tables
 
     common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
     with working(f"partitioning {graph}"):

@@ -17,10 +17,10 @@ from algnn.graph import catalogue
 from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, Root
 from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_npz
-from algnn.graph.partition import write_ogb
 from algnn.graph.propagate import blocks, normalised_adjacency, spmm
 from algnn.graph.store import GraphStore
 from algnn.graph.synthetic import communities
+from algnn.graph.tables import write_ogb
 
 DIGITS_NEIGHBOURS = 10
 TRAIN_SHARE, VAL_SHARE = 0.4, 0.1  # the paper's, where a dataset has no split of its own

@@ -1,0 +1,182 @@
+"""A graph from tables of edges, features and labels, which need not fit into memory."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from algnn.checks import NO_LABEL
+from algnn.errors import DatasetError
+from algnn.files import make_folder
+from algnn.graph import store
+from algnn.graph.catalogue import Name
+from algnn.graph.npz import check_stored
+from algnn.graph.partition import Edges, Ints, append_nodes, write_partitions
+from algnn.graph.store import GraphStore
+from algnn.labels import PARQUET, is_parquet, read_labels
+from algnn.progress import WatchedFile
+
+CHUNK = 2**21  # edges read at once
+
+
+def write_tables(
+    edges: Path,
+    path: Name,
+    features: Path | None,
+    labels: Path | None = None,
+    append: bool = False,
+    undirected: bool = False,
+    memory: str | int = store.DEFAULT_MEMORY,
+    **options: Any,
+) -> GraphStore:
+    """Write a graph from tables of its edges, features and labels, or append these to one."""
+    _tables(edges)  # what is not there is said before the features are read
+    if features is None:
+        x = torch.zeros(0, store.read_manifest(path)["features"])
+    else:
+        x = read_features(features, _beside(path))
+    if append:
+        return append_nodes(path, x, read_edges(edges), undirected=undirected, memory=memory)
+    if labels is not None:
+        ids, given, _ = read_labels(labels, x.size(0))
+        known = check_stored({"y": given}, ids.size)
+        options |= known | {"y": torch.full((x.size(0),), NO_LABEL)}
+        options["y"][torch.from_numpy(ids)] = known["y"]
+    options |= {"undirected": undirected, "memory": memory}
+    return write_partitions(path, x, read_edges(edges), **options)
+
+
+def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
+    """Write a graph from the raw files of OGB (``raw/edge.csv.gz`` …), which have no header."""
+    x = read_features(source / "raw" / "node-feat.csv.gz", _beside(path), header=False)
+    y = pd.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0]
+    counted = source / "raw" / "num-node-list.csv.gz"
+    nodes = int(pd.read_csv(counted, header=None)[0].sum()) if counted.exists() else len(x)
+    if not len(x) == len(y) == nodes:
+        raise DatasetError(
+            f"{nodes} nodes, {len(x)} rows of features and {len(y)} labels do not belong together"
+        )
+    split = torch.zeros(len(x), dtype=torch.uint8)
+    for code, part in enumerate(("train", "valid", "test"), 1):
+        for file in source.glob(f"split/*/{part}.csv.gz"):
+            split[pd.read_csv(file, header=None)[0].to_numpy(copy=True)] = code
+    options |= check_stored({"y": y.to_numpy()}, len(x))
+    options["split"] = split if bool(split.any()) else None
+    edges = read_edges(source / "raw" / "edge.csv.gz", header=False)
+    return write_partitions(path, x, edges, **options)
+
+
+def read_edges(path: Name, header: bool = True) -> Iterator[Edges]:
+    """The edges of a CSV or Parquet table, or of a folder of such, in chunks."""
+    columns = ("source", "target", "weight") if header else ("source", "target")
+    for file in _tables(Path(path)):
+        for frame in _frames(file, columns, header):
+            source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
+            weight = _numbers(file, frame[["weight"]])[:, 0] if "weight" in frame else None
+            yield source, target, weight
+
+
+def read_features(path: Name, work: Path | None = None, header: bool = True) -> Tensor:
+    """Features [N, d], mapped: of an ``.npy``, or of a table, which is first copied into `work`."""
+    file = Path(path)
+    if file.suffix == ".npy":
+        try:
+            found = np.load(file, mmap_mode="c", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise DatasetError(f"{file} cannot be read: {error}") from error
+        if found.ndim != 2 or found.dtype.kind not in "fiub" or not found.size:
+            raise DatasetError(f"{file} ({found.dtype}, {found.shape}) must be numbers [N, d]")
+        # foreign bytes, and numbers wider than torch has, are kept as they will be written
+        plain = found.dtype.isnative and found.dtype.itemsize <= 8
+        return torch.from_numpy(found if plain else found.astype(np.float32))
+    width, count = 0, 0
+    with tempfile.TemporaryFile(dir=work) as out:  # which is gone once nobody maps it
+        for table in _tables(file):
+            for frame in _frames(table, None, header):
+                if "node" in frame:
+                    ids = _whole_numbers(table, frame, "node")
+                    if not np.array_equal(ids, np.arange(count, count + len(ids))):
+                        raise DatasetError(f"{table}: node must be 0, 1, 2, … from row to row")
+                values = _numbers(table, frame.drop(columns="node", errors="ignore"))
+                if width and values.shape[1] != width:
+                    raise DatasetError(f"{table} has {values.shape[1]} features, others {width}")
+                width, count = values.shape[1], count + len(values)
+                out.write(np.ascontiguousarray(values).data)
+        if not width or not count:
+            raise DatasetError(f"{file} holds no features: give a row of numbers for each node")
+        out.flush()
+        return torch.from_numpy(np.memmap(out, np.float32, "c", shape=(count, width)))
+
+
+def _beside(path: Name) -> Path | None:
+    """Where large temporary files belong: on the disk of a graph, if that is one of ours."""
+    if "://" in str(path):
+        return None
+    make_folder(parent := Path(path).absolute().parent)
+    return parent
+
+
+def _tables(path: Path) -> list[Path]:
+    """A table, or all tables in a folder by their names."""
+    if path.is_dir():
+        tables = [p for p in path.iterdir() if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
+        tables = sorted(p for p in tables if not p.name.startswith((".", "_")))
+        if not tables:
+            raise DatasetError(f"{path} holds no table: give a folder of .csv, .gz or .parquet")
+        return tables
+    if not path.is_file():
+        raise DatasetError(f"{path}: there is no such file")
+    return [path]
+
+
+def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
+    """The rows of a table in chunks: all columns, or those of some that it has."""
+    packed = is_parquet(file)
+    try:
+        if packed:
+            from pyarrow.parquet import ParquetFile
+
+            table = ParquetFile(file)
+            names = [n for n in table.schema_arrow.names if columns is None or n in columns]
+            for batch in table.iter_batches(CHUNK, columns=names):
+                yield batch.to_pandas()
+        else:
+            options: dict[str, Any] = {"chunksize": CHUNK, "header": 0 if header else None}
+            options["usecols"] = columns.__contains__ if columns and header else None
+            options["compression"] = "gzip" if file.suffix.lower() == ".gz" else None
+            with WatchedFile(file) as lines:
+                for frame in pd.read_csv(lines, **options):
+                    yield frame if header or not columns else frame.set_axis(columns, axis=1)
+    except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
+        words = f"{file} is no whole table, CSV with a header or Parquet: {error}"
+        raise DatasetError(words) from error
+
+
+def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
+    if name not in frame:
+        raise DatasetError(f"{file} has no column {name}: name the columns source and target")
+    values: Ints = frame[name].to_numpy()
+    if frame[name].isna().any():
+        raise DatasetError(f"{file}: {name} is empty in a row: give an id in each")
+    if values.size and values.dtype.kind not in "iu":  # Spark writes parts with a header alone
+        raise DatasetError(
+            f"{file}: {name} holds {values.tolist()[0]!r}: give ids, whole numbers from 0, in the"
+            " place of names"
+        )
+    return values.astype(np.int64)
+
+
+def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
+    for name, column in frame.items():
+        if len(column) and not pd.api.types.is_numeric_dtype(column):
+            raise DatasetError(
+                f"{file}: column {name} holds {column.iloc[0]!r}: give numbers; leave out names of"
+                " nodes, whose ids are the rows from 0, and turn categories into columns of 0 and 1"
+            )
+    return cast(npt.NDArray[np.float32], frame.to_numpy(np.float32))
