@@ -54,6 +54,15 @@ def test_the_difference_is_that_of_the_figures_and_the_interval_is_paired():
     assert (same.difference, same.low, same.high, same.verdict) == (0, 0, 0, "undecided")
 
 
+@pytest.mark.parametrize("missed", range(1, 20))
+def test_one_pair_of_runs_has_the_interval_of_its_nodes(missed):
+    found = compare(table(wrong_at()), table(wrong_at(*range(missed))))
+    share = missed / 60
+    error = 50 * (share * (1 - share) / 60) ** 0.5
+    assert found.high - found.difference == pytest.approx(1.96 * error, rel=0.08)
+    assert found.difference - found.low == pytest.approx(1.96 * error, rel=0.08)
+
+
 def test_splits_that_disagree_leave_it_undecided():
     good, bad = wrong_at(60), wrong_at(*range(60, 66))
     ours = pd.concat([table(good, sha="one"), table(bad, sha="two")])

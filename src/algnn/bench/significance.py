@@ -90,9 +90,9 @@ def compare(
         noise[here] *= np.sqrt(spread.clip(0))
     difference = float(np.mean([means.mean() for means, _ in parts]))
     count = sum(means.size for means, _ in parts)
-    # of a sample of n the variance is (n − 1) / n of what it estimates
     few = len(parts) if len(parts) > 1 else count
-    of_runs = drawn.mean(1).var() * few / max(few - 1, 1)
+    # of a sample of n the variance is (n − 1) / n of what it estimates; of one run it is unknown
+    of_runs = drawn.mean(1).var() * few / (few - 1) if few > 1 else 0.0
     whole = of_runs + noise.mean(1).var()
     freedom = (few - 1) * (whole / of_runs) ** 2 if of_runs else np.inf
     half = float(stdtrit(freedom, 0.975) * whole**0.5)
