@@ -14,13 +14,13 @@ from algnn.errors import InputError
 SESSIONS = ((0, 1), (2,))
 TOTAL = np.array([30, 30, 20])
 TRUTH = np.repeat(np.arange(3), TOTAL)
+CLOCKS = (1.0, 1.0), (1.0, 1.0), (1, 1)
 
 
 def outcome(answers):
     right = np.bincount(TRUTH[answers == TRUTH], minlength=3)
     correct = np.stack([right * [1, 1, 0], right])
-    clocks = (1.0, 1.0), (1.0, 1.0), (1, 1)
-    return Outcome(SESSIONS, correct, TOTAL, *clocks, answers=answers)
+    return Outcome(SESSIONS, correct, TOTAL, *CLOCKS, answers=answers)
 
 
 def table(*outcomes, sha="s", first=0):
@@ -41,16 +41,16 @@ def wrong_at(*places):
 def test_the_difference_is_that_of_the_figures_and_the_interval_is_paired():
     # both miss the same 20 of 60 nodes of session 0, theirs 6 more of session 1
     ours, theirs = wrong_at(*range(20)), wrong_at(*range(20), *range(60, 66))
-    found = compare(table(ours), table(theirs), draws=500)
+    found = compare(table(ours), table(theirs))
     assert found.difference == pytest.approx(ours.ap - theirs.ap) == pytest.approx(15.0)
     # what both miss adds nothing: half of 100 (Binomial(20, 0.3) / 20)
     assert found.low == pytest.approx(50 * 2 / 20, abs=2.6)
     assert found.high == pytest.approx(50 * 10 / 20, abs=2.6)
     assert found.verdict == "leads"
     assert compare(table(theirs), table(ours)).verdict == "trails"
-    micro = compare(table(ours), table(theirs), "micro", draws=50)
+    micro = compare(table(ours), table(theirs), "micro")
     assert micro.difference == pytest.approx(100 * 6 / 80)
-    same = compare(table(ours), table(ours), draws=50)
+    same = compare(table(ours), table(ours))
     assert (same.difference, same.low, same.high, same.verdict) == (0, 0, 0, "undecided")
 
 
@@ -59,46 +59,72 @@ def test_one_pair_of_runs_has_the_interval_of_its_nodes(missed):
     found = compare(table(wrong_at()), table(wrong_at(*range(missed))))
     share = missed / 60
     error = 50 * (share * (1 - share) / 60) ** 0.5
-    assert found.high - found.difference == pytest.approx(1.96 * error, rel=0.08)
-    assert found.difference - found.low == pytest.approx(1.96 * error, rel=0.08)
+    assert found.high - found.difference == pytest.approx(1.96 * error, rel=1e-3)
+    assert found.difference - found.low == pytest.approx(1.96 * error, rel=1e-3)
 
 
 def test_splits_that_disagree_leave_it_undecided():
     good, bad = wrong_at(60), wrong_at(*range(60, 66))
     ours = pd.concat([table(good, sha="one"), table(bad, sha="two")])
     theirs = pd.concat([table(bad, sha="one"), table(good, sha="two"), table(bad, sha="three")])
-    found = compare(ours, theirs, draws=300)
+    found = compare(ours, theirs)
     assert (found.units, found.pairs, found.verdict) == (2, 2, "undecided")
     assert found.low < -5 < 5 < found.high
     # two seeds of one split are one unit
-    both = compare(table(good, good), table(bad, bad), draws=50)
+    both = compare(table(good, good), table(bad, bad))
     assert (both.units, both.pairs) == (1, 2)
 
 
-def test_the_error_is_that_of_drawing_seeds_and_nodes_one_by_one():
+def drawn(random, *shares):
+    # one answer a run; where a run is right, others mostly are
+    level = random.random(TRUTH.size)
+    for share in shares:
+        level = np.where(random.random(TRUTH.size) < 0.2, random.random(TRUTH.size), level)
+        yield outcome(np.where(level < share, TRUTH, 3))
+
+
+def test_the_error_of_one_split_is_that_of_drawing_seeds_and_nodes_one_by_one():
     random = np.random.default_rng(3)
-    shares = ((0.80, 0.72), (0.83, 0.74), (0.78, 0.75))
-    pairs = [
-        [outcome(np.where(random.random(TRUTH.size) < share, TRUTH, 3)) for share in both]
-        for both in shares
-    ]
-    ahead = np.array([[(o.answers == TRUTH) * 1.0 for o in pair] for pair in pairs])
-    ahead = ahead[:, 0] - ahead[:, 1]
-    first, second = np.arange(60), np.arange(60, 80)
-    means, samples = [], []
-    for _ in range(4000):
-        mean = ahead[random.integers(3, size=3)].mean(0)
-        means.append(100 * np.mean([mean[nodes].mean() for nodes in (first, second)]))
-        drawn = [mean[random.choice(nodes, nodes.size)].mean() for nodes in (first, second)]
-        samples.append(100 * np.mean(drawn))
-    # of seeds, three, corrected; and of nodes
-    seeds = np.var(means) * 3 / 2
-    both = np.var(samples) - np.var(means) + seeds
+    ours, theirs = list(drawn(random, 0.8, 0.83, 0.78)), list(drawn(random, 0.72, 0.74, 0.75))
+    ahead = np.array([[(o.answers == TRUTH) * 1.0 for o in runs] for runs in (ours, theirs)])
+    ahead = ahead[0] - ahead[1]
+    halves = np.arange(60), np.arange(60, 80)
+    seeds = np.var([50 * sum(one[h].mean() for h in halves) for one in ahead], ddof=1) / 3
+    samples = []
+    for _ in range(5000):
+        nodes = [random.choice(h, h.size) for h in halves]
+        samples.append(50 * sum(ahead[:, h].mean(1) for h in nodes))
+    both = seeds + np.cov(np.transpose(samples))[~np.eye(3, dtype=bool)].mean()
     half = stats.t.ppf(0.975, 2 * (both / seeds) ** 2) * both**0.5
-    ours, theirs = (table(*(pair[i] for pair in pairs)) for i in (0, 1))
-    found = compare(ours, theirs, draws=4000)
+    found = compare(table(*ours), table(*theirs))
     assert found.high - found.difference == pytest.approx(half, rel=0.05)
     assert found.low + found.high == pytest.approx(2 * found.difference)
+
+
+def reordered(one):
+    # the same answers of a run that learned class 2 first
+    moved = {2: 0, 0: 1, 1: 2, 3: 3}
+    answers = np.array([moved[a] for a in one.answers])
+    answers = np.concatenate([answers[60:], answers[:60]])
+    correct = one.correct[:, [2, 0, 1]]
+    return Outcome(((2, 0), (1,)), correct, TOTAL[[2, 0, 1]], *CLOCKS, answers=answers)
+
+
+def test_another_order_of_classes_brings_no_new_test_nodes():
+    random = np.random.default_rng(5)
+    (ours,), (theirs,) = drawn(random, 0.9), drawn(random, 0.8)
+    once = compare(table(ours), table(theirs), "micro")
+    twice = [
+        pd.concat([table(one), table(reordered(one)).assign(order="other")])
+        for one in (ours, theirs)
+    ]
+    again = compare(*twice, "micro")
+    assert (again.units, again.pairs) == (2, 2)
+    assert (again.low, again.high) == pytest.approx((once.low, once.high))
+    # another split does, and two that agree leave no doubt
+    apart = [runs.assign(sha256=["one", "two"], order="label") for runs in twice]
+    narrow = compare(*apart, "micro")
+    assert narrow.high - narrow.low < 1e-6 < once.high - once.low
 
 
 def test_of_few_splits_the_interval_holds_the_truth_as_often_as_it_says():
@@ -108,7 +134,7 @@ def test_of_few_splits_the_interval_holds_the_truth_as_often_as_it_says():
     for _ in range(200):
         # splits differ by far more than nodes do; the mean over all splits is 10 of 20 nodes
         ours = theirs.assign(outcome=[outcomes[n] for n in random.integers(0, 21, 5)])
-        found = compare(ours, theirs, draws=200)
+        found = compare(ours, theirs)
         held += found.low <= -25 <= found.high
     assert held >= 0.92 * 200  # of the samples' percentiles 0.875 do
 

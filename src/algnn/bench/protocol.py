@@ -101,7 +101,7 @@ def run(
     given = found[np.lexsort((stream.original_ids(_nodes(asked)).numpy(), asked["column"]))]
     total = np.bincount(tests["column"], minlength=len(column))
     # a user's own learner need not clock its selection
-    selecting = tuple(getattr(learner, "selection_seconds_", ()))
+    selecting = tuple(map(float, getattr(learner, "selection_seconds_", ())))
     clocks: Any = (*zip(*figures, strict=True), selecting)
     more: Any = {"answers": given, **(measured.figures() if measured else {})}
     return Outcome(tuple(stream.classes), np.stack(correct), total, *clocks, **more)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def read_tables(folders: Iterable[Folder]) -> tuple[pd.DataFrame, pd.DataFrame, 
     """The runs, trials and failures below some folders; each file is read once."""
     import pandas as pd
 
-    found = [one for folder in folders for one in _read(folder).values()]
+    found = list(_read(*folders).values())
     records = [one for one in found if isinstance(one, Record)]
     runs, trials = (frame(r for r in records if r.split == split) for split in ("test", "val"))
     names = list(FAILURE_COLUMNS)
@@ -219,23 +219,39 @@ def locked(folder: Path) -> contextlib.AbstractContextManager[None]:
     return file_locked(folder / PACK, PATIENCE, busy)
 
 
-def _read(folder: Folder) -> dict[tuple[Path, str], Record | Failure]:
+def _read(*folders: Folder) -> dict[tuple[Path, str], Record | Failure]:
     """The newest record or failure of each run, by folder of records and file name."""
-    root = _folder(folder)
     found: dict[tuple[Path, str], Record | Failure] = {}
-    packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
-    single = ((home, read(path)) for home, path in counted("", _single(root)))
-    # packed ones first, so that of equally old ones the single file counts
-    for home, one in (*packed, *single):
-        key = home, file_name(one)
-        if key not in found or _date(one) >= _date(found[key]):
-            found[key] = one
+    for root in map(_folder, folders):
+        # read first, since `pack` may move them meanwhile into those that are read next
+        single = [(home, _unless_moved(path)) for home, path in counted("", _single(root))]
+        packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
+        # but packed ones count first, so that of equally old ones the single file is taken
+        for home, one in (*packed, *single):
+            if one and (
+                (key := (home, file_name(one))) not in found or not _older(one, found[key])
+            ):
+                found[key] = one
+    done: dict[str, Record | Failure] = {}
+    for (_, name), one in found.items():
+        if name not in done or not _older(one, done[name]):
+            done[name] = one
     for (home, name), one in list(found.items()):
-        record = found.get((home, name.replace(FAILED, ".json"))) if name.endswith(FAILED) else None
-        # a run that has been done since: its writer was killed before it removed the failure
-        if record and (same(record, one) or _date(record) >= _date(one)):
+        record = done.get(name.replace(FAILED, ".json")) if name.endswith(FAILED) else None
+        # a run that has been done since, in another folder or by a writer that was killed
+        if record and (same(record, one) or not _older(record, one)):
             del found[home, name]
     return dict(sorted(found.items()))
+
+
+def _unless_moved(path: Path) -> Record | Failure | None:
+    """A single file's contents; None where `pack` has taken it."""
+    try:
+        return cast(Record | Failure, read(path))
+    except AlgnnError:
+        if path.exists():
+            raise
+        return None
 
 
 def _packed(path: Path) -> dict[str, Record | Failure]:
@@ -248,14 +264,18 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
     try:
         lines = gzip.decompress(path.read_bytes()).splitlines()
     except (OSError, EOFError, zlib.error) as error:
-        raise AlgnnError(f"{path} is not a whole file of packed records: {error}") from error
+        raise AlgnnError(
+            f"{path} is not a whole file of packed records: {error}; put a copy of it in its place,"
+            " or move it away to go on without its runs"
+        ) from error
     each = enumerate(counted("", lines), start=1)
     found = (form.from_json(line, f"{path} line {i}") for i, line in each)
     return {file_name(one): one for one in found}
 
 
-def _date(one: Record | Failure) -> str:
-    return one.started if isinstance(one, Record) else one.ended
+def _older(one: Record | Failure, other: Record | Failure) -> bool:
+    ours, theirs = (a.started if isinstance(a, Record) else a.ended for a in (one, other))
+    return ours < theirs
 
 
 def _folder(folder: Folder) -> Path:

@@ -1,8 +1,7 @@
-"""Which differences between methods are real: paired bootstrap on one graph, ranks over many."""
+"""Which differences between methods are real: a paired test on one graph, ranks over many."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -14,7 +13,6 @@ from algnn.errors import InputError
 
 Pairs = tuple[tuple[Outcome, Outcome], ...]
 FIGURES = ("ap", "micro")
-DRAWS = 2000
 # what two runs share that are compared: the graph with its split, and the stream
 UNIT = ("dataset", "sha256", "base", "step", "edges", "order")
 
@@ -38,10 +36,8 @@ class Comparison:
         return "leads" if self.low > 0 else "trails" if self.high < 0 else "undecided"
 
 
-def compare(
-    ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap", draws: int = DRAWS, seed: int = 0
-) -> Comparison:
-    """A paired bootstrap over splits, seeds and test nodes of the difference of two methods.
+def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Comparison:
+    """A paired test of the difference of two methods, over splits, orders, seeds and test nodes.
 
     Parameters
     ----------
@@ -51,75 +47,67 @@ def compare(
         out.
     figure : {"ap", "micro"}
         AP, in which sessions count the same, or accuracy, in which nodes do.
-    draws, seed : int
-        Bootstrap samples, and their seed: of units (a split with an order of classes), within each
-        of seeds, and of test nodes within each session, all with replacement, the same for both
-        methods. Of nodes, which are many, the samples have the normal limit: its mean and variance
-        are exact.
 
     Returns
     -------
     Comparison
-        `ours` − `theirs` ± the standard error of the samples times Student's t. Units are few, so
-        percentiles would be too narrow: their variance is corrected for their number, and t has
-        their degrees of freedom as far as they, and not test nodes, make the error
-        (Satterthwaite). Where there is one unit, seeds take its place.
+        `ours` − `theirs` ± its standard error times Student's t. The squared error is s²/k + c: s²
+        is the variance over k units (a split with an order of classes; where there is one, its
+        seeds), and c the mean covariance between two units when test nodes are drawn anew, 0
+        for units of different splits. Of one pair of runs it is the variance under
+        drawing nodes alone. This is the limit of a bootstrap of many draws, corrected for few
+        units; t has their degrees of freedom as far as they make the error (Satterthwaite).
     """
     if figure not in FIGURES:
         raise InputError(f"figure={figure!r} cannot be compared: use one of {', '.join(FIGURES)}")
-    parts = []
-    for pairs in _paired(ours, theirs):
-        sizes, lead, products = _counted(pairs)
-        # what a node counts, by its session
-        each = 100 / (sizes.size * sizes if figure == "ap" else np.full(sizes.size, sizes.sum()))
-        # in points [seeds], and the covariance [seeds, seeds] under drawing test nodes anew
-        parts.append((lead @ each, (products - lead[:, None] * lead / sizes) @ each**2))
-    if not parts:
+    found = [(key[:2], *_ahead(pairs, figure)) for key, pairs in _paired(ours, theirs)]
+    if not found:
         raise InputError(
             "no two runs share graph, split, stream and seed and have kept their answers: run both"
             " methods with the same seeds"
         )
-    generator = np.random.default_rng(seed)
-    chosen = generator.integers(len(parts), size=(draws, len(parts)))
-    drawn, noise = np.empty(chosen.shape), generator.standard_normal(chosen.shape)
-    for i, (means, covariance) in enumerate(parts):
-        here = chosen == i
-        seeds = generator.integers(means.size, size=(here.sum(), means.size))
-        drawn[here] = means[seeds].mean(1)
-        spread = covariance[seeds[:, :, None], seeds[:, None, :]].mean((1, 2))
-        noise[here] *= np.sqrt(spread.clip(0))
-    difference = float(np.mean([means.mean() for means, _ in parts]))
-    count = sum(means.size for means, _ in parts)
-    few = len(parts) if len(parts) > 1 else count
-    # of a sample of n the variance is (n − 1) / n of what it estimates; of one run it is unknown
-    of_runs = drawn.mean(1).var() * few / (few - 1) if few > 1 else 0.0
-    whole = of_runs + noise.mean(1).var()
-    freedom = (few - 1) * (whole / of_runs) ** 2 if of_runs else np.inf
-    half = float(stdtrit(freedom, 0.975) * whole**0.5)
-    return Comparison(difference, difference - half, difference + half, len(parts), count)
+    if len(found) == 1:
+        ((split, leads, nodes),) = found
+        units = [(split, *one) for one in zip(leads, nodes, strict=True)]
+    else:
+        units = [(split, leads.mean(), nodes.mean(0)) for split, leads, nodes in found]
+    count = len(units)
+    shared = 0.0
+    for _, of_split in groupby(units, key=lambda unit: unit[0]):
+        nodes = np.array([one for _, _, one in of_split])
+        own = np.square(nodes).sum() if count > 1 else 0.0
+        shared += float(np.square(nodes.sum(0)).sum() - own)
+    shared = max(shared, 0.0) / max(count * (count - 1), 1)
+    leads = np.array([lead for _, lead, _ in units])
+    of_units = float(leads.var(ddof=1)) / count if count > 1 else 0.0
+    whole = of_units + shared
+    freedom = (count - 1) * (whole / of_units) ** 2 if of_units else np.inf
+    half, difference = float(stdtrit(freedom, 0.975) * whole**0.5), float(leads.mean())
+    pairs = sum(leads.size for _, leads, _ in found)
+    return Comparison(difference, difference - half, difference + half, len(found), pairs)
 
 
-@lru_cache(maxsize=32)  # one figure is asked for after the other
-def _counted(pairs: Pairs) -> tuple[Matrix, Matrix, Matrix]:
-    """Test nodes of each session; [seeds, sessions] by how many the first of each pair leads.
+def _ahead(pairs: Pairs, figure: str) -> tuple[Matrix, Matrix]:
+    """[seeds] by how many points the first of each pair leads, and [seeds, nodes] each node's part.
 
-    And [seeds, seeds, sessions] sums over nodes of the products of two seeds' differences.
+    A part is less the mean of its session, or with micro of all nodes, and what is left when nodes
+    are drawn anew. Nodes stand class by class, sorted by name: the same in any order of classes.
     """
     outcome = pairs[0][0]
     truth = np.repeat(np.arange(outcome.total.size), outcome.total)
+    classes = [(str(name), i) for i, names in enumerate(outcome.sessions) for name in names]
+    names, session = (np.array(one)[truth] for one in zip(*classes, strict=True))
+    group = session if figure == "ap" else np.zeros_like(session)
+    sizes = np.bincount(group)
+    share = 100 / np.count_nonzero(sizes)
     right = np.array([[one.answers == truth for one in pair] for pair in pairs], dtype=np.int8)
-    differ = (right[:, 0] - right[:, 1]).astype(np.float32)
-    # nodes of one session stand together
-    ends = np.cumsum([len(classes) for classes in outcome.sessions])
-    sizes = np.diff(np.cumsum(outcome.total)[ends - 1], prepend=0)
-    sizes = sizes[sizes > 0]
-    starts = np.cumsum(sizes) - sizes
-    ahead = np.add.reduceat(differ, starts, axis=1).astype(np.float64)
-    products = np.array([np.add.reduceat(differ * one, starts, axis=1) for one in differ])
-    return sizes.astype(np.float64), ahead, products.astype(np.float64)
+    ahead = right[:, 0] - right[:, 1]
+    means = np.array([np.bincount(group, row) for row in ahead]) / np.maximum(sizes, 1)
+    parts = share * (ahead - means[:, group]) / sizes[group]
+    return share * means.sum(1), parts[:, np.argsort(names, kind="stable")]
 
 
-def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[Pairs]:
+def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[tuple[tuple[object, ...], Pairs]]:
     """Pairs of outcomes with the same seed, for each unit."""
     found = []
     for runs in (ours, theirs):
@@ -134,7 +122,7 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[Pairs]:
                 " with one setting, such as tuning.tuned picks them"
             )
     units = groupby(sorted(found[0].keys() & found[1].keys(), key=repr), key=lambda key: key[:-1])
-    return [tuple((found[0][key], found[1][key]) for key in keys) for _, keys in units]
+    return [(k, tuple((found[0][one], found[1][one]) for one in keys)) for k, keys in units]
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,13 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     found = runs.assign(key=runs["settings"].map(settings_key)).sort_values("started")
     each = [*CELL, "key"]
     found = found.drop_duplicates([*each, "sha256", "order", "seed", "hardware"], keep="last")
+    # means are over the graphs, orders and seeds that all settings were tried on, if there are any
+    tried, shared = ([*CELL, *more] for more in ((), ("sha256", "order", "seed")))
+    settings, here = (
+        found.groupby(by, dropna=False)["key"].transform("nunique") for by in (tried, shared)
+    )
+    fair = found.assign(fair=here == settings).groupby(CELL)["fair"]
+    found = found[(here == settings) | ~fair.transform("any")].copy()
     found["ap"] = found.groupby(each)["ap"].transform("mean")
     found = found.drop_duplicates(each)
     found["later"] = [_later(run) for run in found.itertuples()]
@@ -81,7 +88,7 @@ def changed(plans: Sequence[Plan], best: pd.DataFrame) -> list[Plan]:
 
 def settings_key(given: Mapping[str, Any]) -> str:
     """Settings as text: 1 equals 1.0, and one that is off equals one that did not exist yet."""
-    kept = {name: float(v) if type(v) is int else v for name, v in given.items() if v}
+    kept = {name: float(v) if type(v) is int else v for name, v in given.items() if v != 0}
     return json.dumps(kept, sort_keys=True)
 
 

@@ -76,7 +76,8 @@ def of_graph(study: Study, graph: str, looks: Looks) -> Chart:
 def of_sweep(study: Study, name: str, method: str, hardware: str, points: Points) -> Chart:
     """Final AP against one setting."""
     cells = {graph: study.cell(hardware, graph, 1, method) for graph in points}
-    usual = {graph: runs.settings.iloc[0][name] for graph, runs in cells.items() if len(runs)}
+    owned = {graph: runs.settings.iloc[0].get(name) for graph, runs in cells.items() if len(runs)}
+    usual = {graph: value for graph, value in owned.items() if value in points[graph]}
     symbol = {"gamma": "γ"}.get(name, name)
     ap = {g: {value: runs.ap.mean() for value, runs in of.items()} for g, of in points.items()}
     best = {graph: max(of, key=of.__getitem__) for graph, of in ap.items()}

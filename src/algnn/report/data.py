@@ -95,7 +95,8 @@ class Study:
             for (graph, method, hardware), runs in groups:
                 points = dict(iter(runs.groupby(runs.changes.str.get(name))))
                 usual = self.cell(hardware, graph, 1, method)
-                if len(usual) and (own := usual.settings.iloc[0][name]) > 0:
+                own = usual.settings.iloc[0].get(name) if len(usual) else None
+                if isinstance(own, int | float) and own > 0:
                     points[own] = usual
                 series[graph, method, hardware] = dict(sorted(points.items()))
         return found
@@ -142,8 +143,10 @@ class Study:
         """Runs of a method on all splits and orders, on the main hardware or the next."""
         cells, machines = self._by_method[tuned], self._machines.get(dataset, [])
         rest = sorted({hardware for hardware, *_ in cells}) if tuned else []
-        found = (cells.get((hardware, dataset, method)) for hardware in (*machines, *rest))
-        return next((cell for cell in found if cell is not None), self.runs[:0])
+        found = [cells.get((hardware, dataset, method)) for hardware in (*machines, *rest)]
+        there = [cell for cell in found if cell is not None]
+        # on the split and order of the means if it has any
+        return next(iter(sorted(there, key=lambda cell: not cell.usual.any())), self.runs[:0])
 
     def anywhere(self, dataset: str, method: str, tuned: bool = False) -> pd.DataFrame:
         """Those on the split and order that every method has: means are over these alone."""

@@ -31,7 +31,7 @@ function recall() {
     if (given.has(name)) state[name] = Array.isArray(USUAL[name]) ? given.getAll(name) : given.get(name);
   }
   if (!GRAPHS.has(state.graph)) state.graph = USUAL.graph;
-  if (!(state.metric in data.metrics)) state.metric = USUAL.metric;
+  if (!Object.hasOwn(data.metrics, state.metric)) state.metric = USUAL.metric;
   state.only = state.only.filter((name) => METHODS.has(name));
 }
 
@@ -250,7 +250,11 @@ function drawChart(methods) {
   const about = GRAPHS.get(graph);
   at("caption").textContent = `${data.kinds[kind][5]} ${about.about}, ${about.machine}.`;
   if (kind === "matrix") drawMatrices(present, graph);
-  else plot(kind, series(kind, present, graph));
+  else {
+    const lines = series(kind, present, graph);
+    if (lines.length) plot(kind, lines);
+    else at("plot").replaceChildren();
+  }
 }
 
 function series(kind, methods, graph) {

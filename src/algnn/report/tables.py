@@ -214,17 +214,22 @@ def seen_edges(study: Study) -> Table | None:
     rows: list[list[Value]] = []
     for name in study.methods(step=1):
         if here := {g: Both(*cells.loc[(name, g)]) for g in graphs if (name, g) in cells.index}:
-            whole = study.means["ap"].loc[name, list(here)].mean()
-            seen = mean(both.mean for both in here.values())
-            rows.append([name, len(here), whole, seen, *map(here.get, graphs)])
+            whole = study.means["ap"].loc[name, list(here)].dropna()
+            seen = [here[graph].mean for graph in whole.index]
+            means = [whole.mean(), mean(seen)] if seen else [None, None]
+            rows.append([name, len(seen), *means, *map(here.get, graphs)])
     columns = [*TEXT["seen-edges"]["first"], *(Column(g, "both", "AP / micro") for g in graphs)]
     return _table(study, "seen-edges", columns, rows, runs, apart=None)
 
 
 def others(study: Study) -> Table | None:
     """Runs with other settings or streams than those of the main tables."""
-    runs, shown = study.runs, pd.concat([study.compared, study.tuned, study.seen_edges]).index
-    runs = runs[~runs.main & (runs.swept == "") & ~runs.index.isin(shown)]
+    runs, shown = study.runs, pd.concat([study.compared, study.tuned, study.seen_edges])
+    # these have tables only beside runs of the main stream, and several classes beside other steps
+    elsewhere = shown[shown.dataset.isin(study.datasets(step=1))].index
+    steps = runs.where(runs.main).groupby(["hardware", "dataset"]).step.transform("nunique")
+    tabled = (runs.main & ((runs.step == 1) | (steps > 1))) | runs.index.isin(elsewhere)
+    runs = runs[~tabled & (runs.swept == "")]
     order = in_order(set(runs.method), list(METHODS))
     by = ["dataset", "differs", runs.method.map(order.index), "method", "step", "hardware"]
     rows = []
