@@ -141,6 +141,16 @@ def test_two_copies_are_not_merged_but_two_sites_are(model, small_graph, make_gr
     assert int(joined.merge(twin, repeat="count").statistics_.n.sum()) == 87
 
 
+def test_another_label_is_noticed_of_nodes_that_are_all_alike(small_graph):
+    alike = Data(x=torch.zeros_like(small_graph.x), edge_index=small_graph.edge_index)
+    alike.x[30:] = small_graph.x[30:]
+    alike.edge_index = alike.edge_index[:, (alike.edge_index >= 30).all(dim=0)]
+    here = algnn.ALGNN(**SMALL).fit(alike, range(40), small_graph.y[:40])
+    there = here.blank().partial_fit(alike, range(30), [9] * 30)
+    with pytest.raises(InputError, match="learned 30 nodes of this learner with other labels"):
+        here.merge(there)
+
+
 def test_twins_are_not_one_node(small_graph):
     """Nodes without edges and of the same features, learned apart as different classes."""
     twins = Data(x=small_graph.x.clone(), edge_index=small_graph.edge_index.clone())

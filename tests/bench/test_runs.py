@@ -252,6 +252,9 @@ def test_a_failure_that_a_killed_writer_left_behind_does_not_count(tmp_path: Pat
     runs.write(a_record(**old), tmp_path)
     runs.write(a_failure(), tmp_path)
     assert len(runs.read_failures(tmp_path)) == len(runs.read_records(tmp_path)) == 1
+    # nor does a failure count that was made good in another folder
+    runs.write(a_record(), tmp_path / "elsewhere")
+    assert runs.read_tables([tmp_path, tmp_path / "elsewhere"])[2].empty
 
 
 @pytest.mark.parametrize(
@@ -561,6 +564,22 @@ def test_of_a_run_in_both_the_newest_counts(tmp_path: Path) -> None:
     runs.pack(tmp_path)
     assert starts() == ["3"]
     assert runs.read_failures(tmp_path).empty
+
+
+def test_what_is_packed_while_it_is_read_is_not_missed(tmp_path: Path) -> None:
+    path = runs.write(a_record(), tmp_path)
+
+    def packed_meanwhile(root: Path) -> Any:
+        found = [(tmp_path, path)]
+        runs.pack(tmp_path)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        single = runs._single
+        patch.setattr(runs, "_single", lambda root: patch.undo() or packed_meanwhile(root))
+        assert len(runs.read_records(tmp_path)) == 1
+    assert runs._single is single
+    assert not path.exists()
 
 
 def test_nothing_is_removed_where_packing_fails(tmp_path: Path) -> None:

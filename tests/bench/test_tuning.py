@@ -103,8 +103,10 @@ def test_of_equal_trials_the_own_setting_is_chosen_and_seeds_are_averaged(make_r
     own, others = trial(5), [trial(5, lr=lr, epochs=e) for lr in (0.01, 0.005) for e in (200, 50)]
     assert choose(*others, own) == (0.001, 50, 5)
     assert choose(*others) == (0.005, 50, 4)  # one change, and first of the grid
-    # two seeds of one setting are one trial, and their mean counts
-    assert choose(own, trial(9, lr=0.01), trial(0, seed=43, lr=0.01)) == (0.001, 50, 2)
+    # two seeds of one setting are one trial, and their mean counts, if all settings have both
+    two = trial(9, lr=0.01), trial(0, seed=43, lr=0.01)
+    assert choose(own, trial(5, seed=43), *two) == (0.001, 50, 2)
+    assert choose(own, *two) == (0.01, 50, 2)
     # a repeated trial replaces the old one
     assert choose(own, trial(9, lr=0.01), trial(1, "2027", lr=0.01)) == (0.001, 50, 2)
     # a setting that is off did not exist in older records

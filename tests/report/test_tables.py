@@ -67,6 +67,29 @@ def test_a_growing_graph_stands_beside_the_usual_one(study_of):
     assert row["digits"] == "70.0 / 76.7"
     # a method that did not run on the whole graph stands in no such table
     assert [row["method"] for row in cells(tables.others(study))] == ["ewc"]
+    # means are over the same graphs
+    more = (
+        seeds((1, 1, 1), method="gem", edges="seen", dataset="cora"),
+        seeds((9, 9, 9), dataset="cora"),
+    )
+    (row,) = cells(
+        tables.seen_edges(
+            study_of(
+                *seeds((7, 8, 9), method="gem"),
+                *seeds((9, 9, 9), method="gem", edges="seen"),
+                *more[0],
+                *more[1],
+            )
+        )
+    )
+    assert (row["graphs"], row["AP, all edges"], row["AP, seen edges"]) == ("1", "65.0", "70.0")
+
+
+@pytest.mark.parametrize("given", [{"step": 5}, {"order": "random-3"}])
+def test_runs_that_no_main_table_has_room_for_are_shown(study_of, given):
+    study = study_of(*seeds((7, 8, 9), **given))
+    (row,) = cells(tables.others(study))
+    assert row["AP"].startswith("65.00")
 
 
 def test_the_best_is_among_those_that_do_not_see_old_labels(study_of):
@@ -273,6 +296,15 @@ def test_what_cannot_be_a_point_of_a_sweep_is_not_lost(study_of, value):
     assert tables.sensitivity(study, "gamma") is None
     (row,) = cells(tables.others(study))
     assert row["what differs"] in ("gamma=0", "gamma=-1", "gamma not recorded")
+
+
+@pytest.mark.parametrize("own", [None, "auto"])
+def test_a_learner_whose_own_setting_is_no_number_can_be_swept(study_of, own):
+    mine = {"method": "my.module:Mine"}
+    given = [{**mine, "settings": {"width": own}, "seed": seed} for seed in (1, 2, 3)]
+    study = study_of(*given, {**mine, "settings": {"width": 64}, "seed": 1})
+    (row,) = cells(tables.sensitivity(study, "width"))
+    assert row["width"] == "64"
 
 
 def test_failures(study_of):

@@ -57,6 +57,16 @@ def test_training_makes_copies_of_the_graph_agree(planted):
     assert apart(encoder) < 0.8 * apart(untrained)
 
 
+def test_it_is_trained_where_self_loops_weigh_nothing(planted):
+    n = planted.num_nodes
+    edges = torch.cat([planted.edge_index, torch.arange(n).expand(2, n)], dim=1)
+    weight = torch.cat([torch.ones(planted.edge_index.size(1)), torch.zeros(n)])
+    adjacency = normalised_adjacency(edges, n, weight)
+    encoder = SelfSupervisedEncoder.trained(HopEncoder.of(planted.x, 64, 0), adjacency, planted.x, 16)
+    start = glorot(encoder.view_width, 16, torch.Generator().manual_seed(0))
+    assert (next(iter(encoder.weights.values())) - start).abs().max() > 0.01
+
+
 def test_the_seed_decides_and_labels_do_not(planted):
     half = planted.y < 2
     one = learner().fit(planted, range(80), planted.y)

@@ -521,6 +521,17 @@ def test_merging_twice_counts_twice(make_graph):
     assert torch.equal(model.statistics_.n, 2 * n)
 
 
+def test_a_head_with_a_gamma_of_its_own_can_be_merged(make_graph):
+    graph = make_graph(features=WIDE)
+    first, *others = sessions_of(graph)
+    here = taught(learner("default"), graph, [first]).set_head("ridge", 0.01)
+    there = taught(here.blank(), graph, others)
+    expected = taught(copy.deepcopy(here), graph, others)
+    for one, other in ((here, there), (there, here)):
+        found = copy.deepcopy(one).merge(other).decision_function(graph)
+        np.testing.assert_allclose(found, expected.decision_function(graph), atol=1e-9)
+
+
 def test_learners_that_differ_are_not_merged(make_graph, tmp_path):
     graph = make_graph()
     sessions = sessions_of(graph)

@@ -13,6 +13,7 @@ from algnn.analytic.heads import HEADS
 from algnn.analytic.statistics import Statistics
 from algnn.analytic.uncertainty.calibration import (
     MOST_MOVE,
+    MOST_RIVALS,
     POINTS,
     SAMPLE,
     TAILS,
@@ -93,7 +94,7 @@ def test_left_out_is_what_refits_without_each_node_give(seed, d, repeats, gamma)
 @settings(max_examples=40, deadline=None)
 def test_log_loss_is_that_of_nodes_with_one_rival_each(seed, C, beta):
     scores = some_scores(seed, C)
-    confusion, total, N = scores.confusion(), 0.0, scores.n.sum()
+    confusion, total, N = scores.confusion, 0.0, scores.n.sum()
 
     def loss(row, true):
         logits = beta * row
@@ -117,6 +118,17 @@ def test_log_loss_is_that_of_nodes_with_one_rival_each(seed, C, beta):
     assert scores.log_loss(beta) == pytest.approx(total / (N + 1), rel=1e-9, abs=1e-12)
 
 
+def test_of_hundreds_of_classes_the_likely_rivals_decide(monkeypatch):
+    scores = some_scores(0, 150)
+    every = MOST_RIVALS + 50
+    with np.errstate(all="raise"):  # a caller's own setting, which is not for us
+        some = scores.log_loss(3.0)
+    monkeypatch.setattr("algnn.analytic.uncertainty.calibration.MOST_RIVALS", every)
+    assert some == pytest.approx(scores.log_loss(3.0), rel=0.02)
+    monkeypatch.setattr("algnn.analytic.uncertainty.calibration.MOST_RIVALS", 1)
+    assert some != pytest.approx(scores.log_loss(3.0), rel=1e-7)
+
+
 @given(seeds, st.integers(2, 6))
 @settings(max_examples=40, deadline=None)
 def test_no_other_sharpness_is_better(seed, C):
@@ -130,7 +142,7 @@ def test_no_other_sharpness_is_better(seed, C):
 @settings(max_examples=40, deadline=None)
 def test_confusion_account_for_the_whole_scatter(seed, C):
     scores = some_scores(seed, C)
-    confusion = scores.confusion()
+    confusion = scores.confusion
     assert (confusion >= 0).all()
     assert not confusion.diagonal().any()
     centred = np.eye(C) - 1 / C
@@ -142,7 +154,7 @@ def test_confusion_account_for_the_whole_scatter(seed, C):
 def test_confusion_between_two_classes_are_found_there():
     # classes 0 and 1 are taken for each other, and nobody takes 2 for either
     swap = np.array([1.0, -1.0, 0.0])
-    confusion = Scores(np.eye(3), 0.2 * np.outer(swap, swap), np.ones(3)).confusion()
+    confusion = Scores(np.eye(3), 0.2 * np.outer(swap, swap), np.ones(3)).confusion
     assert confusion[0, 1] == confusion[1, 0] > 0
     assert confusion[0, 1] == confusion.max() > 5 * confusion[0, 2] >= 0
 

@@ -104,7 +104,8 @@ def _thinning(adjacency: Operator, chance: torch.Generator) -> Callable[[], Oper
     rows, columns = row_of(matrix), matrix.col_indices()
     diagonal = columns == rows
     # with self-loops of weight 1, Â_ii = 1 / D_ii, and edges have the weight Â_ij √(D_ii D_jj)
-    degrees = _root_of_inverse(matrix.values()[diagonal])
+    own = matrix.values()[diagonal]
+    degrees = torch.where(own > 0, own.rsqrt(), 1.0)  # of self-loops without weight it is unknown
     weights = matrix.values() * degrees[rows] * degrees[columns]
     # entry e of the transpose is entry order[e] of the matrix
     order = torch.argsort(columns, stable=True)

@@ -139,15 +139,18 @@ class Membership:
 
     def shared(self, other: Self) -> int:
         """The number of pairs that both hold, with the same features: ids may be a site's own."""
-        hashes, _, alike = self._beside(other, by_features=False)
-        return int((alike & (hashes[1:] == hashes[:-1])).sum())
+        hashes, owner, alike = self._beside(other, by_features=False)
+        both = alike & (owner[1:] != owner[:-1])
+        return int((both & (hashes[1:] == hashes[:-1])).sum())
 
     def contradicted(self, other: Self, classes: Array) -> int:
         """The number of nodes that both hold, with the same features, as different classes."""
         # a hash does not tell its node: where features are alike, ids up to MOST_IDS are tried
         hashes, owner, alike = self._beside(other, by_features=True)
-        alike &= hashes[1:] != hashes[:-1]
-        either = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
+        # of nodes that are all alike, such as those without features, any may be the other's
+        group = np.concatenate([[0], np.cumsum(~alike)])
+        mixed_groups = np.bincount(group, owner) * np.bincount(group, ~owner) > 0
+        either = mixed_groups[group]
         both = (hashes[either & (owner == one)] for one in (True, False))
         ours, theirs = (replace(self, hashes=held, prints=no_prints(held.size)) for held in both)
         found, start, left = 0, 0, np.unique(ours.hashes).size
@@ -159,7 +162,7 @@ class Membership:
         return found
 
     def _beside(self, other: Self, *, by_features: bool) -> tuple[Hashes, Mask, Mask]:
-        """Hashes and owners (True: we), sorted; and which are like the one before, of the other."""
+        """Hashes and owners (True: we), sorted; and which are like the one before."""
         both = self.merged(other)
         numbers = both.prints[:, None].view(np.float32)
         order = np.lexsort(numbers.T[::-1] if by_features else (numbers[:, 0], both.hashes))
@@ -167,7 +170,7 @@ class Membership:
         one, two = numbers[1:], numbers[:-1]
         with np.errstate(invalid="ignore", over="ignore"):
             apart = np.abs(one - two) > CHANGED_FEATURES * (np.abs(one) + np.abs(two))
-        alike = ~apart.any(axis=1) & (owner[1:] != owner[:-1])
+        alike = ~apart.any(axis=1)
         if by_features:  # not those of which they were not kept
             alike &= np.isfinite(one[:, 0]) & np.isfinite(two[:, 0])
         return both.hashes[order], owner, alike

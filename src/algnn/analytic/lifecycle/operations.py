@@ -314,7 +314,7 @@ class Lifecycle(Encoding):
                 " encoder"
             )
         known, theirs = self._known.asked_for(self.head, self.gamma), other._known
-        preconditions.check_mergeable(known, theirs, (self.seed, other.seed))
+        preconditions.check_mergeable(known, theirs, (self.seed, other.seed), self._chooses)
         if repeat == "error":
             preconditions.check_apart(known, theirs)
         with undisturbed():

@@ -57,8 +57,11 @@ def check_apart(ours: State, theirs: State) -> None:
         )
 
 
-def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
-    """Raise `InputError` unless the sums of two learners, with these seeds, can be added up."""
+def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int], chooses: bool) -> None:
+    """Raise `InputError` unless the sums of two learners, with these seeds, can be added up.
+
+    `chooses` says whether ours is to choose γ, which takes sums of halves.
+    """
     widths = ours.span.width, theirs.span.width
     if widths[0] != widths[1]:
         raise InputError(
@@ -79,7 +82,7 @@ def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int]) -> None:
     kinds = {one.statistics.classes.dtype.kind for one in (ours, theirs) if one.taught}
     if len(kinds) > 1:
         raise InputError("other has other labels, ints and strings: keep to one kind")
-    if ours.ways and theirs.taught and not theirs.ways:
+    if chooses and theirs.taught and not theirs.ways:
         raise InputError(
             "gamma=0 needs the sums of two halves, which other does not keep: give this learner a"
             " positive gamma and merge again, or teach other with gamma=0"

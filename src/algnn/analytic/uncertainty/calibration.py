@@ -11,6 +11,7 @@ tried, and how well it works.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ WEIGHTS = DENSITY / DENSITY.sum()
 LEAST, MOST = -4.0, 6.0
 # a leverage of 1 would divide by zero
 MOST_LEVERAGE = 0.999
+# Of more rivals than these the most likely are looked at: time is linear in classes beyond them.
+MOST_RIVALS = 100
 MOST_PULL = 700.0  # the logarithm of a pull on a score is searched between this and its negative
 # The mixture, as one β does not suit dozens of classes, which differ in scatter: from FEW on, and
 # in full from MANY, the blunt softmax has this share, its inverse temperature is this fraction of
@@ -65,6 +68,7 @@ class Scores:
         others = (self.mean.sum(1) - own) / max(C - 1, 1)
         return float(np.average(np.abs(own - others), weights=self.n))
 
+    @cached_property
     def confusion(self) -> Array:
         """Variance of the confusion between each pair of classes, [C, C], with a zero diagonal."""
         # what a node's own class lacks a rival has gained: where two take from each other, the
@@ -82,7 +86,7 @@ class Scores:
 
     def log_loss(self, beta: float) -> float:
         """The mean of −log p(true class) under softmax(β s), over these nodes and one more."""
-        C, confusion, share = len(self.mean), self.confusion(), self.n / self.n.sum()
+        C, confusion, share = len(self.mean), self.confusion, self.n / self.n.sum()
         size = confusion.sum(1, keepdims=True)
         anyone = (1 - np.eye(C)) / max(C - 1, 1)
         rivals = np.where(size > 0, confusion / np.where(size > 0, size, 1), anyone)
@@ -91,20 +95,27 @@ class Scores:
         # all classes but a node's own and its rival
         others = np.where(np.eye(C, dtype=bool), -np.inf, logits)
         top = others.max(1, keepdims=True)
-        mass = np.exp(others - top)
+        with np.errstate(under="ignore"):  # whatever the caller has set
+            mass = np.exp(others - top)
         rest = np.log(np.clip(mass.sum(1, keepdims=True) - mass, 1e-300, None)) + top
         # t has a variance of ν / (ν − 2)
         unit = beta * np.sqrt(size * (TAILS - 2) / TAILS)
-        total = np.zeros((C, C))
-        for weight, u in zip(WEIGHTS, POINTS, strict=True):
-            mine, theirs = own - u * unit, logits + u * unit
-            total += weight * (np.logaddexp(rest, np.logaddexp(mine, theirs)) - mine)
-        # one more scores like the mean of one class and is of another, so that β stays finite where
-        # the sums separate all classes
-        mistaken = np.logaddexp(rest, np.logaddexp(own, logits)) - logits
+        near = np.sort(np.argsort(-rivals, axis=1, kind="stable")[:, :MOST_RIVALS], axis=1)
+        rival, left = (np.take_along_axis(a, near, axis=1) for a in (logits, rest))
+        likely = np.take_along_axis(rivals, near, axis=1)
+        if C > MOST_RIVALS:
+            likely /= likely.sum(1, keepdims=True)
+        total = np.zeros_like(rival)
+        with np.errstate(under="ignore"):
+            for weight, u in zip(WEIGHTS, POINTS, strict=True):
+                mine, theirs = own - u * unit, rival + u * unit
+                total += weight * (np.logaddexp(left, np.logaddexp(mine, theirs)) - mine)
+            # one more scores like the mean of one class and is of another, so that β stays finite
+            # where the sums separate all classes
+            mistaken = np.logaddexp(rest, np.logaddexp(own, logits)) - logits
         N = self.n.sum()
-        both = N * rivals * total + anyone * mistaken
-        return float((share[:, None] * both).sum() / (N + 1))
+        both = N * (likely * total).sum(1) + (anyone * mistaken).sum(1)
+        return float(share @ both / (N + 1))
 
 
 def held_out(
