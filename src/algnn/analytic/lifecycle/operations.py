@@ -239,8 +239,8 @@ class Lifecycle(Encoding):
 
         Its neighbours look different without it, so the learned ones within `reach` are learned
         anew; their labels are not kept and must be given again. Afterwards the learner is, to
-        rounding, one with the same encoder that never saw the node. A trained encoder
-        (``encoder="gcn"``) may have been trained on it; `fit` starts anew.
+        rounding, one with the same encoder that never saw the node. A trained encoder (``"gcn"``
+        or ``"self-supervised"``) may have been trained on it; `fit` starts anew.
 
         Parameters
         ----------
@@ -295,7 +295,8 @@ class Lifecycle(Encoding):
         repeat : {"error", "count"}
             Whether to refuse a learner that has learned some of the same nodes, as the same classes
             or as others, or to count these twice. Where each site numbers its own nodes, two nodes
-            of one id are told apart by their features.
+            of one id are told apart by their features. Where one of the two has no record of its
+            nodes, nothing is refused, and there is none afterwards.
 
         Examples
         --------
