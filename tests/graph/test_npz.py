@@ -233,6 +233,21 @@ def test_structural_features_are_not_written(tmp_path):
     assert load(tmp_path / "again.npz").provenance["features"] == graph.provenance["features"]
 
 
+@pytest.mark.parametrize(
+    "change", [lambda x: x[:, :2], lambda x: x + 1, torch.Tensor.to_sparse_csr]
+)
+def test_features_in_the_place_of_structural_ones_are_written(tmp_path, change):
+    graph = load(user_file(tmp_path, ("x",)))
+    graph.x = change(graph.x)
+    save_npz(graph, tmp_path / "again.npz")
+    assert load(tmp_path / "again.npz").x.to_dense().equal(graph.x.to_dense())
+    # or the edges are others than those of which features were made
+    graph = load(user_file(tmp_path, ("x",)))
+    graph.edge_index = graph.edge_index[:, 1:]
+    save_npz(graph, tmp_path / "again.npz")
+    assert load(tmp_path / "again.npz").x.equal(graph.x)
+
+
 MALFORMED = [
     ({}, ("edge_index",), "edge_index is missing"),
     ({"edge_index": GOOD["edge_index"].T}, (), "edge_index .*shape .*2, E"),

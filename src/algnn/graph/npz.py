@@ -65,7 +65,7 @@ def graph_of_arrays(arrays: Arrays, *, labels: bool = True) -> Data:
 def save_npz(graph: Data, path: Name) -> None:
     """Write a graph as the ``.npz`` that `load` reads: whole, or not at all.
 
-    Structural features are left out: they are made again when the file is loaded.
+    Structural features are left out as long as they are those that loading the file makes again.
 
     Parameters
     ----------
@@ -91,8 +91,7 @@ def save_npz(graph: Data, path: Name) -> None:
         raise InputError(f"path {os.fspath(path)!r} is no name for a graph: end it in .npz")
     keys = [k for k in ("edge_index", "edge_weight", "y") if graph.get(k) is not None]
     arrays: dict[str, Any] = {key: as_array(f"graph.{key}", graph[key]) for key in keys}
-    structural = graph.get("provenance", {}).get("features", "").startswith("structural")
-    x = None if structural else graph.get("x")
+    x = graph.get("x")
     if isinstance(x, Tensor) and x.layout != torch.strided:
         x = to_csr(x.detach().cpu())
         parts = (x.values(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
@@ -102,9 +101,16 @@ def save_npz(graph: Data, path: Name) -> None:
     if not {"x", "x_shape", "y"} & set(arrays):
         arrays["num_nodes"] = np.array(graph.num_nodes)
     try:  # by the checks of who reads it: no file is written that cannot be loaded
-        nodes = int(graph_of_arrays(arrays, labels=False).num_nodes)
+        checked = graph_of_arrays(arrays, labels=False)
     except DatasetError as error:
         raise InputError(f"graph: {error}") from error
+    nodes = int(checked.num_nodes)
+    claimed = graph.get("provenance", {}).get("features", "").startswith("structural")
+    if claimed and "x" in arrays:  # what was made; it may have been replaced since, or the edges
+        from algnn.graph.datasets import structural_features  # which imports this module
+
+        if torch.equal(checked.x, structural_features(checked.edge_index, nodes)):
+            arrays["num_nodes"] = np.array(len(arrays.pop("x")))
     known = check_stored(graph, nodes)
     if "y" in known and not bool((known["y"] >= 0).any()):
         raise InputError("graph.y has no labelled node: leave it out, or label at least one")
