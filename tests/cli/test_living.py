@@ -21,6 +21,7 @@ from algnn import ALGNN, InputError
 from algnn.cli import main
 from algnn.errors import is_out_of_memory
 from algnn.graph.datasets import load_inputs
+from algnn.graph.npz import MASKS
 
 WORDS = ["fox", "cat", "owl", "bee"]
 ORDINALS = ["third", "fourth"]
@@ -269,6 +270,21 @@ def test_a_node_goes_altogether(
         assert main([*arguments, "--graph-out", out]) == 2
         assert message in capsys.readouterr().err
     assert files(desk) == before
+
+
+@pytest.mark.parametrize("keys", [("y", *MASKS), ("y",)])
+def test_a_graph_keeps_its_labels_when_a_node_goes(
+    desk: Path, small_graph: Data, keys: tuple[str, ...]
+) -> None:
+    inputs = dict(np.load("graph.npz"))
+    known = {key: small_graph[key].numpy() for key in keys} | {"class_names": WORDS}
+    np.savez("graph.npz", **inputs, **known)
+    run("fit", "a.safetensors", "graph.npz", "base.csv")
+    out = ["--node", "4", "--graph-out", "smaller.npz"]
+    run("forget", "a.safetensors", "graph.npz", "base.csv", *out)
+    smaller = dict(np.load("smaller.npz"))
+    assert smaller.keys() == inputs.keys() | known.keys()  # a split that is drawn is not kept
+    assert all((smaller[key] == one).all() for key, one in known.items())
 
 
 def test_sites_start_from_a_blank_and_are_merged(

@@ -142,7 +142,9 @@ def forget(
     with session as (found, now, nodes, classes):
         import numpy as np
 
-        from algnn import save_npz
+        from algnn import load, save_npz
+        from algnn.graph.catalogue import RANDOM_SPLIT
+        from algnn.graph.npz import MASKS
 
         learner = exact(model, found)
         if node is None or graph_out is None:
@@ -150,6 +152,10 @@ def forget(
             return
         near = np.isin(nodes, learner.reach(now, node))
         smaller = learner.forget_node(now, node, nodes[near], classes[near])
+        whole = load(graph, data)  # with what the model was not shown; a split may be drawn again
+        drawn = whole.get("provenance", {}).get("split", "").startswith(RANDOM_SPLIT)
+        for key in ("y", "class_names", *(() if drawn else MASKS)):
+            smaller[key] = whole.get(key)
         if not dry_run:
             # before the model: if this is all that gets done, no model has lost anything
             save_npz(smaller, graph_out)
