@@ -71,6 +71,23 @@ def test_ints_stay_as_they_are():
     assert graph.y.tolist() == [large, 0, -1, -1]
 
 
+def test_large_ids_of_several_types_stay_apart():
+    large = 2**53
+    edges = pd.DataFrame(
+        {"source": np.array([large + 1, large], "u8"), "target": np.array([1, 2], "i8")}
+    )
+    for labels in (None, pd.Series([0, 1], [float(large), 1.0])):
+        graph = algnn.from_pandas(edges, labels=labels)
+        assert graph.node_names == [1, 2, large, large + 1]
+    assert graph.y.tolist() == [1, -1, 0, -1]
+    features = pd.DataFrame({"age": range(4)}, [large, large + 1, 1, 2])
+    graph = algnn.from_pandas(edges.astype({"target": float}), features, directed=True)
+    assert graph.edge_index.tolist() == [[0, 1], [3, 2]]
+    nodes = [2**60, 2**60 + 1, 0.5]
+    graph = algnn.from_networkx(nx.DiGraph([nodes[:2], nodes[1:]]))
+    assert (graph.node_names, graph.edge_index.tolist()) == (nodes, [[0, 1], [1, 2]])
+
+
 def test_columns_of_features_may_have_one_name():
     twice = pd.concat([FEATURES, FEATURES[["age"]]], axis=1)
     graph = algnn.from_pandas(EDGES, twice, **NAMES)
@@ -109,6 +126,7 @@ def test_networkx():
     assert (graph.edge_index.tolist(), graph.edge_weight.tolist()) == ([[0, 1], [1, 0]], [2.5, 2.5])
     directed = algnn.from_networkx(nx.DiGraph([(0, 1)]))
     assert directed.edge_index.tolist() == [[0], [1]]
+    assert algnn.from_networkx(nx.empty_graph(2)).edge_index.shape == (2, 0)
 
 
 @pytest.mark.parametrize(

@@ -129,14 +129,16 @@ def from_networkx(
     """
     if not hasattr(graph, "is_directed") or not hasattr(graph, "nodes"):
         raise InputError(f"graph is a {type(graph).__name__}: give a networkx.Graph")
-    names = pd.Index(list(graph.nodes), tupleize_cols=False)
+    # as objects: a float among large ints would make floats of them, some of which are equal
+    names = pd.Index(list(graph.nodes), dtype=object, tupleize_cols=False)
     if not len(names):
         raise InputError("graph has no nodes: give one with some")
     if weight is not None and all(each is None for *_, each in graph.edges.data(weight)):
         raise InputError(f"weight={weight!r} is no attribute of any edge")
     rows = list(graph.edges.data(weight, default=1.0))
-    ends = [names.get_indexer([row[end] for row in rows]) for end in (0, 1)]
-    arrays: Arrays = {"edge_index": np.stack(ends).astype(np.int64)}
+    ids = {node: place for place, node in enumerate(graph.nodes)}
+    ends = [[ids[row[end]] for row in rows] for end in (0, 1)]
+    arrays: Arrays = {"edge_index": np.array(ends, np.int64)}
     if weight is not None:
         arrays["edge_weight"] = _numbers(f"weight={weight!r}", pd.Series([r[2] for r in rows]))
     if x is not None:
@@ -188,6 +190,8 @@ def _check_table(name: str, table: Any, kind: Any, by_node: bool = False) -> Non
 def _names(ends: list[pd.Series], labels: pd.Series | None) -> pd.Index:
     """The nodes of edges and labels, sorted."""
     parts = [*ends, *([] if labels is None else [pd.Series(labels.index)])]
+    if len({part.dtype.kind for part in parts}) > 1:  # floats hold ints up to 2**53 only
+        parts = [part.astype(object) for part in parts]
     found = pd.unique(pd.concat(parts).dropna())
     try:
         return pd.Index(np.sort(found))
@@ -198,6 +202,8 @@ def _names(ends: list[pd.Series], labels: pd.Series | None) -> pd.Index:
 
 
 def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
+    if names.dtype.kind != nodes.dtype.kind:  # as in `_names`
+        names, nodes = names.astype(object), nodes.astype(object)
     ids = names.get_indexer(nodes)
     if (ids < 0).any():
         place = int(np.argmax(ids < 0))
