@@ -248,6 +248,16 @@ def test_bad_tables_are_named(tmp_path):
     (tmp_path / "x.csv").write_text("name,age\nann,31\n")
     with pytest.raises(DatasetError, match="column name holds 'ann': give numbers"):
         read_features(tmp_path / "x.csv", tmp_path)
+    for header, message in (
+        (",a", "without a name: .*name it node"),
+        ("0.5,.5e-1,0.5", "a row of"),
+    ):
+        (tmp_path / "x.csv").write_text(f"{header}\n{header[1:]}\n")
+        with pytest.raises(DatasetError, match=message):
+            read_features(tmp_path / "x.csv", tmp_path)
+    for header in ("0,1", "node,0"):  # as pandas names columns
+        (tmp_path / "x.csv").write_text(f"{header}\n0,1\n")
+        assert read_features(tmp_path / "x.csv", tmp_path)[0, -1] == 1
     for wrong in ("4 elephants", "-1GiB", 0, True):
         with pytest.raises(InputError, match="memory="):
             parse_bytes(wrong)

@@ -1,5 +1,6 @@
 """A graph from tables of edges, features and labels, which need not fit into memory."""
 
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from algnn.labels import PARQUET, is_parquet, read_labels
 from algnn.progress import WatchedFile
 
 CHUNK = 2**21  # edges read at once
+# in a header, where pandas writes a second 0.5 as 0.5.1
+NUMBER = re.compile(r"\s*[-+]?\.?[0-9][-+.0-9e]*\s*", re.IGNORECASE)
 
 
 def write_tables(
@@ -103,7 +106,10 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
                     ids = _whole_numbers(table, frame, "node")
                     if not np.array_equal(ids, np.arange(count, count + len(ids))):
                         raise DatasetError(f"{table}: node must be 0, 1, 2, … from row to row")
-                values = _numbers(table, frame.drop(columns="node", errors="ignore"))
+                frame = frame.drop(columns="node", errors="ignore")
+                if header:
+                    _check_header(table, [str(name) for name in frame])
+                values = _numbers(table, frame)
                 if width and values.shape[1] != width:
                     raise DatasetError(f"{table} has {values.shape[1]} features, others {width}")
                 width, count = values.shape[1], count + len(values)
@@ -156,6 +162,21 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
         words = f"{file} is no whole table, CSV with a header or Parquet: {error}"
         raise DatasetError(words) from error
+
+
+def _check_header(file: Path, names: list[str]) -> None:
+    """Raise `DatasetError` for the number of a row among the features, or a row as the header."""
+    if any(name.startswith("Unnamed: ") for name in names):  # as pandas calls a column without one
+        raise DatasetError(
+            f"{file} has a column without a name: if it numbers the rows, name it node or leave it"
+            " out (to_csv has index=False)"
+        )
+    counted = names == [str(place) for place in range(len(names))]  # by pandas, for want of names
+    if not is_parquet(file) and not counted and all(map(NUMBER.fullmatch, names)):
+        raise DatasetError(
+            f"{file}: its header is {','.join(names)[:40]!r}, which looks like a row of numbers:"
+            " put a line with names of the columns first"
+        )
 
 
 def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
