@@ -456,6 +456,11 @@ def test_labels_of_new_nodes_are_checked(tmp_path):
     store = append_nodes(tmp_path / "g", x, [], y=torch.tensor([torch.nan, 3.0]))
     assert store.labels()[40:].tolist() == [-1, 3]
     assert append_nodes(tmp_path / "g", x[:0], [], y=[]).num_nodes == 42
+    graph.class_names = ["a", "b", "c"]
+    algnn.write_graph(graph, tmp_path / "named")
+    with pytest.raises(InputError, match=r"y holds class 3: class_names .* 3, so give 0 to 2"):
+        append_nodes(tmp_path / "named", x, [], y=[2, 3])
+    assert append_nodes(tmp_path / "named", x, [], y=[2, -1]).num_nodes == 42
     del graph.y
     algnn.write_graph(graph, tmp_path / "bare")
     with pytest.raises(InputError, match="the graph has no labels"):

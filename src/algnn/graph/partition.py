@@ -183,6 +183,13 @@ def _append(
         raise InputError("y is given and the graph has no labels: leave it out")
     if "class_names" in known:
         raise InputError("y holds strings: give ints, the classes that the graph has")
+    names = manifest["class_names"]
+    if names and y is not None and bool((known["y"] >= len(names)).any()):
+        highest = int(known["y"].max())
+        raise InputError(
+            f"y holds class {highest}: class_names of the graph has {len(names)}, so give 0 to"
+            f" {len(names) - 1}"
+        )
     with tempfile.TemporaryDirectory() as work:
         rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
         mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
