@@ -125,6 +125,20 @@ def test_a_node_gathers_from_those_that_point_at_it():
     torch.testing.assert_close(found, expected)
 
 
+def test_weights_may_add_up_to_more_than_float32_holds():
+    edges = torch.tensor([[1, 2], [0, 0]])
+    found = normalised_adjacency(edges, 3, torch.tensor([2e38, 2e38])).to_dense()
+    torch.testing.assert_close(found[0], torch.tensor([0, 1e19, 1e19]))
+
+
+def test_parallel_edges_may_come_in_any_order():
+    edges, weight = torch.tensor([[1, 1, 2, 1], [0, 0, 0, 0]]), torch.tensor([3.0, 1.0, 5.0, 2.0])
+    found = normalised_adjacency(edges, 3, weight).values()
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]):
+        again = normalised_adjacency(edges[:, order], 3, weight[order])
+        assert again.values().equal(found)
+
+
 def test_rows_of_any_layout():
     x = torch.tensor([[0.0, 2.0], [0.0, 0.0], [3.0, 0.0]])
     rows = torch.tensor([2, 0, 2])

@@ -49,10 +49,19 @@ def looped_rows(
         loop_weight[target[loops] - rows.start] = given[loops]
         source, target, given = source[~loops], target[~loops], given[~loops]
     columns, local = torch.cat([source, own]), torch.cat([target, own]) - rows.start
-    order = torch.argsort(local * num_nodes + columns)
+    values = torch.cat([given, loop_weight])
+    order = _order(local * num_nodes + columns, None if weight is None else values)
     starts = pad(torch.bincount(local, minlength=own.numel()).cumsum(0), (1, 0))
-    values = torch.cat([given, loop_weight])[order]
-    return csr(starts, columns[order], values, (own.numel(), num_nodes))
+    return csr(starts, columns[order], values[order], (own.numel(), num_nodes))
+
+
+def _order(places: Tensor, weights: Tensor | None) -> Tensor:
+    """What sorts edges by place, and those of one place by weight: they may come in any order."""
+    ordered, order = torch.sort(places)
+    if weights is None or not bool((ordered[1:] == ordered[:-1]).any()):
+        return order
+    order = torch.argsort(weights)
+    return order[torch.argsort(places[order], stable=True)]
 
 
 def inverse_roots(rows: Tensor) -> Tensor:
@@ -61,6 +70,8 @@ def inverse_roots(rows: Tensor) -> Tensor:
     degrees = torch.zeros(rows.size(0), dtype=torch.float64, device=row.device)
     degrees.index_add_(0, row, rows.values().to(torch.float64))
     roots = degrees.to(torch.float32).pow_(-0.5)
+    # of sums that are finite in float64 alone
+    roots = torch.where(roots == 0, degrees.pow(-0.5).to(torch.float32), roots)
     return roots.masked_fill_(roots == torch.inf, 0)
 
 
