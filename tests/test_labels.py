@@ -34,6 +34,8 @@ def table(folder: Path, text: str | bytes, name: str = "labels.csv") -> Path:
         ("node,label\n2,7.0\n0,3.0\n1,\n3,-1\n", [2, 0], [7, 3]),
         ("node,label\n2,7.0\n0,-1.0\n", [2], [7]),
         ("node,label\n2,7.5\n0,3.0\n", [2, 0], ["7.5", "3.0"]),
+        ("node,label\n2,True\n0, False\n1,\n", [2, 0], [1, 0]),
+        ("node,label\n2,True\n0,maybe\n", [2, 0], ["True", "maybe"]),
         # any order of columns, and more of them: a table of predictions is one of labels
         ("label,probability,node\na,0.5,04\n", [4], ["a"]),
         # what spreadsheets write
@@ -61,6 +63,27 @@ def test_labels_are_of_the_kind_that_the_model_knows(tmp_path: Path) -> None:
     path = table(tmp_path, "node,label\n2,7\n")
     assert read_labels(path, 5, np.array(["7", "x"]))[1].tolist() == ["7"]
     assert read_labels(path, 5, np.array([1, 2]))[1].tolist() == [7]
+
+
+def test_labels_are_spelled_as_the_model_knows_them(tmp_path: Path) -> None:
+    path = table(tmp_path, "node,label\n2,1.0\n0,fair \n1,False\n3, True\n4,-1.0\n")
+    known = np.array(["1", "2", "fair ", "False", "-1"])
+    assert read_labels(path, 5, known)[1].tolist() == ["1", "fair ", "False", "1", "-1"]
+    assert read_labels(path, 5, np.array(["1.0", "x"]))[1].tolist() == [
+        "1.0",
+        "fair",
+        "False",
+        "True",
+    ]
+
+
+def test_bools_of_parquet_are_those_of_csv(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "labels.parquet"
+    pandas.DataFrame({"node": [1, 2], "label": [True, False]}).to_parquet(path)
+    assert read_labels(path, 5)[1].tolist() == [1, 0]
+    assert read_labels(path, 5, np.array(["False", "True"]))[1].tolist() == ["True", "False"]
 
 
 def test_nodes_alone(tmp_path: Path) -> None:

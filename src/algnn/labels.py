@@ -21,12 +21,13 @@ from algnn.progress import WatchedFile
 
 Source = str | os.PathLike[str]
 Column = npt.NDArray[Any]
-# where a row stands, for messages, and its cells as text
+# where a row stands, for messages, and its cells as text, with the spaces around it
 Row = tuple[str, list[str]]
 
 NUMBER = re.compile("-?[0-9]+")
 PLAIN = re.compile(r"(0|-?[1-9][0-9]*)(\.0+)?")  # as numbers are written: 007 is a name
 PARQUET = (".parquet", ".pq")
+BOOLS = {"True": "1", "False": "0"}
 MOST_DIGITS = 18  # a number of so many fits into 64 bits
 
 
@@ -40,16 +41,18 @@ def read_labels(
 ) -> tuple[npt.NDArray[np.int64], Column, int]:
     """The nodes and labels of a table with the columns `node` and `label`.
 
-    Labels are ints where all of them are written as whole numbers, and strings otherwise; beside
-    classes that were seen before, they are of their kind. Rows without a label, or with -1, are
+    Labels are ints where all of them are written as whole numbers, or all as True or False, and
+    strings otherwise; beside classes that were seen before, they are of their kind, and spelled as
+    these. Rows without a label, or with -1, are
     left out and counted, or refused where `every` row must have one. Other columns are not looked
     at.
     """
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)
-    known = () if seen is None else map(str, seen.tolist())
-    nothing = {"", "-1", "-1.0"}.difference(known)
-    labelled = np.array([cells[1] not in nothing for _, cells in rows])
+    known = set() if seen is None else set(map(str, seen.tolist()))
+    nothing = {"", "-1", "-1.0"} - known
+    texts = [_spelled(cells[1], known) for _, cells in rows]
+    labelled = np.array([text not in nothing for text in texts])
     if not labelled.any():
         raise InputError(f"{path}: no row has a label (-1 and empty cells mean none): give some")
     if every and not labelled.all():
@@ -57,8 +60,10 @@ def read_labels(
         raise InputError(
             f"{path}, {place}: node {cells[0]} has no label: give the one it has, or leave it out"
         )
-    texts = [cells[1] for _, cells in rows if cells[1] not in nothing]
+    texts = [text for text in texts if text not in nothing]
     as_ints = seen is None or seen.dtype.kind != "U"
+    if as_ints and BOOLS.keys() >= set(texts):
+        texts = [BOOLS[text] for text in texts]
     as_ints &= all(PLAIN.fullmatch(t) and len(t.lstrip("-")) <= MOST_DIGITS for t in texts)
     labels = [int(text.partition(".")[0]) for text in texts] if as_ints else texts
     return nodes[labelled], np.array(labels), int((~labelled).sum())
@@ -102,7 +107,7 @@ def is_parquet(path: Source) -> bool:
 
 
 def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[Row]:
-    """The cells of some columns, row by row, without spaces around them: all, or the first ones."""
+    """The cells of some columns, row by row: all, or the first ones."""
     read = _parquet_rows if is_parquet(path) else _csv_rows
     try:
         rows = list(islice(read(path, names), most))
@@ -130,7 +135,7 @@ def _csv_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
                         f"{path}, line {reader.line_num}: has {len(cells)} cells and the header"
                         f" {len(header)}: put a label that holds a comma between quotes"
                     )
-                yield f"line {reader.line_num}", [cells[place].strip() for place in places]
+                yield f"line {reader.line_num}", [cells[place] for place in places]
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: is not CSV ({error})") from error
         except UnicodeDecodeError as error:
@@ -153,10 +158,17 @@ def _parquet_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
 
 
 def _text(cell: Any) -> str:
-    """A cell as text; a bool, and a whole number that a gap made a float, as a whole number."""
-    if isinstance(cell, bool | np.bool_) or (isinstance(cell, float) and cell.is_integer()):
+    """A cell as text; a whole number that a gap made a float, as a whole number."""
+    if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    return (cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)).strip()
+    return cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)
+
+
+def _spelled(cell: str, known: set[str]) -> str:
+    """A label as the class that is known, also where a gap made 1 a float; without spaces else."""
+    text = cell.strip()
+    whole = text.partition(".")[0] if PLAIN.fullmatch(text) else text
+    return next((one for one in (cell, text, whole, BOOLS.get(text, text)) if one in known), text)
 
 
 def _places(path: Source, header: list[str], names: Sequence[str]) -> list[int]:
@@ -170,7 +182,8 @@ def _places(path: Source, header: list[str], names: Sequence[str]) -> list[int]:
 
 def _ids(path: Source, rows: Sequence[Row], num_nodes: int) -> npt.NDArray[np.int64]:
     first: dict[int, str] = {}
-    for place, (text, *_) in rows:
+    for place, (cell, *_) in rows:
+        text = cell.strip()
         if not NUMBER.fullmatch(text):
             raise InputError(
                 f"{path}, {place}: node is {text!r}: give its id, a whole number from 0, which is"
