@@ -62,7 +62,9 @@ def test_it_is_trained_where_self_loops_weigh_nothing(planted):
     edges = torch.cat([planted.edge_index, torch.arange(n).expand(2, n)], dim=1)
     weight = torch.cat([torch.ones(planted.edge_index.size(1)), torch.zeros(n)])
     adjacency = normalised_adjacency(edges, n, weight)
-    encoder = SelfSupervisedEncoder.trained(HopEncoder.of(planted.x, 64, 0), adjacency, planted.x, 16)
+    encoder = SelfSupervisedEncoder.trained(
+        HopEncoder.of(planted.x, 64, 0), adjacency, planted.x, 16
+    )
     start = glorot(encoder.view_width, 16, torch.Generator().manual_seed(0))
     assert (next(iter(encoder.weights.values())) - start).abs().max() > 0.01
 
