@@ -224,22 +224,19 @@ def _read(*folders: Folder) -> dict[tuple[Path, str], Record | Failure]:
     found: dict[tuple[Path, str], Record | Failure] = {}
     for root in map(_folder, folders):
         # read first, since `pack` may move them meanwhile into those that are read next
-        single = [(home, _unless_moved(path)) for home, path in counted("", _single(root))]
+        listed = counted("", _single(root))
+        single = [(home, one) for home, path in listed if (one := _unless_moved(path))]
         packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
         # but packed ones count first, so that of equally old ones the single file is taken
         for home, one in (*packed, *single):
-            if one and (
-                (key := (home, file_name(one))) not in found or not _older(one, found[key])
-            ):
+            key = home, file_name(one)
+            if key not in found or _date(one) >= _date(found[key]):
                 found[key] = one
-    done: dict[str, Record | Failure] = {}
-    for (_, name), one in found.items():
-        if name not in done or not _older(one, done[name]):
-            done[name] = one
+    newest = {name: one for (_, name), one in sorted(found.items(), key=lambda i: _date(i[1]))}
     for (home, name), one in list(found.items()):
-        record = done.get(name.replace(FAILED, ".json")) if name.endswith(FAILED) else None
+        record = newest.get(name.replace(FAILED, ".json")) if name.endswith(FAILED) else None
         # a run that has been done since, in another folder or by a writer that was killed
-        if record and (same(record, one) or not _older(record, one)):
+        if record and (same(record, one) or _date(record) >= _date(one)):
             del found[home, name]
     return dict(sorted(found.items()))
 
@@ -273,9 +270,8 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
     return {file_name(one): one for one in found}
 
 
-def _older(one: Record | Failure, other: Record | Failure) -> bool:
-    ours, theirs = (a.started if isinstance(a, Record) else a.ended for a in (one, other))
-    return ours < theirs
+def _date(one: Record | Failure) -> str:
+    return one.started if isinstance(one, Record) else one.ended
 
 
 def _folder(folder: Folder) -> Path:
