@@ -158,6 +158,19 @@ def test_a_node_lies_between_the_classes_that_it_may_be(graph, model, test):
     assert any(np.allclose(one, wanted) for one in drawn)
 
 
+def test_names_are_shown_as_they_are_and_shortened(graph):
+    names = np.array(["$10k - $20k", r"$\x0$", "_" * 99, "plain"])
+    labels = names[graph.y[:200].numpy() % 4]
+    priced = ALGNN(device="cpu", width=128).fit(graph, range(200), labels)
+    figure = plot.confusion(priced, graph, range(200), labels)
+    figure.canvas.draw()  # a formula would fail, or lose its dollar signs
+    shown = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert [text.replace(r"\$", "$") for text in shown if "_" not in text] == sorted(
+        name for name in names if "_" not in name
+    )
+    assert max(map(len, shown)) < 40
+
+
 def test_one_node_is_enough(graph, model):
     for draw in (plot.confusion, plot.accuracy, plot.class_map):
         assert draw(model, graph, [7], graph.y[[7]]).axes

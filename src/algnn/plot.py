@@ -23,6 +23,7 @@ from algnn.learner import Learner
 
 NUMBERED = 15  # up to so many classes a cell of a confusion matrix has room for its number
 TICKS = 30  # more names than this along an axis would touch
+LONGEST = 32  # letters of a name; of longer ones both ends are shown
 KNOWN, NEW, SOFT = "#1f5fae", "#c2410c", "#8a93a0"
 
 
@@ -218,7 +219,7 @@ def explanation(
         raise InputError(f"model is a {type(model).__name__}: only an ALGNN explains its scores")
     why = model.explain(graph, node, label)
     figure = Figure(figsize=(11, 1.6 + 0.28 * (count + 1)), layout="constrained")
-    figure.suptitle(f"node {why.node} scores {why.score:+.3f} for class {why.label}")
+    figure.suptitle(f"node {why.node} scores {why.score:+.3f} for class {_plain(why.label)}")
     both = zip(figure.subplots(1, 2).flat, why._ranked(count), strict=True)
     for axes, (kind, top, others, rest) in both:
         bars = top | ({f"{others:,} others": rest} if others else {})
@@ -272,12 +273,14 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
         colour = colormaps["turbo"](0.05 + 0.9 * i / max(len(names) - 1, 1))
         x, y = flat[true == name].T
         if name not in known:
-            axes.plot(x, y, "x", color="black", alpha=0.6, ms=5, label=f"{name}, never learned")
+            axes.plot(
+                x, y, "x", color="black", alpha=0.6, ms=5, label=f"{_plain(name)}, never learned"
+            )
             continue
         axes.plot(x, y, ".", color=colour, alpha=0.5, ms=6)
         box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": colour, "lw": 1.5}
         place = 1.09 * corners[known.index(name)]
-        axes.text(*place, str(name), ha="center", va="center", bbox=box, fontsize=9)
+        axes.text(*place, _plain(name), ha="center", va="center", bbox=box, fontsize=9)
     axes.set_axis_off()
     title = f"{len(true):,} nodes between the {len(known):,} classes that they may be"
     axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), title=title)
@@ -311,11 +314,18 @@ def _figure(width: float, height: float) -> tuple[Figure, Any]:
     return figure, figure.subplots()
 
 
+def _plain(name: Any) -> str:
+    """A class's name, not too long, and no formula where it holds dollar signs."""
+    text = str(name)
+    short = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 + 1 :]}"
+    return short.replace("$", r"\$")
+
+
 def _names(axis: Any, names: list[Any]) -> None:
     """Names of classes along an axis, as many as fit; upright where they would touch."""
     every = -(-len(names) // TICKS)
-    shown = [str(name) for name in names[::every]]
-    upright = axis.axis_name == "x" and max(len(str(name)) for name in names) > 3
+    shown = [_plain(name) for name in names[::every]]
+    upright = axis.axis_name == "x" and max(map(len, shown)) > 3
     axis.set_ticks(range(0, len(names), every), shown, rotation=90 if upright else 0)
 
 

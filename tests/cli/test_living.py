@@ -104,6 +104,19 @@ def test_a_privacy_budget_is_given_once(desk: Path, capsys: pytest.CaptureFixtur
     assert not Path("a.safetensors").exists()
 
 
+def test_a_rehearsal_gives_no_noisy_counts_away(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", "a.safetensors", "graph.npz", "base.csv", "--private", "8"]) == 0
+    capsys.readouterr()
+    shown = []
+    for _ in range(2):
+        assert main(["learn", "a.safetensors", "graph.npz", "third.csv", "--dry-run"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert "more" in shown[0]
+
+
 @pytest.mark.parametrize(
     "given",
     ["a.safetensors graph.npz", "b.safetensors graph.npz base.csv -o c.safetensors"],

@@ -287,6 +287,25 @@ def test_a_remote_graph_is_fetched_when_it_is_needed(tmp_path, monkeypatch):
     assert torch.equal(algnn.load(address).x, graph.x)
     with pytest.raises(DatasetError, match="algnn partition"):
         algnn.load(f"memory://{tmp_path.name}/h")
+    # one that has lost a file opens, and says so when it is verified
+    fsspec.filesystem("memory").rm(f"/{tmp_path.name}/g/part-00001/x.npy")
+    algnn.open_graph(address, cache=tmp_path / "anew")
+    with pytest.raises(DatasetError, match=r"part-00001/x\.npy is"):
+        algnn.open_graph(address, cache=tmp_path / "anew", verify=True)
+
+
+def test_a_damaged_view_is_named_and_what_a_killed_command_left_is_removed(tmp_path):
+    graph, left = random_graph(), tmp_path / "g" / ".sorting-old"
+    left.mkdir(parents=True)
+    algnn.write_graph(graph, tmp_path / "g", parts=2)
+    assert not left.exists()
+    store = algnn.open_graph(tmp_path / "g", cache=tmp_path / "cache")
+    algnn.ALGNN(width=64, device="cpu").fit(store, range(10), [0, 1] * 5)
+    for view in tmp_path.rglob("views-*/*.npy"):
+        view.write_bytes(view.read_bytes()[:-8])
+    again = algnn.open_graph(tmp_path / "g", cache=tmp_path / "cache")
+    with pytest.raises(DatasetError, match=r"views-.* is no whole array .*: delete it"):
+        algnn.ALGNN(width=64, device="cpu").fit(again, range(10), [0, 1] * 5)
 
 
 def test_a_slash_at_the_end_of_an_address_overwrites_nothing(tmp_path):

@@ -203,7 +203,7 @@ def exact(path: Path, found: AnyModel) -> ALGNN:
     if not isinstance(found, ALGNN):
         raise InputError(
             f"{path} is a private model, with noisy sums and no record of nodes: it can learn,"
-            " predict and be inspected, and nothing else"
+            " predict, be evaluated and be inspected, and nothing else"
         )
     return found
 
@@ -272,20 +272,26 @@ def _holdings(learner: AnyModel) -> Holdings:
 
 def _finish(path: Path, learner: AnyModel, before: Holdings, dry_run: bool) -> None:
     """Write the model, unless this is a rehearsal, and say what has changed."""
+    from algnn import ALGNN
+
     if not dry_run:
         learner.save(path)
     (old, old_bytes), (new, new_bytes) = before, _holdings(learner)
+    # of a private model, each rehearsal would give away counts with another noise
+    hidden = dry_run and not isinstance(learner, ALGNN)
     table = shared.plain_table("class", "before", "after", "", right=slice(1, 3), pad=True)
     for name in sorted({*old, *new}):
         was, is_now = old.get(name, 0), new.get(name, 0)
         if was != is_now:
             remark = "new" if not was else "gone" if not is_now else ""
             # where old sessions count for less, nodes are counted in fractions
-            table.add_row(Text(str(name)), f"{was:,.6g}", f"{is_now:,.6g}", remark)
+            after = "more" if hidden else f"{is_now:,.6g}"
+            table.add_row(Text(str(name)), f"{was:,.6g}", after, remark)
     if table.rows:
         shared.print_table(table)
     would = "would hold" if dry_run else "holds"
-    held = f"{shared.plural(len(new), 'class')}, {shared.plural(sum(new.values()), 'node')}"
+    nodes = "more nodes" if hidden else shared.plural(sum(new.values()), "node")
+    held = f"{shared.plural(len(new), 'class')}, {nodes}"
     was_bytes = f" ({old_bytes:,} before)" if old_bytes else ""
     print(f"{path.name} {would} {held}, {new_bytes:,} bytes{was_bytes}")
     if dry_run:

@@ -11,6 +11,7 @@ folder of ``.npy`` files:
   and end in nodes of earlier ones. So a graph grows and no file is ever written again.
 """
 
+import contextlib
 import hashlib
 import json
 import mmap
@@ -106,7 +107,7 @@ class GraphStore:
         self.runner: Any = None  # what runs the steps of encoding elsewhere, if anything does
         # stands for the graph where results are cached by its tensors
         self.token = torch.zeros(0)
-        for name in () if self.remote else self._files:
+        for name in self._files if verify or not self.remote else ():
             self._check(self.local(name), name, verify)
 
     def __repr__(self) -> str:
@@ -207,7 +208,8 @@ class GraphStore:
         if not here.exists():
             system, place = filesystem(self.path)
             with replacing(here) as temporary:
-                system.get_file(f"{place}/{name}", str(temporary))
+                with contextlib.suppress(FileNotFoundError):  # which the next line says better
+                    system.get_file(f"{place}/{name}", str(temporary))
                 self._check(temporary, name, verify=True)
         return here
 
@@ -335,6 +337,9 @@ def mapped(path: Path, *, scattered: bool = False) -> Tensor:
         array = np.load(path, mmap_mode="c", allow_pickle=False)
     except FileNotFoundError:
         raise DatasetError(f"{path} is missing") from None
+    except ValueError as error:
+        remedy = "delete it if it is in a cache, where it is made again, or else partition again"
+        raise DatasetError(f"{path} is no whole array ({error}): {remedy}") from error
     if scattered and hasattr(mmap, "MADV_RANDOM"):
         array._mmap.madvise(mmap.MADV_RANDOM)
     return torch.from_numpy(array)

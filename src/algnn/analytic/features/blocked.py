@@ -8,6 +8,7 @@ block of columns is follows from the memory that may be used, and no digit depen
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -252,8 +253,14 @@ def opened(array: Array, *, write: bool = False) -> Tensor:
 
 
 def new_file(path: Path, shape: tuple[int, int], kind: Any) -> None:
-    """An ``.npy`` file of zeros, which takes no room on disk until it is written to."""
+    """An ``.npy`` file of zeros, with room on disk: a full one kills who writes to mapped pages."""
     np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        try:
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _columns(encoder: HopEncoder, step: int) -> list[slice]:
