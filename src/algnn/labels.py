@@ -43,9 +43,8 @@ def read_labels(
 
     Labels are ints where all of them are written as whole numbers, or all as True or False, and
     strings otherwise; beside classes that were seen before, they are of their kind, and spelled as
-    these. Rows without a label, or with -1, are
-    left out and counted, or refused where `every` row must have one. Other columns are not looked
-    at.
+    these. Rows without a label, or with -1, are left out and counted, or refused where `every` row
+    must have one. Other columns are not looked at.
     """
     rows = _rows(path, ("node", "label"))
     nodes = _ids(path, rows, num_nodes)

@@ -50,12 +50,12 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     each = [*CELL, "key"]
     found = found.drop_duplicates([*each, "sha256", "order", "seed", "hardware"], keep="last")
     # means are over the graphs, orders and seeds that all settings were tried on, if there are any
-    tried, shared = ([*CELL, *more] for more in ((), ("sha256", "order", "seed")))
     settings, here = (
-        found.groupby(by, dropna=False)["key"].transform("nunique") for by in (tried, shared)
+        found.groupby([*CELL, *more], dropna=False)["key"].transform("nunique")
+        for more in ((), ("sha256", "order", "seed"))
     )
-    fair = found.assign(fair=here == settings).groupby(CELL)["fair"]
-    found = found[(here == settings) | ~fair.transform("any")].copy()
+    found["all"] = here == settings
+    found = found[found["all"] | ~found.groupby(CELL)["all"].transform("any")].copy()
     found["ap"] = found.groupby(each)["ap"].transform("mean")
     found = found.drop_duplicates(each)
     found["later"] = [_later(run) for run in found.itertuples()]
@@ -64,7 +64,7 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     found = found.sort_values(["rounded", "later"], ascending=[False, True])
     cells = found.groupby(CELL)
     best = cells.head(1).set_index(CELL).assign(trials=cells.size())
-    return best.drop(columns=["key", "later", "rounded"]).sort_index().reset_index()
+    return best.drop(columns=["key", "all", "later", "rounded"]).sort_index().reset_index()
 
 
 def tuned(runs: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:

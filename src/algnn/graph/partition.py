@@ -95,9 +95,7 @@ def write_partitions(
     with _local_folder(path) as folder:
         if is_graph(path):
             raise InputError(f"{path} holds a graph already: give another folder, or append to it")
-        for left in folder.glob(
-            ".sorting-*"
-        ):  # by one that was killed; nobody else is at work here
+        for left in folder.glob(".sorting-*"):  # by a command that was killed
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
             weighted = bool(_distribute(_checked(edges, nodes, undirected), rows, Path(work)))

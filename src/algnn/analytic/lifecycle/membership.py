@@ -149,8 +149,7 @@ class Membership:
         hashes, owner, alike = self._beside(other, by_features=True)
         # of nodes that are all alike, such as those without features, any may be the other's
         group = np.concatenate([[0], np.cumsum(~alike)])
-        mixed_groups = np.bincount(group, owner) * np.bincount(group, ~owner) > 0
-        either = mixed_groups[group]
+        either = (np.bincount(group, owner) * np.bincount(group, ~owner) > 0)[group]
         both = (hashes[either & (owner == one)] for one in (True, False))
         ours, theirs = (replace(self, hashes=held, prints=no_prints(held.size)) for held in both)
         found, start, left = 0, 0, np.unique(ours.hashes).size

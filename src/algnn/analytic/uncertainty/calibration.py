@@ -103,8 +103,7 @@ class Scores:
         near = np.sort(np.argsort(-rivals, axis=1, kind="stable")[:, :MOST_RIVALS], axis=1)
         rival, left = (np.take_along_axis(a, near, axis=1) for a in (logits, rest))
         likely = np.take_along_axis(rivals, near, axis=1)
-        if C > MOST_RIVALS:
-            likely /= likely.sum(1, keepdims=True)
+        likely /= likely.sum(1, keepdims=True)
         total = np.zeros_like(rival)
         with np.errstate(under="ignore"):
             for weight, u in zip(WEIGHTS, POINTS, strict=True):
