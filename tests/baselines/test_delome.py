@@ -51,9 +51,30 @@ def test_logits_are_adjusted_by_the_counts_of_memory_and_session(small_graph):
     # of a budget of six, two nodes of each old class stay beside the session's own two
     assert prepared.codes[:4].sort().values.tolist() == [0, 0, 1, 1]
     assert prepared.codes[4:].tolist() == [2, 2]
+    assert prepared.sessions.tolist() == [0, 0, 0, 0, 1, 1]
     share = torch.tensor([2.0, 2.0, 6.0]) / 10
     torch.testing.assert_close(prepared.adjustment, 2 * share.log())
     model.dropout = task.gcn.dropout = 0.0
     real = cross_entropy(task.gcn(task.field) + 2 * share.log(), task.codes)
     old = cross_entropy(task.gcn(prepared.field) + 2 * share.log(), prepared.codes[:4])
     torch.testing.assert_close(model._loss(task, prepared), real + old)
+
+
+def test_each_earlier_session_has_a_mean_of_its_own(small_graph):
+    stream = algnn.ClassStream(small_graph)
+    model = DeLoMe(hidden=8, epochs=3, budget=8, condense_steps=2, dropout=0.0, device="cpu")
+    for session in (0, 1):
+        model.partial_fit(stream.graph(session), *stream.nodes("train", session))
+    nodes, labels = stream.nodes("train", 2)
+    task = model._task(stream.graph(2), nodes, labels.numpy(), model._known)
+    prepared = model._prepare(task)
+    old = prepared.sessions < 2
+    # four nodes of the two classes of the first session, two of the second's
+    assert prepared.sessions[old].tolist() == [0] * 4 + [1] * 2
+    codes = prepared.codes[old]
+    logits = task.gcn(prepared.field) + prepared.adjustment
+    expected = cross_entropy(task.gcn(task.field) + prepared.adjustment, task.codes)
+    expected = (
+        expected + cross_entropy(logits[:4], codes[:4]) + cross_entropy(logits[4:], codes[4:])
+    )
+    torch.testing.assert_close(model._loss(task, prepared), expected)

@@ -19,13 +19,15 @@ Match = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class SyntheticMemory(NamedTuple):
-    """Synthetic nodes, the field of those that are trained on, and DeLoMe's τ log π [C]."""
+    """Synthetic nodes, the field of those that are trained on, and what DeLoMe adds."""
 
     x: Tensor
     codes: Tensor
-    old: int  # how many are of earlier sessions, the first ones
+    kept: Tensor  # positions in the memory of those of earlier sessions, which are the first ones
     field: Field
-    adjustment: Tensor | float = 0.0
+    sessions: Tensor = torch.empty(0)  # of each node
+    shares: Tensor = torch.empty(0)  # of each earlier one in the mean over its session
+    adjustment: Tensor | float = 0.0  # τ log π [C]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -80,7 +82,7 @@ class CaT(GradientLearner):
         steps, lr, widths = self.condense_steps, self.condense_lr, (self.hidden, outputs)
         fresh = condense(match, two_hops[new], steps, lr, widths, task.initial)
         x, codes = torch.cat([x[old], fresh]), torch.cat([codes[old], task.codes[new]])
-        return SyntheticMemory(x, codes, old.numel(), edge_free(x))
+        return SyntheticMemory(x, codes, old, edge_free(x))
 
     def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> tuple[Match, int]:
         """How far the session's synthetic nodes, of these classes [k], are off; width of W_2."""
@@ -148,11 +150,11 @@ class DeLoMe(CaT):
     The GCN learns from the session's own nodes and from the memory of earlier ones, with logits
     that are adjusted for how often a class is seen in the two together:
 
-        L = CE(z_t + τ log π) + CE(z_M + τ log π),   π_c = m_c / Σ m,
+        L = CE(z_t + τ log π) + Σ_{s < t} CE(z_{M_s} + τ log π),   π_c = m_c / Σ m,
 
-    where m_c counts the memory's nodes of an old class and the session's of a new one (`balanced`
-    changes nothing). The authors' code starts from rows of X, keeps 60 nodes of each class and adds
-    up a loss for each earlier session.
+    a mean over the session's nodes and one over the nodes of each earlier session, as in the
+    authors' code; m_c counts the memory's nodes of an old class and the session's of a new one
+    (`balanced` changes nothing). That code starts from rows of X and keeps 60 nodes of each class.
 
     Niu et al., "Graph Continual Learning with Debiased Lossless Memory Replay", ECAI 2024.
 
@@ -165,18 +167,33 @@ class DeLoMe(CaT):
 
     def _prepare(self, task: Task) -> SyntheticMemory:
         memory = super()._prepare(task)
-        seen = torch.cat([memory.codes[: memory.old], task.codes])
+        old = memory.kept.numel()
         # a class that the budget left with nothing counts for one node
+        seen = torch.cat([memory.codes[:old], task.codes])
         counts = torch.bincount(seen, minlength=task.arrival.size).clamp(min=1)
         adjustment = self.temperature * (counts / counts.sum()).log().to(torch.float32)
-        return memory._replace(field=edge_free(memory.x[: memory.old]), adjustment=adjustment)
+        sessions = torch.full_like(memory.codes, task.before.sessions)
+        sessions[:old] = task.memory.get("sessions", sessions)[memory.kept]
+        _, which, sizes = torch.unique(sessions[:old], return_inverse=True, return_counts=True)
+        field, shares = edge_free(memory.x[:old]), 1 / sizes[which]
+        return SyntheticMemory(
+            memory.x, memory.codes, memory.kept, field, sessions, shares, adjustment
+        )
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         loss = cross_entropy(task.gcn(task.field, task.masks) + prepared.adjustment, task.codes)
-        if not prepared.old:
+        if not prepared.shares.numel():
             return loss
         logits = task.gcn(prepared.field, task.masks) + prepared.adjustment
-        return loss + cross_entropy(logits, prepared.codes[: prepared.old])
+        codes = prepared.codes[: prepared.shares.numel()]
+        return loss + cross_entropy(logits, codes, reduction="none") @ prepared.shares
+
+    def _remember(self, task: Task, prepared: SyntheticMemory) -> Tensors:
+        return super()._remember(task, prepared) | {"sessions": prepared.sessions}
+
+    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
+        super()._check_memory(memory, weights, classes)
+        check_tensor("sessions", memory["sessions"], (memory["codes"].numel(),), torch.int64)
 
     def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> tuple[Match, int]:
         classes = task.arrival.size
