@@ -23,7 +23,15 @@ from algnn.bench.runs import summarise, write_atomically
 from algnn.methods import METHODS
 from algnn.report.data import Study, read
 from algnn.report.table import listed
-from algnn.report.verdicts import NETWORKS, best_of, leads, mark, rivals, standing, tuned_rivals
+from algnn.report.verdicts import (
+    best_network,
+    best_of,
+    leads,
+    mark,
+    rivals,
+    standing,
+    tuned_rivals,
+)
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "docs/performance.md")
@@ -50,7 +58,7 @@ def short(study: Study) -> str:
     names = ["graph", "`algnn`", "best other, class by class", "fine-tuning", "joint, all labels"]
     lines = [_line(names), _line(["---"] * 5)]
     for graph in graphs(study)[:ROWS]:
-        other, joint = (best_of(study, graph, of) for of in (rivals(study, graph), NETWORKS))
+        other, joint = best_of(study, graph, rivals(study, graph)), best_network(study, graph)
         shown = [_named(study, graph, other), _cell(study, graph, "bare")]
         lines.append(
             _line([graph, _cell(study, graph, "algnn"), *shown, _named(study, graph, joint)])
@@ -66,7 +74,7 @@ def long(study: Study) -> str:
         paper, ours = paper_figures(graph, "algnn-paper"), study.anywhere(graph, "algnn")
         cells = [_cell(study, graph, name) for name in ("algnn", "algnn-nodes", "algnn-paper")]
         cells.append("–" if paper is None else f"{paper.ap[0]:.2f}")
-        cells.append(_named(study, graph, best_of(study, graph, NETWORKS)))
+        cells.append(_named(study, graph, best_network(study, graph)))
         alone = ours[ours["alone"]]
         cells.append(f"{alone['learn_seconds'].mean():.2f}" if len(alone) else "–")
         cells.append(f"{ours['retained_bytes'].mean() / 1e6:.1f}")
@@ -95,14 +103,14 @@ def verdicts(study: Study) -> str:
 
 def _against_networks(study: Study, tuned: bool = False) -> str:
     """Where `algnn` leads and trails the best joint network."""
-    best = {g: best_of(study, g, NETWORKS, tuned) for g in graphs(study)}
+    best = {g: best_network(study, g, tuned) for g in graphs(study)}
     found = {g: standing(study, g, [name], "ap", tuned) for g, name in best.items() if name}
     leads, trails, undecided = (
         _graphs(g for g in found if found[g] == verdict)
         for verdict in ("leads", "trails", "undecided")
     )
     missing = _graphs(g for g in best if g not in found)
-    end = f" (on {missing} they were not tuned)" if len(found) < len(best) else ""
+    end = f" (on {missing} not all of them were tuned)" if len(found) < len(best) else ""
     return (
         f"leads on {leads}, trails on {trails}, and is undecided or not tested on {undecided}{end}"
     )
@@ -154,7 +162,7 @@ def chart(study: Study, path: Path) -> None:
     """Five lines: ours, joint training, the best replay, EWC, and no defence."""
     named = {
         "algnn": "algnn",
-        best_of(study, CHART, NETWORKS): "joint, all labels",
+        best_network(study, CHART): "joint, all labels",
         best_of(study, CHART, REPLAY): "best replay",
         "ewc": "EWC",
         "bare": "fine-tuning",

@@ -122,6 +122,6 @@ def test_grids_are_those_of_the_settings():
     rows = {row[0]: row for row in cells(MODULE["grids"]())}
     assert rows["`algnn`"][3] == "none"
     assert rows["`klda`"][2:] == [
-        "bandwidth 0.1, shrinkage 0.01",
+        "bandwidth 0.1, shrinkage 0.0001",
         "bandwidth 0.02, 0.1, 0.5; shrinkage 0.01, 0.0001",
     ]

@@ -34,6 +34,13 @@ def best_of(study: Study, graph: str, names: Sequence[str], tuned: bool = False)
     return str(found.idxmax()) if len(found) else None
 
 
+def best_network(study: Study, graph: str, tuned: bool = False) -> str | None:
+    """The best joint network on a graph; None if `tuned` and one of them was not tuned."""
+    ran = [name for name in NETWORKS if len(study.anywhere(graph, name))]
+    every = all(len(study.anywhere(graph, name, tuned)) for name in ran)
+    return best_of(study, graph, ran, tuned) if every else None
+
+
 def standing(
     study: Study, graph: str, names: Sequence[str], figure: str = "ap", tuned: bool = False
 ) -> str:
@@ -131,7 +138,7 @@ def _networks(study: Study, graphs: Sequence[str], tuned: bool = False) -> Itera
     sides: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
     tested = []
     for graph in graphs:
-        if best := best_of(study, graph, NETWORKS, tuned):
+        if best := best_network(study, graph, tuned):
             other = study.anywhere(graph, best, tuned)["ap"].mean()
             ahead = study.means["ap"][graph][DEFAULT] - other
             found = study.against(graph, best, "ap", tuned)
