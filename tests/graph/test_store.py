@@ -212,7 +212,20 @@ def test_damage_is_noticed(tmp_path):
     manifest = tmp_path / "h" / "manifest.json"
     whole = json.loads(manifest.read_text())
     broken = [{k: v for k, v in whole.items() if k != key} for key in whole if key != "format"]
-    for content in (*broken, whole | {"partitions": []}, whole | {"partitions": [{}]}):
+    part = whole["partitions"][0]
+    files = part["files"]
+    parts = [{}, part | {"nodes": [0, 39]}, part | {"files": {}}, part | {"files": []}]
+    parts += [part | {"files": {k: v for k, v in files.items() if k != gone}} for gone in files]
+    parts.append(part | {"files": files | {"x.npy": {"shape": files["x.npy"]["shape"]}}})
+    broken += [whole | {"partitions": [one]} for one in parts]
+    broken += [whole | {"partitions": []}, whole | {"partitions": [part, part]}]
+    broken += [whole | {"nodes": 41}, whole | {"nodes": "40"}, whole | {"sparse": True}]
+    broken += [
+        whole | {flag: not whole[flag]}
+        for flag in ("weighted", "labelled", "split")
+        if not whole[flag]
+    ]
+    for content in broken:
         manifest.write_text(json.dumps(content))
         with pytest.raises(DatasetError, match="it is damaged"):
             algnn.open_graph(tmp_path / "h")

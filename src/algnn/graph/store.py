@@ -37,10 +37,8 @@ VERSION = 1
 FLOAT = torch.float64
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 DEFAULT_MEMORY = "4GiB"
-# of a manifest, and of each of its partitions
 KEYS = {"version", "nodes", "edges", "features", "sparse", "weighted", "labelled", "split"}
 KEYS |= {"class_names", "partitions"}
-PART_KEYS = {"name", "nodes", "edges", "files"}
 MORE = ("more_sources", "more_targets", "more_weights")
 
 
@@ -306,11 +304,38 @@ def read_manifest(path: Name) -> dict[str, Any]:
     if (version := found.get("version", VERSION)) != VERSION:
         words = f"version {version} of the format and this algnn reads {VERSION}"
         raise DatasetError(f"{name} has {words}")
-    parts: Any = found.get("partitions")
-    sound = found.keys() >= KEYS and isinstance(parts, list) and len(parts) > 0
-    if not sound or not all(isinstance(p, dict) and p.keys() >= PART_KEYS for p in parts):
+    try:
+        sound = _consistent(found)
+    except (LookupError, TypeError, AttributeError, ValueError):
+        sound = False
+    if not sound:
         raise DatasetError(f"{place} is not as it was written (it is damaged): partition it again")
     return found
+
+
+def _consistent(manifest: dict[str, Any]) -> bool:
+    """Whether the sizes, flags, partitions and files of a manifest belong together."""
+    end = edges = 0
+    for part in manifest["partitions"]:
+        (start, stop), files = part["nodes"], part["files"]
+        rows, count = stop - start, files["indices.npy"]["shape"]
+        wanted = {"indptr.npy": [rows + 1]}
+        if manifest["sparse"]:
+            wanted |= {"x_indptr.npy": [rows + 1], "x_data.npy": files["x_indices.npy"]["shape"]}
+        else:
+            wanted["x.npy"] = [rows, manifest["features"]]
+        flags = {
+            "weights": ("weighted", count),
+            "y": ("labelled", [rows]),
+            "split": ("split", [rows]),
+        }
+        wanted |= {f"{name}.npy": shape for name, (flag, shape) in flags.items() if manifest[flag]}
+        shapes = {name: facts["shape"] for name, facts in files.items()}
+        known = all({"bytes", "sha256"} <= facts.keys() for facts in files.values())
+        if start != end or rows < 0 or not known or not wanted.items() <= shapes.items():
+            return False
+        end, edges = stop, edges + part["edges"]
+    return end == manifest["nodes"] and edges == manifest["edges"] and manifest.keys() >= KEYS
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:

@@ -54,6 +54,7 @@ def test_nodes_that_have_faded_decide_less_of_their_scores():
     total = 40 / 3 + 10 * 4 / 5
     assert _mean_leverage(total, counts, weights) == pytest.approx((5 / 3 + 8) / 15)
     assert _mean_leverage(50.0, counts, weights) == 1.0
+    assert _mean_leverage(0.0, counts, weights) == 0.0  # of features that are all zero
     assert _mean_leverage(3.0, counts, np.array([0.0, 1.0])) == pytest.approx(0.3)
 
 
@@ -186,6 +187,28 @@ def test_fresh_nodes_would_choose_much_the_same(head, per_class):
     assert loss(beta) < 0.8 * loss(1.0)
     # ten nodes a class leave confusion, which make it careful rather than sure
     assert loss(beta) < 1.01 * best or (per_class == 10 and loss(1.1 * beta) < loss(beta))
+
+
+def test_features_that_tell_nothing_give_probabilities_that_say_so():
+    rng = np.random.default_rng(2)
+    count = 20_000
+    x = torch.from_numpy(rng.standard_normal((count, 8))).float()
+    graph = Data(x=x, edge_index=torch.zeros(2, 0, dtype=torch.long))
+    model = ALGNN(width=128).fit(graph, range(count // 2), rng.integers(0, 2, count // 2))
+    sure = model.predict_proba(graph, range(count // 2, count)).max(1)
+    assert sure.mean() == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("gamma", [1e-2, 1e-5])
+def test_weights_that_fit_every_node_are_no_reason_for_confidence(gamma):
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 400)
+    x = rng.standard_normal((400, 100)) + 0.1 * rng.standard_normal((3, 100))[y]
+    graph = Data(x=torch.tensor(x).float(), edge_index=torch.zeros(2, 0, dtype=torch.long))
+    model = ALGNN(head="ridge", gamma=gamma).fit(graph, range(200), y[:200])
+    rest = range(200, 400)
+    sure = model.predict_proba(graph, rest).max(1).mean()
+    assert sure == pytest.approx(model.score(graph, rest, y[200:]), abs=0.1)
 
 
 def test_nothing_to_go_by():

@@ -32,9 +32,9 @@ POINTS = np.sinh(GRID)
 DENSITY = (1 + POINTS**2 / TAILS) ** (-(TAILS + 1) / 2) * np.cosh(GRID)
 WEIGHTS = DENSITY / DENSITY.sum()
 # β is searched between e^LEAST and e^MOST, in units of 1 / Scores.apart()
-LEAST, MOST = -4.0, 6.0
+LEAST, MOST = -14.0, 6.0
 # a leverage of 1 would divide by zero
-MOST_LEVERAGE = 0.999
+MOST_LEVERAGE = 1 - 1e-9
 # Of more rivals than these the most likely are looked at: time is linear in classes beyond them.
 MOST_RIVALS = 100
 MOST_PULL = 700.0  # the logarithm of a pull on a score is searched between this and its negative
@@ -225,5 +225,7 @@ def _mean_leverage(parameters: float, counts: Array, weights: Array) -> float:
 
     if excess(MOST_PULL) <= 0:
         return 1.0
+    if excess(-MOST_PULL) >= 0:  # features are all zero
+        return 0.0
     log = brentq(excess, -MOST_PULL, MOST_PULL)
     return float(np.average(expit(logs + log), weights=counts * weights))
