@@ -79,6 +79,10 @@ def _opened(path: Path, framework: str) -> Iterator[tuple[Any, Facts]]:
     """The file and its header, once that is one of ours."""
     if not os.path.isfile(path):
         raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
+    if os.fspath(path).endswith(".npz"):
+        raise CheckpointError(
+            f"{path} is a graph and no saved learner: give a model, which comes before the graph"
+        )
     try:
         with safe_open(path, framework=framework) as file:
             yield file, _header(path, file.metadata())

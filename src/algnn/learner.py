@@ -449,6 +449,8 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
                 f"{type(self).__name__}._scores gave {found} for {wanted[0]} nodes and"
                 f" {wanted[1]} classes: it must give a Tensor {list(wanted)}"
             )
+        if bool(scores.isnan().any()):
+            raise AlgnnError(f"{type(self).__name__}._scores gave NaN: scores must be numbers")
         return scores
 
     def _settle(self) -> None:

@@ -5,6 +5,7 @@ Each function returns a matplotlib `Figure` of its own, which a notebook shows; 
 
 import io
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def confusion(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     figure.colorbar(image, ax=axes, label="nodes of the class (%)", shrink=0.8)
     _names(axes.xaxis, columns)
     _names(axes.yaxis, rows)
-    axes.set(xlabel="predicted", ylabel="true class", title=_total(table))
+    axes.set(xlabel="predicted", ylabel="true class")
+    figure.suptitle(_total(table), fontsize="medium")
     if max(shares.shape) <= NUMBERED:
         for (i, j), value in np.ndenumerate(shares):
             if value >= 0.5:
@@ -125,7 +127,7 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
         axes.set(ylim=(0, 102), ylabel="accuracy (%)")
         axes.grid(axis="y", alpha=0.3)
         axes.set_axisbelow(True)
-    bars.legend(loc="lower right", framealpha=0.9)
+    figure.legend(loc="outside lower left", frameon=False)
     return figure
 
 
@@ -304,7 +306,9 @@ def _around(sure: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     """Write a figure as ``.png``, ``.svg`` or ``.pdf``, in a single step; returns the path."""
     target, drawn = picture_path(path), io.BytesIO()
-    figure.savefig(drawn, format=target.suffix[1:], dpi=130)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # which the picture shows
+        figure.savefig(drawn, format=target.suffix[1:], dpi=130)
     write_atomically(target, drawn.getvalue())
     return target
 

@@ -151,6 +151,17 @@ def test_what_cannot_be_compared_is_refused():
         rank(pd.DataFrame({"dataset": ["a"], "method": ["x"], "ap": [1.0]}))
 
 
+def test_ranks_are_of_one_setting_and_one_stream():
+    runs = pd.DataFrame({
+        "dataset": ["a"] * 3, "method": ["x", "y", "y"], "ap": [1.0, 2.0, 3.0],
+        "base": 2, "step": 1, "edges": "full", "settings": [{}, {"lr": 1}, {"lr": 1.0}],
+    })  # fmt: skip
+    assert rank(runs).average.to_dict() == {"y": 1.0, "x": 2.0}
+    for other in ({"step": [1, 1, 2]}, {"settings": [{}, {"lr": 1}, {"lr": 2}]}):
+        with pytest.raises(InputError, match="runs of y on a have several settings or streams"):
+            rank(runs.assign(**other))
+
+
 def test_ranks_and_nemenyis_difference():
     # four methods on 14 graphs, each a little noisy: 2.569 √(4·5 / (6·14)) = 1.25 (Demšar, 2006)
     noise = np.random.default_rng(0).normal(0, 1, (4, 14))

@@ -17,7 +17,9 @@ from torch_geometric.data import Data
 
 from algnn import ALGNN, load
 from algnn.bench import runs
+from algnn.bench.plan import Plan
 from algnn.bench.runs import summarise
+from algnn.bench.tuning import trials
 from algnn.cli import main
 from algnn.cli.benching import SWEEPS
 
@@ -313,10 +315,21 @@ def test_the_learner_of_the_page(here: Path, capsys: pytest.CaptureFixture[str])
     import mymethod
 
     graph = load("mine.npz")
-    model = mymethod.NearestMean().fit(graph, graph.train_mask, graph.y[graph.train_mask])
-    model.save("model.safetensors")
-    again = mymethod.NearestMean.load("model.safetensors")
-    np.testing.assert_array_equal(model.predict(graph), again.predict(graph))
+    for named in (str, int):  # labels may be names
+        labels = [named(label) for label in graph.y[graph.train_mask].tolist()]
+        model = mymethod.NearestMean().fit(graph, graph.train_mask, labels)
+        model.save("model.safetensors")
+        again = mymethod.NearestMean.load("model.safetensors")
+        np.testing.assert_array_equal(model.predict(graph), again.predict(graph))
+    # with a grid of its own it can be tuned, and without one says so
+    tune = ["tune", "mine.npz", "--methods", own, "--device", "cpu", "--only-trials"]
+    assert main(tune) == 0
+    assert f"no grid, nothing to tune: {own}\n" in capsys.readouterr().out
+    mymethod.NearestMean.grid = {"norm": [1.0, 3.0]}
+    assert [trial.changes for trial in trials(Plan("mine.npz", own, [1]))] == [
+        {"norm": 1.0},
+        {"norm": 3.0},
+    ]
 
 
 def test_the_call_of_the_page(

@@ -79,6 +79,15 @@ def test_of_a_users_learner_the_commonest_settings_are_its_own(study_of):
     assert dict(zip(study.runs.seed, study.runs.differs, strict=True)) == {
         1: "width=1", 2: "", 3: "",
     }  # fmt: skip
+    # those of most graphs, however often another one ran on one of them
+    given.append(({"width": 1}, 1))
+    graphs = ["cora"] * 3 + ["pubmed"]
+    study = study_of(*(
+        {"method": "mine:Own", "settings": s, "seed": seed, "dataset": graph}
+        for (s, seed), graph in zip(given, graphs, strict=True)
+    ))  # fmt: skip
+    assert set(study.runs.differs[study.runs.seed == 1]) == {""}
+    assert set(study.runs.differs[study.runs.seed > 1]) == {"width=2"}
 
 
 def test_a_record_makes_no_code_run(study_of, tmp_path, monkeypatch):

@@ -100,7 +100,11 @@ def fit_changes(names: Sequence[str], changes: dict[str, Any]) -> dict[str, dict
     for setting in changes:
         if not any(setting in defaults for defaults in known.values()):
             apart = f" ({setting} has an option of its own)" if setting in registry.APART else ""
-            raise InputError(f"{setting!r} is not a setting of {', '.join(names)}{apart}")
+            there = sorted({one for defaults in known.values() for one in defaults})
+            raise InputError(
+                f"{setting!r} is not a setting of {', '.join(names)}{apart}: use one of"
+                f" {', '.join(there)}"
+            )
     return {n: {s: v for s, v in changes.items() if s in d} for n, d in known.items()}
 
 

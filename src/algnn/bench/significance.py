@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from algnn.bench.metrics import Matrix, Outcome
+from algnn.bench.tuning import settings_key
 from algnn.errors import InputError
 
 Pairs = tuple[tuple[Outcome, Outcome], ...]
@@ -177,6 +178,17 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
     # not at the top: it takes two seconds, and `compare` needs none of it
     from scipy.stats import friedmanchisquare, studentized_range
 
+    if "settings" in runs:
+        cell = ["dataset", "method"]
+        kinds = runs[[*cell, "base", "step", "edges"]].assign(
+            key=runs["settings"].map(settings_key)
+        )
+        kinds = kinds.drop_duplicates()
+        for graph, method in kinds.loc[kinds.duplicated(cell), cell].itertuples(index=False):
+            raise InputError(
+                f"runs of {method} on {graph} have several settings or streams: give those of one,"
+                " such as runs[(runs.step == 1) & (runs.edges == 'full')]"
+            )
     means = runs.pivot_table(index="dataset", columns="method", values=figure, sort=False)
     if methods is not None:
         means = means.reindex(columns=list(methods))

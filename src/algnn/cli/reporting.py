@@ -92,6 +92,8 @@ def report(
     for name, path, ending in (("markdown", markdown, ".md"), ("latex", latex, ".tex")):
         if path is not None and path.suffix != ending:
             raise InputError(f"--{name} {path} is no name for such a file: end it in {ending}")
+    if csv is not None and csv.suffix == ".csv":
+        raise InputError(f"--csv {csv}: give a folder, which gets a file for each table")
     with working("loading") as tell:
         from algnn.files import make_folder
         from algnn.report import data, export

@@ -207,6 +207,8 @@ def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
     ids = names.get_indexer(nodes)
     if (ids < 0).any():
         place = int(np.argmax(ids < 0))
+        if pd.isna(nodes.tolist()[place]):
+            raise InputError(f"{what} names no node in row {place}: leave the row out")
         raise InputError(
             f"{what} names {nodes.tolist()[place]!r} in row {place}, which is not in the index of"
             " features: name nodes there (read_csv has index_col=), or leave the row out"

@@ -238,9 +238,12 @@ def gather(
     graphs = _commonest(zip(found.dataset, found.sha256, strict=True))
     graphs |= _commonest(zip(usual.dataset, usual.sha256, strict=True))
     files = dict(zip(found.sha256, found.provenance, strict=True))
-    # a user's learner has no settings of its own here but those that most of its runs have
-    texts = [json.dumps(one, sort_keys=True) for one in found.settings]
-    own = _commonest(zip(zip(found.method, found.dataset, strict=True), texts, strict=True))
+    # a user's learner has no settings of its own here but those of most graphs, then of most runs
+    texts = pd.Series([json.dumps(one, sort_keys=True) for one in found.settings], found.index)
+    every = pd.DataFrame({"method": found.method, "text": texts, "dataset": found.dataset})
+    every = every.assign(graphs=every.groupby(["method", "text"])["dataset"].transform("nunique"))
+    most = every[every.graphs == every.groupby("method")["graphs"].transform("max")]
+    own = _commonest(zip(most.method, most.text, strict=True))
     changes = [_changes(run, graphs, own) for run in found.itertuples()]
     streams = zip(changes, found.provenance, found.dataset, strict=True)
     tried = runs.iloc[:0] if trials is None else trials
@@ -277,7 +280,7 @@ def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dic
     """What keeps a run out of the main tables: settings first, then the stream."""
     # a user's module is never imported here: a record is data, and must not make code run
     known = run.method in METHODS
-    usual = json.loads(_usual(run.method, run.dataset) if known else own[run.method, run.dataset])
+    usual = json.loads(_usual(run.method, run.dataset) if known else own[run.method])
     # a setting that did not exist yet was off, and where it is off today nothing has changed
     given = {name: value for name, value in usual.items() if not value} | run.settings
     changes = {

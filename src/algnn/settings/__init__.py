@@ -8,6 +8,7 @@ more than that, a table each. All combinations of the values in ``[grid]`` are t
 
 import ast
 import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -37,8 +38,13 @@ def grid(method: str) -> list[dict[str, Any]]:
     tables = _tables(method)
     if "grid" not in tables:
         return grid(tables["inherits"]) if "inherits" in tables else []
-    values = tables["grid"]
-    return [dict(zip(values, some, strict=True)) for some in product(*values.values())]
+    return combined(tables["grid"])
+
+
+def combined(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of some settings' values; none where there are no settings."""
+    some = product(*values.values()) if values else ()
+    return [dict(zip(values, one, strict=True)) for one in some]
 
 
 @cache
