@@ -104,6 +104,8 @@ def test_the_first_paragraphs(study_of):
         "How settings were chosen: `algnn` has none per graph.",
     ):
         assert words in text, (words, text)
+    assert "user's own" not in text
+    assert "user's own" in " ".join(opening(study_of(*runs({"algnn": 8, "mine:Own": 2}))))
     written = markdown(build(study))
     # the document opens with them, and with the table
     assert written.index("## Leaderboard") < written.index("5 methods learned")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pandas as pd
 
 from algnn.bench.significance import Comparison
+from algnn.methods import METHODS
 from algnn.report.data import ALL_LABELS, DEFAULT, OURS, Study
 from algnn.report.table import PLAIN, WORDS, count, listed
 
@@ -75,7 +76,8 @@ def opening(study: Study) -> Iterator[str]:
         yield TEXT["rivals"].format(**_split(study, against), micro=_graphs_of(micro))
     yield from _networks(study, graphs)
     yield " ".join(_limits(study, graphs))
-    yield TEXT["settings"]
+    own = any(name not in METHODS for name in study.methods())
+    yield TEXT["settings"] + (TEXT["own learners"] if own else "")
     yield _tuned(study) if len(study.chosen) else TEXT["untuned"]
     yield from _networks(study, graphs, tuned=True)
 
