@@ -95,8 +95,8 @@ def verdicts(study: Study) -> str:
         f"By a paired test at 95%, `algnn` leads every rival that learns class by class on"
         f" {len(won)} of {len(ahead)} graphs{f': {listed(won)}' if won else ''}. Rivals were also"
         f" run with settings tuned on validation nodes ({cells} pairs of rival and graph): against"
-        f" these it leads every one on {_graphs(still)}, and one of them leads it on"
-        f" {_graphs(behind)}. Against the best network that is trained anew on all labels it"
+        f" these it leads every one on {_graphs(still)}, and trails at least one on"
+        f" {_graphs(behind)}. Against the best network that is retrained on all labels it"
         f" {joint}. Against the best of these networks after tuning on validation nodes it {other}."
     )
 
@@ -128,8 +128,8 @@ def costs(study: Study) -> str:
         found.append(f"{first:.2g} s and {later:.2g} s ({where})")
     kept = study.anywhere("cora", "algnn")["retained_bytes"].mean() / 1e6
     return (
-        f"Cora's first four classes and each further class take {'; '.join(found)}. The process has"
-        f" used the device before. {kept:.1f} MB are kept at the end."
+        f"Cora's first four classes and each further class take {'; '.join(found)}, respectively,"
+        f" without the start-up time of the device. At the end the model keeps {kept:.1f} MB."
     )
 
 

@@ -89,7 +89,7 @@ BAD_SESSIONS = {
         lambda g: with_x(g, csr(torch.tensor([0, 1]), torch.tensor([99]), torch.ones(1), (1, 12))),
         NODES,
         LABELS,
-        r"graph\.x is a sparse tensor with indices that cannot be",
+        r"graph\.x is a sparse tensor with invalid indices",
     ),
     "sparse NaN": (
         lambda g: with_x(g, to_csr(g.x.index_fill(0, torch.tensor([4]), torch.nan))),

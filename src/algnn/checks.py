@@ -163,7 +163,7 @@ def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
         torch.sparse_csr_tensor(starts, columns, values, x.shape, check_invariants=True)
     except RuntimeError as error:
         raise InputError(
-            f"graph.x is a sparse tensor with indices that cannot be ({error}): make it with"
+            f"graph.x is a sparse tensor with invalid indices ({error}): make it with"
             " check_invariants=True"
         ) from error
     return values, torch.repeat_interleave(starts.diff())
@@ -308,7 +308,7 @@ def check_base(labels: Array) -> None:
     if bool((labels == labels[0]).all()):
         raise InputError(
             f"labels holds only class {labels[0]!s}: the base session needs at least two classes,"
-            " so add nodes of another (of a stream, by base= or --base); later ones may bring one"
+            " so add nodes of another (in a stream: base= or --base); a later session may have one"
         )
 
 

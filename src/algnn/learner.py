@@ -209,9 +209,9 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         Returns
         -------
         array [n]
-            From 0 to 1. Of `ALGNN`: above a half where the graph at large explains a node better
-            than any seen class does. Of other learners, to be compared among nodes: 1 − the largest
-            probability.
+            From 0 to 1. For `ALGNN`, above 0.5 where a node is more likely under the distribution
+            of the whole graph than under any seen class. For other learners, 1 − the largest
+            probability, which is only meant for ranking nodes.
 
         Examples
         --------
@@ -330,7 +330,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
             device is absent.
         verify : bool
             Whether to compare the content with the SHA-256 that `save` wrote into the file, which
-            takes about a second for each gigabyte; False lets a flipped bit by.
+            takes about a second for each gigabyte; with False a flipped bit is not detected.
         """
         tensors, facts = checkpoint.read(path, cls.__name__, verify=verify)
         try:

@@ -88,7 +88,7 @@ def test_the_first_paragraphs(study_of):
     for words in (
         "5 methods learned the classes of 3 graphs: half",
         "has 1 to 5 runs on a graph, each with its own seed, on the same split of the nodes",
-        "where both methods ran on them (1 pair of a split and an order), so",
+        "on which both methods ran (1 pair of a split and an order), so",
         "2 methods see every label so far again",
         "`algnn` leads every rival, of those that ran there, on 1 graph (`cora`). A rival"
         " leads it on no graph.",

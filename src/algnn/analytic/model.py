@@ -47,10 +47,10 @@ class ALGNN(Lifecycle):
     Parameters
     ----------
     encoder : {"hops", "self-supervised", "gcn"}
-        Label-free views of each node's neighbourhood; the same with the embedding of a GCN beside
-        them that is trained on the graph without labels, which helps most where labels are few; or
-        the paper's, a GCN trained on the base session, whose features a fixed random expansion
-        widens.
+        ``"hops"``: label-free views of each node's neighbourhood. ``"self-supervised"``: these and
+        the embedding of a GCN trained on the graph without labels, which helps most where labels
+        are few. ``"gcn"``: the paper's, a GCN trained on the base session, whose features are
+        widened by a fixed random expansion.
     head : {"balanced", "ridge", "ncm", "slda"}
         What is counted. ``"balanced"``: every class counts the same, however many nodes it has,
         which is right where the mean accuracy over classes matters. ``"ridge"``: every node counts
@@ -63,7 +63,8 @@ class ALGNN(Lifecycle):
     hidden : int
         Width h of the GCN, where there is one.
     width : int
-        Width d of the features, which random units fill up; what is retained grows with its square.
+        Number of features d: random units are added to the views up to this number. Memory grows
+        with its square.
     expansion : {"gcn", "plain"}
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
     epochs : int
@@ -75,7 +76,8 @@ class ALGNN(Lifecycle):
     weight_decay : float
         Its weight decay.
     half_life : float
-        After so many further sessions a node counts for half, so that old ones fade; 0 for never.
+        Number of later sessions after which a node's weight is halved, so that old nodes fade; 0
+        for no fading.
     seed : int
         Of all that is random.
     device : str
@@ -126,7 +128,7 @@ class ALGNN(Lifecycle):
         ----------
         dataset : str
             cora, citeseer, corafull, reddit, arxiv or computers; or corafull-graph or arxiv-graph,
-            which take the settings of the graph they are without its features.
+            which take the settings of the graph that they are derived from.
         **changes
             Parameters to set otherwise, such as `seed`.
 
@@ -150,9 +152,9 @@ class ALGNN(Lifecycle):
     def statistics_(self) -> Statistics:
         """G, Q and n of all sessions.
 
-        What is kept is these, or as long as fewer nodes were learned than features are wide the
-        same over the directions that they span; and, where γ is chosen, those of half of the nodes,
-        halved in one way or in a few.
+        While few nodes were learned, the learner stores them in the subspace that these nodes span,
+        and this property expands them. Where γ is chosen, it also stores the sums of one half of
+        the nodes, for one or several ways of halving them.
         """
         return self._known.span.whole(self._known.statistics)
 

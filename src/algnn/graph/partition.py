@@ -133,11 +133,11 @@ def append_nodes(
     x : Tensor [m, d]
         Features of the new nodes, whose ids follow those that are there; m may be 0.
     edges : iterable of (sources, targets, weights)
-        Chunks: arrays int64 [e], int64 [e], and float32 [e] or, in all of them, None. They may end,
-        and start, in old nodes and in new ones.
+        Chunks: arrays int64 [e], int64 [e], and float32 [e] or, in all of them, None. Both ends may
+        be old nodes or new ones.
     undirected : bool
-        Whether to add the reverse of each edge; of an edge that is then there twice one is kept,
-        with the sum of their weights.
+        Whether to add the reverse of each edge; an edge that then occurs twice is kept once, with
+        the sum of the weights.
     y : Tensor [m], int64, optional
         Labels of the new nodes; -1, for none, by default.
     memory : str or int

@@ -84,7 +84,7 @@ def scaled_rows(rows: Tensor, first: int, roots: Tensor) -> Tensor:
 def spmm(sparse: Tensor, dense: Tensor, beside: Tensor | None = None, share: float = 0.0) -> Tensor:
     """Sparse CSR [m, n] times dense [n, k], without a gradient.
 
-    Where `beside` [m, k] is given, it has a share of the result and the product has the rest.
+    With `beside` [m, k], the result is ``share * beside + (1 - share) * product``.
     """
     with torch.no_grad():
         # on the CPU the reducing kernel is vectorised: 1.2 to 5 times faster than `sparse @ dense`

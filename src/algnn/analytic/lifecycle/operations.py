@@ -75,17 +75,17 @@ class Lifecycle(Encoding):
         repeat: str = "error",
         client: Any = None,
     ) -> Self:
-        """Learn one more session; the first call is the base stage.
+        """Learn one more session; the first call is the base session.
 
         Parameters
         ----------
         graph, nodes, labels
             As for `fit`. The nodes may be of new classes, of known ones, or of both.
         repeat : {"error", "ignore", "count"}
-            What becomes of nodes that were learned with the same label before: they are refused,
-            skipped (so that a call may be sent again), or counted once more. A node learned with
-            another label is refused, too (see `relabel`), unless all count. Nothing is known of
-            nodes once the record of them was dropped, by `drop_record` or by a `half_life`.
+            What to do with nodes that were already learned with the same label: refuse them, skip
+            them (so that a call may be repeated), or count them again. A node learned with another
+            label is refused (see `relabel`), except with "count". Without the record of learned
+            nodes (after `drop_record`, or with a `half_life`) nothing is refused.
         client : distributed.Client, optional
             As for `ALGNN.fit`.
 
@@ -111,8 +111,8 @@ class Lifecycle(Encoding):
         head : {"balanced", "ridge", "ncm", "slda"}
             ``"balanced"``: every class counts the same; ``"ridge"``: every node does.
         gamma : float
-            γ; 0 to choose it from the sums, which the balanced and the ridge head can do where one
-            of them has from the first session on.
+            γ; 0 to choose it from the sums, with head "balanced" or "ridge". This needs a learner
+            that has chosen γ in this way since its first session.
 
         Examples
         --------
@@ -140,9 +140,9 @@ class Lifecycle(Encoding):
         """Forget some labels, exactly as if they had never been learned.
 
         Afterwards weights, predictions and `statistics_` are, to rounding, those of a learner with
-        the same encoder that never saw these labels, γ chosen anew (by the one way of halving the
-        nodes that is left, where many were learned). A class forgotten to its last node disappears.
-        What was never learned, or with other features, is refused.
+        the same encoder that never saw these labels. γ is chosen again (if many nodes were learned,
+        from the one way of halving them that is left). A class disappears with its last node. Nodes
+        that were never learned, or were learned with other features, are refused.
 
         Parameters
         ----------
@@ -328,7 +328,7 @@ class Lifecycle(Encoding):
     def blank(self) -> Self:
         """A learner with the same parameters and the same frozen encoder that has learned nothing.
 
-        It hands the encoder, which learners to be merged share, over without a label, sum or log.
+        Use it to share the encoder with learners to be merged later: it has no label, sum or log.
 
         Examples
         --------
