@@ -81,8 +81,8 @@ def check_graph(graph: Data) -> None:
     if not isinstance(x, Tensor) or x.layout not in LAYOUTS or x.dim() != 2:
         raise InputError(
             "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO), and is"
-            f" {_kind(x)}: give torch.from_numpy(x); without features, algnn.from_pandas(edges) makes"
-            " structural ones"
+            f" {_kind(x)}: give torch.from_numpy(x); without features, algnn.from_pandas(edges)"
+            " makes structural ones"
         )
     if x.is_complex():
         raise InputError(f"graph.x has type {x.dtype}: give real numbers, e.g. graph.x.real")
