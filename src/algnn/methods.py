@@ -91,7 +91,7 @@ def settings(method: str | type[Learner], dataset: str, **changes: Any) -> dict[
     defaults = known.defaults
     given = files.read(known.name, dataset) if known.name in METHODS else {}
     for name, value in changes.items():
-        _check_known(known.name, name, defaults)
+        check_known(known.name, name, defaults)
         given[name] = _check_type(name, value, defaults[name])
     chosen = {**defaults, **given}
     for name, value in chosen.items():
@@ -155,7 +155,7 @@ def parse(method: str | type[Learner], pairs: Sequence[str]) -> dict[str, Any]:
     parsed: dict[str, Any] = {}
     for pair in pairs:
         name, text = split(pair)
-        _check_known(known.name, name, defaults)
+        check_known(known.name, name, defaults)
         if name in parsed:
             raise InputError(f"{name} is set twice: give it one value")
         parsed[name] = _check_type(name, _value(name, text, type(defaults[name])), defaults[name])
@@ -220,7 +220,8 @@ def _imported(path: str) -> Any:
     return found
 
 
-def _check_known(method: str, name: str, defaults: dict[str, Any]) -> None:
+def check_known(method: str, name: str, defaults: dict[str, Any]) -> None:
+    """Raise `InputError` unless this is one of a method's settings."""
     if name not in defaults:
         apart = f" ({name} has an option of its own)" if name in APART else ""
         raise InputError(

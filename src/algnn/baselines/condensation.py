@@ -168,17 +168,16 @@ class DeLoMe(CaT):
     def _prepare(self, task: Task) -> SyntheticMemory:
         memory = super()._prepare(task)
         old = memory.kept.numel()
-        # a class that the budget left with nothing counts for one node
         seen = torch.cat([memory.codes[:old], task.codes])
+        # a class that the budget left with nothing counts for one node
         counts = torch.bincount(seen, minlength=task.arrival.size).clamp(min=1)
         adjustment = self.temperature * (counts / counts.sum()).log().to(torch.float32)
         sessions = torch.full_like(memory.codes, task.before.sessions)
         sessions[:old] = task.memory.get("sessions", sessions)[memory.kept]
         _, which, sizes = torch.unique(sessions[:old], return_inverse=True, return_counts=True)
         field, shares = edge_free(memory.x[:old]), 1 / sizes[which]
-        return SyntheticMemory(
-            memory.x, memory.codes, memory.kept, field, sessions, shares, adjustment
-        )
+        more = {"field": field, "sessions": sessions, "shares": shares, "adjustment": adjustment}
+        return memory._replace(**more)
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         loss = cross_entropy(task.gcn(task.field, task.masks) + prepared.adjustment, task.codes)

@@ -97,14 +97,9 @@ def at_hand(data: Path | None = None) -> list[str]:
 def fit_changes(names: Sequence[str], changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """For each method those of the changed settings that it has; one of the methods must."""
     known = {name: registry.find(name).defaults for name in names}
+    every = {setting: value for defaults in known.values() for setting, value in defaults.items()}
     for setting in changes:
-        if not any(setting in defaults for defaults in known.values()):
-            apart = f" ({setting} has an option of its own)" if setting in registry.APART else ""
-            there = sorted({one for defaults in known.values() for one in defaults})
-            raise InputError(
-                f"{setting!r} is not a setting of {', '.join(names)}{apart}: use one of"
-                f" {', '.join(there)}"
-            )
+        registry.check_known(", ".join(names), setting, every)
     return {n: {s: v for s, v in changes.items() if s in d} for n, d in known.items()}
 
 

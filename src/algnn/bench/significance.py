@@ -180,10 +180,8 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
 
     if "settings" in runs:
         cell = ["dataset", "method"]
-        kinds = runs[[*cell, "base", "step", "edges"]].assign(
-            key=runs["settings"].map(settings_key)
-        )
-        kinds = kinds.drop_duplicates()
+        kinds = runs.assign(key=runs["settings"].map(settings_key))
+        kinds = kinds.drop_duplicates([*cell, "base", "step", "edges", "key"])
         for graph, method in kinds.loc[kinds.duplicated(cell), cell].itertuples(index=False):
             raise InputError(
                 f"runs of {method} on {graph} have several settings or streams: give those of one,"

@@ -239,11 +239,9 @@ def gather(
     graphs |= _commonest(zip(usual.dataset, usual.sha256, strict=True))
     files = dict(zip(found.sha256, found.provenance, strict=True))
     # a user's learner has no settings of its own here but those of most graphs, then of most runs
-    texts = pd.Series([json.dumps(one, sort_keys=True) for one in found.settings], found.index)
-    every = pd.DataFrame({"method": found.method, "text": texts, "dataset": found.dataset})
-    every = every.assign(graphs=every.groupby(["method", "text"])["dataset"].transform("nunique"))
-    most = every[every.graphs == every.groupby("method")["graphs"].transform("max")]
-    own = _commonest(zip(most.method, most.text, strict=True))
+    texts = [json.dumps(one, sort_keys=True) for one in found.settings]
+    uses = found.groupby([found.method, pd.Index(texts)]).dataset.agg(["nunique", "size"])
+    own = dict(uses.sort_values(["nunique", "size"]).index)  # the last of a method wins in a dict
     changes = [_changes(run, graphs, own) for run in found.itertuples()]
     streams = zip(changes, found.provenance, found.dataset, strict=True)
     tried = runs.iloc[:0] if trials is None else trials
