@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from rich.color import Color, blend_rgb
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
@@ -36,9 +37,7 @@ NAMES = {
     "ece": "ECE, calibration error",
     "novelty_auroc": "novelty, AUROC",
 }
-# viridis, the picture's colours, at 0, 25, 50, 75 and 100 per cent
-COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
-SCALE = [Color.parse(name).get_truecolor() for name in COLOURS]
+VIRIDIS = colormaps["viridis"]  # of an accuracy, in the terminal and in a picture
 # widths of a cell: per cents to one decimal, whole per cents (twice), tens only (twice)
 DECIMAL, WHOLE, TENS = 6, (4, 3), (2, 1)
 NUMBERED = 12  # up to so many sessions a cell of a picture has room for its number
@@ -139,7 +138,9 @@ def grid(matrix: Matrix, width: int = 80) -> Text:
     for t in shown:
         drawing.append(str(t).rjust(margin - 1) + " ", style="dim")
         for i in shown[: shown.index(t) + 1]:
-            drawing.append(_text(matrix[t, i], cell), style=_style(matrix[t, i]))
+            paper = to_hex(VIRIDIS(matrix[t, i] / 100))
+            look = Style(color=_ink(matrix[t, i]), bgcolor=paper)
+            drawing.append(_text(matrix[t, i], cell), look)
         drawing.append("\n")
     drawing.right_crop(1)
     return drawing
@@ -151,11 +152,10 @@ def _text(value: float, cell: int) -> str:
     return (f"{value:.0f}" if cell in WHOLE else f"{min(value // 10, 9):.0f}").rjust(cell)
 
 
-def _style(value: float) -> Style:
-    low = min(int(value / 25), len(SCALE) - 2)
-    paper = blend_rgb(SCALE[low], SCALE[low + 1], value / 25 - low)
-    ink = "#ffffff" if np.dot(paper, (0.299, 0.587, 0.114)) < 128 else "#000000"
-    return Style(color=ink, bgcolor=Color.from_triplet(paper))
+def _ink(value: float) -> str:
+    """The colour in which an accuracy can be read on its own colour."""
+    dark = np.dot(VIRIDIS(value / 100)[:3], (0.299, 0.587, 0.114)) < 0.48
+    return "#ffffff" if dark else "#000000"
 
 
 def draw(runs: pd.DataFrame, path: Path) -> Path:
@@ -178,7 +178,7 @@ def figure(outcomes: Sequence[Outcome], title: str, paper_ap: float | None) -> F
 def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None:
     matrix = np.mean([outcome.matrix for outcome in outcomes], axis=0)
     count = len(matrix)
-    image = axes.imshow(matrix, cmap="viridis", vmin=0, vmax=100)
+    image = axes.imshow(matrix, cmap=VIRIDIS, vmin=0, vmax=100)
     figure.colorbar(image, ax=axes, label="accuracy (%)", shrink=0.8)
     names, shown = _names(outcomes), _shown(count)
     title = "accuracy matrix" + (", mean over seeds" if len(outcomes) > 1 else "")
@@ -191,10 +191,8 @@ def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None
         return
     look = {"ha": "center", "va": "center", "fontsize": 10 if count <= NAMED else 9}
     for t, i in zip(*np.tril_indices(count), strict=True):
-        red, green, blue, _ = image.cmap(image.norm(matrix[t, i]))
-        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
         text = f"{matrix[t, i]:.{int(count <= NAMED)}f}"
-        axes.text(i, t, text, color="white" if dark else "black", **look)
+        axes.text(i, t, text, color=_ink(matrix[t, i]), **look)
 
 
 def _draw_stages(axes: Any, outcomes: Sequence[Outcome], paper_ap: float | None) -> None:
