@@ -162,11 +162,8 @@ def evaluate(
             pictures.save(draw(learner, now, *some), picture)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)
-        total = ", ".join(
-            f'"{k}": {v:.6g}' if isinstance(v, float) else f'"{k}": {v}'
-            for k, v in table.attrs.items()
-        )
-        print(f'{{{total}, "classes": {rows}}}')
+        total = {k: round(v, 6) if isinstance(v, float) else v for k, v in table.attrs.items()}
+        print(json.dumps(total | {"classes": json.loads(rows)}))
     else:
         heading = ("class", "nodes", "accuracy", "confidence", "mistaken for", "session")
         shown = shared.plain_table(*heading, right=slice(1, 4), pad=True)

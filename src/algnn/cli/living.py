@@ -173,26 +173,26 @@ def merge(
     dry_run: shared.DryRun = False,
 ) -> None:
     """Join models of the same encoder, exactly as if one had seen all that they have."""
-    path = _writable(out, force)
+    _check_writable(out, force)
     if len(models) < 2:
         raise InputError("merge needs at least two models: algnn merge A B -o C")
     shared.check_inputs(*models)
-    with _changing(path, dry_run, force):
+    with _changing(out, dry_run, force):
         first, *others = (exact(model, shared.load_model(model, None)) for model in models)
         before = _holdings(first)
         with shared.working(f"joining {shared.plural(len(models), 'model')}"):
             for other in others:
                 first.merge(other, repeat="count" if overlap else "error")
-        _finish(path, first, before, dry_run)
+        _finish(out, first, before, dry_run)
 
 
 @commands.command()
 def blank(model: shared.Model, out: shared.NewModel, force: shared.Force = False) -> None:
     """Copy a model's encoder and nothing that it has learned: what several sites start from."""
-    path = _writable(out, force)
+    _check_writable(out, force)
     shared.check_inputs(model)
-    with _changing(path, False, force):
-        exact(model, shared.load_model(model, None)).blank().save(path)
+    with _changing(out, False, force):
+        exact(model, shared.load_model(model, None)).blank().save(out)
     print(f"{out} holds the encoder of {model}, and no class")
 
 
@@ -223,41 +223,35 @@ def _session(
     every: bool = False,
 ) -> Iterator[tuple[AnyModel, Any, Any, Any]]:
     """A model, a graph, nodes and labels; what the block changes in the model is written."""
-    path = _writable(model, force)
-    shared.check_inputs(*([] if make else [path]), graphs=[graph], data=data, table=labels)
+    _check_writable(model, force)
+    shared.check_inputs(*([] if make else [model]), graphs=[graph], data=data, table=labels)
     new = make() if make else None
-    with _changing(path, dry_run, force):
-        learner = shared.load_model(path, device) if new is None else new
+    with _changing(model, dry_run, force):
+        learner = shared.load_model(model, device) if new is None else new
         before, seen = (_holdings(learner), learner.classes_) if new is None else (({}, 0), None)
         now, count = shared.load_graph(graph, data)
         nodes, classes = shared.load_labels(labels, count, seen, every=every)
         with shared.working(f"{doing} {shared.plural(nodes.size, 'node')}"):
             yield learner, now, nodes, classes
-        _finish(path, learner, before, dry_run)
+        _finish(model, learner, before, dry_run)
 
 
 @contextmanager
-def _changing(path: Path, dry_run: bool, force: bool = True) -> Iterator[None]:
+def _changing(path: Path, dry_run: bool, force: bool) -> Iterator[None]:
     """Nobody else changes the model meanwhile; where nothing is written, nobody is kept waiting."""
     from algnn.files import locked, make_folder
 
     if not dry_run:
-        make_folder(path.parent)
+        make_folder(path.resolve().parent)
     shared.load_torch()  # before the lock, for which others may wait
     with nullcontext() if dry_run else locked(path):
-        _check_new(path, force)
+        _check_writable(path, force)  # by now another may have made it
         yield
 
 
-def _writable(path: Path, force: bool = True) -> Path:
-    """The path of a model that is to be written, if it may be: a link's is its target's."""
+def _check_writable(path: Path, force: bool) -> None:
     if path.suffix != shared.ENDING or path.is_dir():
         raise InputError(f"{path} is no name for a model: give a file that ends in {shared.ENDING}")
-    _check_new(path, force)
-    return path.resolve() if path.is_symlink() else path
-
-
-def _check_new(path: Path, force: bool) -> None:
     if path.exists() and not force:
         raise InputError(f"{path} exists: give another name, or --force to replace it")
 
