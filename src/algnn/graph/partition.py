@@ -161,26 +161,34 @@ def append_nodes(
     store.read_manifest(path)  # before a lock is put into a folder that holds no graph
     with _local_folder(path) as folder:
         # of two that append at once, the second starts from what the first has written
-        _append(folder, store.read_manifest(path), x, edges, undirected, y, limit)
+        manifest = store.read_manifest(path)
+        first, weighted, width = (manifest[key] for key in ("nodes", "weighted", "features"))
+        real = isinstance(x, Tensor) and not x.is_complex()
+        if not real or x.ndim != 2 or x.size(1) != width:
+            words = f"{getattr(x, 'dtype', type(x).__name__)}, shape {list(np.shape(x))}"
+            raise InputError(f"x ({words}) must be a tensor [m, {width}] of real numbers")
+        part = slice(first, first + x.size(0))
+        known = _new_labels(y, manifest, x.size(0))
+        with tempfile.TemporaryDirectory() as work:
+            rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
+            mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
+            if mine not in (None, weighted):
+                wanted = "edges must have weights" if weighted else "edges must have no weights"
+                raise InputError(f"{wanted}, as those that the graph has")
+            old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
+        x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
+        more = dict(zip(store.MORE, old, strict=True))
+        number = len(manifest["partitions"])
+        found = _write_partition(folder, number, part, part.stop, new, x, **more, **known)
+        manifest["partitions"].append(found)
+        manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+        store.write_manifest(folder, manifest)
     return GraphStore(path)
 
 
-def _append(
-    folder: Path,
-    manifest: dict[str, Any],
-    x: Tensor,
-    edges: Iterable[Edges],
-    undirected: bool,
-    y: Tensor | None,
-    limit: int,
-) -> None:
-    first, weighted, width = (manifest[key] for key in ("nodes", "weighted", "features"))
-    real = isinstance(x, Tensor) and not x.is_complex()
-    if not real or x.ndim != 2 or x.size(1) != width:
-        words = f"{getattr(x, 'dtype', type(x).__name__)}, shape {list(np.shape(x))}"
-        raise InputError(f"x ({words}) must be a tensor [m, {width}] of real numbers")
-    part = slice(first, first + x.size(0))
-    known = check_stored({"y": y}, x.size(0))
+def _new_labels(y: Tensor | None, manifest: dict[str, Any], nodes: int) -> dict[str, Any]:
+    """What a graph holds of labels and split, for new nodes."""
+    known = check_stored({"y": y}, nodes)
     if y is not None and not manifest["labelled"]:
         raise InputError("y is given and the graph has no labels: leave it out")
     if "class_names" in known:
@@ -192,24 +200,11 @@ def _append(
             f"y holds class {highest}: class_names of the graph has {len(names)}, so give 0 to"
             f" {len(names) - 1}"
         )
-    with tempfile.TemporaryDirectory() as work:
-        rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
-        mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
-        if mine not in (None, weighted):
-            wanted = "edges must have weights" if weighted else "edges must have no weights"
-            raise InputError(f"{wanted}, as those that the graph has")
-        old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
-    x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
-    more: dict[str, Any] = dict(zip(store.MORE, old, strict=True))
     if manifest["labelled"]:
-        more["y"] = known.get("y", torch.full((x.size(0),), NO_LABEL))
+        known.setdefault("y", torch.full((nodes,), NO_LABEL))
     if manifest["split"]:
-        more["split"] = np.zeros(x.size(0), np.uint8)
-    number = len(manifest["partitions"])
-    found = _write_partition(folder, number, part, part.stop, new, x, **more)
-    manifest["partitions"].append(found)
-    manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
-    store.write_manifest(folder, manifest)
+        known["split"] = np.zeros(nodes, np.uint8)
+    return known
 
 
 def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[Edges]:
