@@ -53,7 +53,6 @@ def predict(
         if out.is_dir() or not (is_parquet(out) or out.suffix.lower() == ".csv"):
             raise InputError(f"--out {out} is no name for a table: end it in .csv or .parquet")
         make_folder(out.parent)
-    picture = shared.checked_picture(plot)
     learner = shared.load_model(model, device)
     now, count = shared.load_graph(graph, data)
     chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
@@ -79,11 +78,11 @@ def predict(
     shown = shared.working(f"predicting {shared.plural(chosen.size, 'node')}")
     with shown as tell, shared.spread(now, scheduler, workers) as now:
         write_table(out, pieces())
-        if picture is not None:
+        if plot is not None:
             from algnn import plot as pictures
 
-            tell(words=f"drawing {picture}")
-            pictures.save(pictures.novelty(learner, now, chosen, threshold=novel_above), picture)
+            tell(words=f"drawing {plot}")
+            pictures.save(pictures.novelty(learner, now, chosen, threshold=novel_above), plot)
     if out is not None:
         print(f"{out}: {shared.plural(chosen.size, 'node')}")
 
@@ -99,7 +98,6 @@ def explain(
     data: shared.DataRoot = None,
 ) -> None:
     """Say which features and which neighbours moved a node's score."""
-    picture = shared.checked_picture(plot)
     shared.check_inputs(model, graphs=[graph], data=data)
     learner = exact(model, shared.load_model(model, device))
     now, _ = shared.load_graph(graph, data)
@@ -107,10 +105,10 @@ def explain(
     wanted = None if label is None else named.get(label, label)
     with shared.working(f"explaining node {node}"):
         found = learner.explain(now, node, wanted)
-        if picture is not None:
+        if plot is not None:
             from algnn.plot import explanation, save
 
-            save(explanation(learner, now, node, wanted), picture)
+            save(explanation(learner, now, node, wanted), plot)
     print(found)
 
 
@@ -148,18 +146,17 @@ def evaluate(
     data: shared.DataRoot = None,
 ) -> None:
     """Compare a model's answers with true labels, class by class."""
-    picture = shared.checked_picture(plot)
     shared.check_inputs(model, graphs=[graph], data=data, table=labels)
     learner = shared.load_model(model, device)
     now, count = shared.load_graph(graph, data)
     some = shared.load_labels(labels, count, learner.classes_)
     with shared.working(f"predicting {shared.plural(some[0].size, 'node')}"):
         table = learner.evaluate(now, *some)
-        if picture is not None:
+        if plot is not None:
             from algnn import plot as pictures
 
             draw = pictures.class_map if kind is Kind.map else getattr(pictures, kind)
-            pictures.save(draw(learner, now, *some), picture)
+            pictures.save(draw(learner, now, *some), plot)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)
         total = {k: round(v, 6) if isinstance(v, float) else v for k, v in table.attrs.items()}

@@ -54,7 +54,7 @@ def run(
     data: shared.DataRoot = None,
 ) -> None:
     """Teach a graph's classes session by session, and measure what is remembered."""
-    numbers, picture = shared.parse_seeds(seeds), shared.checked_picture(plot)
+    numbers = shared.parse_seeds(seeds)
     shared.check_inputs(graphs=[dataset], data=data)
     shared.load_torch()
     from algnn import methods
@@ -67,15 +67,15 @@ def run(
     plan = Plan(dataset, method, numbers, chosen, *stream, device, data)
     with shared.working(f"{recorded_name(dataset)} {method}") as tell:
         done = frame(carry_out(plan, records, tell))
-    if picture is not None:
-        draw(done, picture)
+    if plot is not None:
+        draw(done, plot)
     if as_json:
         print(json.dumps(as_object(done), allow_nan=False))
         return
     show(Console(highlight=False), done)
     print(f"{shared.plural(len(done), 'record')} below {records}")
-    if picture is not None:
-        print(f"picture: {picture}")
+    if plot is not None:
+        print(f"picture: {plot}")
 
 
 @commands.command()

@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 ENDING = ".safetensors"
 SEEDS = "42,43,44"
 
+
+def checked_picture(path: Path | None) -> Path | None:
+    """Before any work: whether a picture can be written there."""
+    if path is not None:
+        from algnn.files import make_folder, picture_path
+
+        make_folder(picture_path(path).parent)
+    return path
+
+
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Base = Annotated[int | None, Option(help="Classes of the first session; half of them by default.")]
 DataRoot = Annotated[Path | None, Option(help="Folder with datasets; ALGNN_DATA by default.")]
@@ -45,7 +55,9 @@ Model = Annotated[Path, Argument(help=f"The model, a {ENDING} file.")]
 ModelDevice = Annotated[str | None, Option(help="auto, cpu or cuda; by default as it was.")]
 NewModel = Annotated[Path, Option("-o", "--out", help=f"The new model, a {ENDING} file.")]
 Order = Annotated[str, Option(help="label, random, random-1, or every class: 3,1,0,2.")]
-Plot = Annotated[Path | None, Option(help="Draw it into this .png, .svg or .pdf.")]
+Plot = Annotated[
+    Path | None, Option(help="Draw it into this .png, .svg or .pdf.", callback=checked_picture)
+]
 Records = Annotated[Path, Option(help="Folder for a record of each run.")]
 Scheduler = Annotated[str | None, Option(help="A Dask scheduler, tcp://…, on a shared folder.")]
 Seeds = Annotated[str, Option(help="One run for each.")]
@@ -83,15 +95,6 @@ def parse_order(text: str) -> str | list[int]:
     words = "label, random, random-1 (of that seed), or every class in turn"
     named = re.fullmatch(r"label|random(-\d+)?", text)
     return text if named else whole_numbers("--order", text, "3,1,0,2", words)
-
-
-def checked_picture(path: Path | None) -> Path | None:
-    """Before any work: whether a picture can be written there."""
-    if path is not None:
-        from algnn.files import make_folder, picture_path
-
-        make_folder(picture_path(path).parent)
-    return path
 
 
 def plain_table(*names: str, right: slice = slice(0), pad: bool = False) -> Table:
