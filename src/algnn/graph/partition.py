@@ -22,7 +22,7 @@ from algnn.graph.catalogue import MANIFEST, Name, filesystem, is_graph
 from algnn.graph.npz import MASKS, NUMBERS, as_array, check_stored
 from algnn.graph.propagate import take_rows, to_csr
 from algnn.graph.store import GraphStore
-from algnn.progress import tell
+from algnn.progress import counted
 
 CHUNKS = "chunks (sources, targets, weights or None), arrays [e] of one length"
 SORT_COPIES = 6  # arrays of the size of a partition's edges that sorting them takes
@@ -100,8 +100,7 @@ def write_partitions(
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
             weighted = bool(_distribute(_checked(edges, nodes, undirected), rows, Path(work)))
             found = []
-            for number, part in enumerate(rows):
-                tell("partitions", number, len(rows))
+            for number, part in enumerate(counted("partitions", rows)):
                 mine = _sorted(Path(work), number, weighted, limit, merge=undirected)
                 known = {"y": y, "split": split}
                 more = {name: None if one is None else one[part] for name, one in known.items()}

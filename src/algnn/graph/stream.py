@@ -12,9 +12,8 @@ from torch_geometric.utils import subgraph
 
 from algnn.checks import check_choice, check_graph, check_number
 from algnn.errors import InputError
+from algnn.graph.npz import MASKS, PARTS
 from algnn.graph.propagate import take_rows, to_csr
-
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class ClassStream:
         `split` is "train", "val" or "test". The ids are valid in the graph of this and every later
         session. For the evaluation; a learner never sees a stream.
         """
-        check_choice("split", split, SPLITS)
+        check_choice("split", split, PARTS)
         chosen = self._graph[f"{split}_mask"].cpu() & (self._session_of == index)
         chosen &= self._graph.y.cpu() >= 0
         original = chosen.nonzero().squeeze(1)
@@ -158,23 +157,18 @@ class ClassStream:
 
 
 def _check_labelled(graph: Data) -> Tensor:
-    if not isinstance(graph, Data):
-        raise InputError(f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data")
-    needed = ("x", "edge_index", "y", *(f"{split}_mask" for split in SPLITS))
-    missing = [key for key in needed if graph.get(key) is None]
-    if missing:
-        raise InputError(
-            f"graph has no {', '.join(missing)}: a stream needs features, edges, labels and a split"
-            " (algnn.load gives all four)"
-        )
     check_graph(graph)
+    missing = [key for key in ("y", *MASKS) if graph.get(key) is None]
+    if missing:
+        needs = "a stream needs labels and a split (algnn.load gives both)"
+        raise InputError(f"graph has no {', '.join(missing)}: {needs}")
     labels, nodes = graph.y, graph.x.size(0)
     if not isinstance(labels, Tensor):
         raise InputError(f"graph.y is a {type(labels).__name__}: give a tensor of classes")
-    for split in SPLITS:
-        mask = graph[f"{split}_mask"]
+    for key in MASKS:
+        mask = graph[key]
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (nodes,):
-            raise InputError(f"graph.{split}_mask must be a bool tensor [{nodes}]")
+            raise InputError(f"graph.{key} must be a bool tensor [{nodes}]")
     if labels.is_floating_point() or labels.shape != (nodes,):
         raise InputError(
             f"graph.y has shape {tuple(labels.shape)} and type {labels.dtype}: it must hold one"
