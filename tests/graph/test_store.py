@@ -271,7 +271,7 @@ def test_bad_tables_are_named(tmp_path):
     for header in ("0,1", "node,0"):  # as pandas names columns
         (tmp_path / "x.csv").write_text(f"{header}\n0,1\n")
         assert read_features(tmp_path / "x.csv", tmp_path)[0, -1] == 1
-    for wrong in ("4 elephants", "-1GiB", 0, True):
+    for wrong in ("4 elephants", "-1GiB", 0, 0.5, "0.0001KB", True):
         with pytest.raises(InputError, match="memory="):
             parse_bytes(wrong)
 

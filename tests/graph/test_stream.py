@@ -194,6 +194,11 @@ def test_graphs_that_cannot_be_streamed_are_refused(small_graph):
         ClassStream(unlearnable)
     wide = small_graph.clone()
     wide.y = wide.y[:, None]
+    for kind in (torch.float32, torch.complex64):
+        unfit = small_graph.clone()
+        unfit.y = unfit.y.to(kind)
+        with pytest.raises(InputError, match=r"graph\.y has shape .* and type torch\."):
+            ClassStream(unfit)
     with pytest.raises(InputError, match=r"graph\.y has shape"):
         ClassStream(wide)
     for mask in (small_graph.train_mask[:5], small_graph.train_mask.long(), None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -236,10 +237,10 @@ def _labels(labels: pd.Series, names: pd.Index) -> Any:
     given = labels.dropna()
     words = all(isinstance(label, str) for label in given)
     ids = _ids("labels", given.index, names)
-    values = np.array(given.tolist(), np.str_ if words else None)
-    if not words and values.dtype.kind not in "iufb":
+    if not words and not all(isinstance(label, Real | np.bool_) for label in given):
         raise InputError("labels must be strings, or whole numbers of at least 0, not both")
-    if values.dtype.kind == "u" and int(values.max()) >= 2**63:
+    values = np.array(given.tolist(), np.str_ if words else None)
+    if values.dtype.kind == "O" or (values.dtype.kind == "u" and int(values.max()) >= 2**63):
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     # ints stay ints: a float holds them up to 2**53 only
     kind = values.dtype if values.dtype.kind in "Uf" else np.int64
@@ -250,6 +251,8 @@ def _labels(labels: pd.Series, names: pd.Index) -> Any:
 
 def _vectors(graph: networkx.Graph, x: str | Sequence[str]) -> Any:
     names = [x] if isinstance(x, str) else list(x)
+    if not names:
+        raise InputError(f"x={x!r} names no attribute: give at least one, or leave x out")
     rows = []
     for node, found in graph.nodes.data():
         missing = [name for name in names if name not in found]

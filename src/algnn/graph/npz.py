@@ -194,7 +194,9 @@ def _check_names(names: list[str]) -> None:
 def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
     y = arrays["y"]
     # whole numbers that became floats since some are missing
-    whole = y.dtype.kind == "f" and bool((np.isnan(y) | (y == np.trunc(y))).all())
+    whole = y.dtype.kind == "f" and bool(
+        (np.isnan(y) | ((y == np.trunc(y)) & (np.abs(y) < 2**53))).all()
+    )
     if whole or y.dtype.kind == "b":
         y = np.where(np.isnan(y), -1, y).astype(np.int64)
     if y.ndim != 1 or y.size == 0:

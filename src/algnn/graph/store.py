@@ -348,9 +348,10 @@ def parse_bytes(size: str | int) -> int:
     """A size in bytes from words such as ``"4GiB"`` or ``"500MB"``."""
     text = str(size).strip()
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
-    if isinstance(size, bool) or match is None or float(match[1]) <= 0:
+    found = 0 if match is None else int(float(match[1]) * UNITS[match[2].upper()])
+    if isinstance(size, bool) or not found:
         raise InputError(f"memory={size!r} is no size: give bytes, or words such as '4GiB'")
-    return int(float(match[1]) * UNITS[match[2].upper()])
+    return found
 
 
 def mapped(path: Path, *, scattered: bool = False) -> Tensor:

@@ -169,7 +169,7 @@ def _check_labelled(graph: Data) -> Tensor:
         mask = graph[key]
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (nodes,):
             raise InputError(f"graph.{key} must be a bool tensor [{nodes}]")
-    if labels.is_floating_point() or labels.shape != (nodes,):
+    if labels.is_floating_point() or labels.is_complex() or labels.shape != (nodes,):
         raise InputError(
             f"graph.y has shape {tuple(labels.shape)} and type {labels.dtype}: it must hold one"
             f" integer class for each of the {nodes} nodes"
