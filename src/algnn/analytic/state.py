@@ -197,9 +197,8 @@ class State:
         ours = self.with_room_for(int(other.statistics.n.sum()))
         # theirs may lack halves that were given up, and ours those that both together give up
         ways = min(ours.ways, other.ways)
-        span, sums, theirs = ours.span, [ours.statistics], [other.statistics]
-        if ways:
-            sums, theirs = [*sums, ours.half_sums[:ways]], [*theirs, other.half_sums[:ways]]
+        span = ours.span
+        sums, theirs = ([one.statistics, one.half_sums[:ways]] for one in (ours, other))
         if span.basis is None or other.span.basis is None:
             sums = [span.whole(one) for one in sums]
             theirs = [other.span.whole(one) for one in theirs]
@@ -211,8 +210,6 @@ class State:
             turn = span.coordinates(basis).to(other.span.basis.device)
             theirs = [one.turned(turn) for one in theirs]
         both = [one.merged(more) for one, more in zip(sums, theirs, strict=True)]
-        if not ways:
-            both.append(Statistics.empty(span.rank, both[0].G.device, 0))
         membership = None
         if self.membership is not None and other.membership is not None:
             membership = self.membership.merged(other.membership)

@@ -102,7 +102,7 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
         if bool((n < least).any()) or bool((n > statistics.n).any()):
             raise CheckpointError("n holds counts that cannot be")
-    half_sums = Statistics.empty(span.rank, device, ways=0)
+    half_sums = Statistics.empty(span.rank, device, ways=0).on(classes)
     if halves:
         G, Q, n = (torch.stack([getattr(half, name) for half in halves]) for name in "GQn")
         half_sums = Statistics(G, Q, n, classes)
