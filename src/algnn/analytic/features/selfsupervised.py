@@ -74,11 +74,6 @@ class SelfSupervisedEncoder(HopEncoder):
         return cls(**shared, weight1=weight1, weight2=weight2)
 
     @property
-    def weights(self) -> dict[str, Tensor]:
-        """W_1 and W_2 by name."""
-        return {"weight1": self.weight1, "weight2": self.weight2}
-
-    @property
     def width(self) -> int:
         """d: of views, sizes, units and embedding."""
         return super().width + self.weight2.size(1)
@@ -113,16 +108,13 @@ def _thinning(adjacency: Operator, chance: torch.Generator) -> Callable[[], Oper
     def draw() -> Operator:
         drawn = torch.rand(rows.numel(), generator=chance, dtype=torch.float32, device=rows.device)
         kept = weights * ((drawn > DROPPED) | diagonal)
-        roots = _root_of_inverse(spmm(_with(matrix, kept), kept.new_ones(matrix.size(0), 1))[:, 0])
+        sums = spmm(_with(matrix, kept), kept.new_ones(matrix.size(0), 1))[:, 0]
+        # a self-loop may have the weight 0, and be all that a node has
+        roots = torch.where(sums > 0, sums.rsqrt(), 0.0)
         thin = kept * roots[rows] * roots[columns]
         return Operator(_with(matrix, thin), _with(transpose, thin[order]))
 
     return draw
-
-
-def _root_of_inverse(values: Tensor) -> Tensor:
-    """1 / √v, and 0 for 0: a self-loop may have the weight 0, and be all that a node has."""
-    return torch.where(values > 0, values.rsqrt(), 0.0)
 
 
 def _with(matrix: Tensor, values: Tensor) -> Tensor:

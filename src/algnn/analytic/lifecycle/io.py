@@ -60,14 +60,12 @@ def fingerprint(features: Features) -> str:
 def encoder_state(features: Features) -> tuple[Tensors, Facts]:
     """Tensors and facts of the encoder alone."""
     if isinstance(features, HopEncoder):
+        every = {f.name: getattr(features, f.name) for f in fields(features)}
+        tensors = {f"encoder.{name}": v for name, v in every.items() if isinstance(v, Tensor)}
         # under the name that this encoder had when the format was made
-        bank = {f.name: getattr(features, f.name) for f in fields(HopEncoder)}
-        kept = {f"encoder.{name}": bank.pop(name) for name in ("basis", "scales")}
-        tensors = {name: tensor for name, tensor in kept.items() if tensor is not None}
+        bank = {name: v for name, v in every.items() if not isinstance(v, Tensor | None)}
         if not features.sizes:
             del bank["sizes"]  # the fingerprint is that of encoders from before there were any
-        if isinstance(features, SelfSupervisedEncoder):
-            tensors |= {f"encoder.{name}": t for name, t in features.weights.items()}
         return tensors, {"bank": bank}
     shape = {"kind": features.kind, "inputs": features.bias.numel()}
     facts = {"expansion": {**shape, "width": features.width, "seed": features.seed}}
