@@ -16,7 +16,7 @@ from algnn.analytic.heads import HEADS, ridge
 from algnn.analytic.joint import JointRidge
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.lifecycle.membership import Membership
-from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
+from algnn.analytic.linalg import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 

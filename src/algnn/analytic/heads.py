@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from algnn.analytic.linalg.cholesky import solve
+from algnn.analytic.linalg import solve
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
 

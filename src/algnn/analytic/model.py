@@ -20,7 +20,7 @@ from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle import io
 from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.lifecycle.operations import Lifecycle
-from algnn.analytic.linalg.subspace import Span
+from algnn.analytic.linalg import Span
 from algnn.analytic.selection import MOST_HALVINGS, choose_gamma
 from algnn.analytic.state import Features, State
 from algnn.analytic.statistics import Statistics

@@ -18,8 +18,7 @@ from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS, Affine, penalised
 from algnn.analytic.lifecycle.audit import AuditLog, Counts
 from algnn.analytic.lifecycle.membership import CHANGED_FEATURES, Membership, Sketch
-from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
-from algnn.analytic.linalg.subspace import Span
+from algnn.analytic.linalg import MOST_ROWS_DIVISOR, Span, UpdatedFactor
 from algnn.analytic.selection import half_masks, halvings
 from algnn.analytic.statistics import Statistics, with_session
 from algnn.analytic.uncertainty.calibration import Scores, held_out, sharpness

@@ -16,7 +16,7 @@ from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.joint import JointRidge
 from algnn.analytic.lifecycle.preconditions import affected, without_node
-from algnn.analytic.linalg.subspace import Span
+from algnn.analytic.linalg import Span
 from algnn.analytic.state import State
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError, NotFittedError

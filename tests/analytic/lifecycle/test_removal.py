@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from algnn.analytic.linalg.subspace import Span
+from algnn.analytic.linalg import Span
 from algnn.analytic.state import check_left, check_spanned
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError

@@ -16,7 +16,7 @@ from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder
 from algnn.analytic.heads import HEADS
 from algnn.analytic.lifecycle.audit import AuditLog
 from algnn.analytic.lifecycle.membership import Membership, no_prints
-from algnn.analytic.linalg.subspace import Span
+from algnn.analytic.linalg import Span
 from algnn.analytic.selection import MOST_HALVINGS
 from algnn.analytic.state import Features, State, per_class
 from algnn.analytic.statistics import Statistics

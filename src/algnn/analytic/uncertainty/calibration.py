@@ -21,7 +21,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from algnn.analytic.heads import HEADS, Affine, penalised
-from algnn.analytic.linalg.cholesky import factorise
+from algnn.analytic.linalg import factorise
 from algnn.analytic.statistics import Statistics
 
 # Student's t with so many degrees of freedom, integrated at points that are dense in the middle and

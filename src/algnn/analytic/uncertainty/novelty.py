@@ -13,7 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from algnn.analytic.linalg.cholesky import factorise
+from algnn.analytic.linalg import factorise
 from algnn.analytic.statistics import Statistics
 from algnn.progress import tell
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import algnn
 from algnn.analytic.heads import ridge
-from algnn.analytic.linalg.cholesky import MOST_ROWS_DIVISOR, UpdatedFactor
+from algnn.analytic.linalg import MOST_ROWS_DIVISOR, UpdatedFactor
 from algnn.analytic.statistics import Statistics
 
 

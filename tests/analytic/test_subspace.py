@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic.heads import HEADS
-from algnn.analytic.linalg.cholesky import factorise, solve
-from algnn.analytic.linalg.subspace import LARGEST_SHARE, Span
+from algnn.analytic.linalg import LARGEST_SHARE, Span, factorise, solve
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 

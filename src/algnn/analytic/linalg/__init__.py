@@ -1,1 +1,0 @@
-"""Dense linear algebra: factorisations and subspaces."""
