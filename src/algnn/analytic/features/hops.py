@@ -1,10 +1,6 @@
 """The label-free encoder: views of a node's neighbourhood, near and far, without training.
 
-Which views help differs between graphs: where neighbours share their class, a wide average is best;
-where they do not, the node's own features and its open neighbourhood are. All of them stand side by
-side, on every graph, and the head weighs them. Wide features are first reduced to their leading
-singular directions, and random ReLU units of the views make a linear head non-linear. Rows of views
-have length one; how large a row of X was, a few columns beside them tell.
+``docs/default.md`` has its six steps: scales, roots, reduction, views, sizes and units.
 """
 
 from __future__ import annotations

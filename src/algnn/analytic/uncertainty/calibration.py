@@ -1,13 +1,8 @@
 """Calibrated probabilities, from the sums and from scores of unlabelled nodes.
 
-Probabilities are softmax(β s) of the scores s, from ten classes on a mixture of two. β maximises
-the likelihood of the true classes of nodes that the weights have not seen, whose scores follow from
-the sums: G, Q and n give the mean scores of each class and their scatter, and the effective number
-of parameters per node tells how much of both is due to the weights having seen it. How classes are
-confused the sums do not tell, but the graph does, without labels. The β of maximum likelihood is
-the one at which the mean of Σ_c p_c s_c is the mean score of true classes: the sums know the
-latter, and a sample of the graph's nodes gives the former. ``docs/confidence.md`` has what else was
-tried, and how well it works.
+Probabilities are softmax(β s) of the scores s, from ten classes on a mixture of two. The sums give
+β, by scores of nodes that the weights have not seen, and a sample of the graph's nodes corrects it:
+``docs/confidence.md`` says how and why, what else was tried, and how well it works.
 """
 
 from dataclasses import dataclass
