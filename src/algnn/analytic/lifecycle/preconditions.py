@@ -94,22 +94,18 @@ def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int], chooses:
         )
 
 
-def _hops(features: Features) -> int:
-    """The receptive field of the features in hops."""
-    if isinstance(features, ExpandedGCN):
-        return 2 if features.kind == "gcn" else 1
-    return max(map(steps, features.views))
-
-
 def affected(features: Features, graph: Data, node: int) -> Tensor:
     """The nodes, sorted, whose features may change when one loses its features and edges."""
-    far = _hops(features)
+    if isinstance(features, ExpandedGCN):
+        hops = 2 if features.kind == "gcn" else 1
+    else:
+        hops = max(map(steps, features.views))
     source, target = graph.edge_index.cpu()
     reached = torch.zeros(graph.num_nodes, dtype=torch.bool)
     reached[node] = True
     # one hop more than the receptive field: a neighbour that loses an edge weighs its other
     # neighbours otherwise, and is weighed otherwise by them
-    for _ in range(far + 1 if far else 0):
+    for _ in range(hops + 1 if hops else 0):
         reached[target[reached[source]]] = True
     return reached.nonzero().squeeze(1)
 
