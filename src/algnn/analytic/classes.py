@@ -11,8 +11,6 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 # A class is gone once its nodes count for less than this: after some 300 half-lives without one.
 GONE = 2.0**-300
-# What is left of a faded count after a subtraction is rounding below this share of it.
-COUNT_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from scipy.linalg.blas import dsyrk
 from torch import Tensor
 from torch.nn.functional import pad
 
-from algnn.analytic.classes import COUNT_ROUNDING, GONE, CodedLabels, union
+from algnn.analytic.classes import GONE, CodedLabels, union
 from algnn.checks import onto
 from algnn.graph.propagate import blocks
 
@@ -62,8 +62,7 @@ class Statistics:
     def minus(self, other: Statistics) -> Statistics:
         """These sums without some of their terms; classes that are left without a node are gone."""
         left = self.less(other)
-        least = self.n * COUNT_ROUNDING if self.n.is_floating_point() else torch.zeros_like(self.n)
-        return left.on(self.classes[(left.n > least).numpy()])
+        return left.on(self.classes[(left.n > 0).numpy()])
 
     def less(self, other: Statistics) -> Statistics:
         """The same difference over all classes, those without a node included."""

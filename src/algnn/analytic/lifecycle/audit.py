@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from algnn.analytic.classes import COUNT_ROUNDING, GONE
+from algnn.analytic.classes import GONE
 from algnn.errors import CheckpointError, InputError
 
 Label = int | str
@@ -35,6 +35,7 @@ ACTIONS = {
     "drop record": 0,
 }
 START = "0" * 64
+COUNT_ROUNDING = 1e-9  # of counts that fade: what is below this share of them
 # digests are made of its text, so no byte of it may ever change
 TEXT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
