@@ -46,12 +46,11 @@ class Statistics:
         cls, width: int, device: torch.device | str = "cpu", ways: int | None = None
     ) -> Statistics:
         """Sums over no nodes; `width` is d, and `ways` k, the batch dimension, if there is one."""
-        G = torch.zeros(width, width, dtype=torch.float64, device=device)
-        Q, n, classes = G.new_zeros(width, 0), torch.zeros(0, dtype=torch.int64), np.arange(0)
-        if ways is None:
-            return cls(G, Q, n, classes)
+        batch = () if ways is None else (ways,)
+        zeros = torch.zeros(width, width, dtype=torch.float64, device=device)
         # the same zeros for all of them, as long as nothing is added
-        return cls(G.expand(ways, -1, -1), Q.expand(ways, -1, -1), n.expand(ways, -1), classes)
+        G, Q = zeros.expand(*batch, -1, -1), zeros.new_zeros(*batch, width, 0)
+        return cls(G, Q, torch.zeros(*batch, 0, dtype=torch.int64), np.arange(0))
 
     def plus(self, features: Iterable[Tensor], labels: npt.NDArray[Any]) -> Statistics:
         """These sums and those of one more session: Z in blocks of rows, and each row's class."""
