@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from functools import cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from zipfile import ZipFile
 
@@ -18,7 +20,7 @@ from hypothesis import settings
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from algnn.bench.processes import CONTEXT, _unknown_main, start_forkserver
+from algnn.bench.processes import CONTEXT, start_forkserver, swapped
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import Record
 from algnn.methods import METHODS
@@ -120,7 +122,7 @@ def start_process() -> Callable[..., BaseProcess]:
             "environ": dict(os.environ),
         }
         process = CONTEXT.Process(target=exec, args=(BEGIN, names))
-        with _unknown_main():
+        with swapped(sys.modules, "__main__", ModuleType("__main__")):
             process.start()
         return process
 

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from types import ModuleType
@@ -29,15 +29,10 @@ def start_forkserver() -> None:
         raise AlgnnError("worker processes need a system that can fork: use Linux or macOS")
     # some imports call a GPU's driver, whose state cannot be forked: each worker does them then
     CONTEXT.set_forkserver_preload([] if has_gpu() else ["algnn.bench.worker"])
-    before = dict(os.environ)
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # counted on import; torch is told by each worker
-    try:
-        # a blocked signal stays blocked in every process below: Ctrl-C is for this one to handle
-        with held_back(signal.SIGINT):
-            forkserver.ensure_running()
-    finally:
-        os.environ.pop("OPENBLAS_NUM_THREADS")
-        os.environ.update(before)
+    # a blocked signal stays blocked in every process below: Ctrl-C is for this one to handle; and
+    # threads are counted on import, but torch is told by each worker
+    with held_back(signal.SIGINT), swapped(os.environ, "OPENBLAS_NUM_THREADS", "1"):
+        forkserver.ensure_running()
 
 
 @contextlib.contextmanager
@@ -50,12 +45,23 @@ def held_back(*signals: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextlib.contextmanager
+def swapped(mapping: MutableMapping[str, Any], name: str, value: Any) -> Iterator[None]:
+    """A name stands for another value in a mapping until the block is over."""
+    before = {name: mapping[name]} if name in mapping else {}
+    mapping[name] = value
+    try:
+        yield
+    finally:
+        mapping.pop(name)
+        mapping.update(before)
+
+
 def has_gpu() -> bool:
     """Whether there is a GPU's driver, without a call to it."""
     for driver in ("libcuda.so.1", "libamdhip64.so"):
         with contextlib.suppress(OSError):
-            ctypes.CDLL(driver)
-            return True
+            return bool(ctypes.CDLL(driver))
     return False
 
 
@@ -82,7 +88,8 @@ class Worker:
         self.sources: list[Connection] = [self.messages, self.output]
         told = {**setup, "environ": dict(os.environ)}
         self.process = CONTEXT.Process(target=work, args=(task.plan, told, messages, output))
-        with messages, output, _unknown_main():
+        # workers would import the user's script, which need not be written for that
+        with messages, output, swapped(sys.modules, "__main__", ModuleType("__main__")):
             self.process.start()
 
     def lines(self) -> Iterator[str]:
@@ -102,14 +109,3 @@ class Worker:
             resource.close()
         how = "killed by signal" if code < 0 else "its process ended with exit code"
         return f"{how} {abs(code)}"
-
-
-@contextlib.contextmanager
-def _unknown_main() -> Iterator[None]:
-    """Keep workers from importing the user's script, which need not be written for that."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
