@@ -4,7 +4,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +78,13 @@ def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int =
         check_number(name, count, 1, whole=True)
     if draws > 1 and (splits, orders) != (1, 1):
         raise InputError("draws changes splits and orders at once: give either it or these")
-
-    def other(plan: Plan, split: int, order: int, seeds: list[int]) -> Plan:
+    pairs = product(range(splits), range(orders)) if draws == 1 else ((i, i) for i in range(draws))
+    found = []
+    for (split, order), plan in product(pairs, plans):
         named = f"random-{order}" if order else plan.order
-        return replace(plan, draw=plan.draw + split, order=named, seeds=seeds)
-
-    if draws > 1:
-        return [other(p, i, i, [p.seeds[0] + i]) for i in range(draws) for p in plans]
-    pairs = [(split, order) for split in range(splits) for order in range(orders)]
-    return [other(plan, *pair, plan.seeds) for pair in pairs for plan in plans]
+        seeds = plan.seeds if draws == 1 else [plan.seeds[0] + split]
+        found.append(replace(plan, draw=plan.draw + split, order=named, seeds=seeds))
+    return found
 
 
 def at_hand(data: Path | None = None) -> list[str]:
@@ -109,11 +107,10 @@ def planned(plan: Plan, graph: Data) -> list[Run]:
     for seed in plan.seeds:
         check_number("seed", seed, 0, 2**63, whole=True)
     stream = _stream(plan, graph, plan.seeds[0])
-    protocol.test_nodes(stream, plan.split)
+    protocol.tests_of(stream, plan.split)
     if plan.method in registry.METHODS:  # nobody knows what a user's learner does
         check_base(np.array(stream.classes[0]))
-        name = recorded_name(plan.dataset)
-        registry.make(plan.method, name, 0, plan.device, **plan.changes)._check_params()
+        _learner(plan, 0)._check_params()
     return [_run(plan, graph, stream.base, seed) for seed in plan.seeds]
 
 
@@ -131,13 +128,12 @@ def carry_out(plan: Plan, folder: Path, tell: Tell = lambda done, of: None) -> l
     _check_some(seeds=plan.seeds)
     make_folder(folder)
     found: list[Record] = []
-
-    def hear(done: int, of: int) -> None:
-        tell(len(found) * of + done, len(plan.seeds) * of)
-
     for seed in plan.seeds:
-        found.append(perform(plan, seed, graph, tell=hear))
-        runs.write(found[-1], folder)
+        done = perform(
+            plan, seed, graph, tell=lambda at, of: tell(len(found) * of + at, len(plan.seeds) * of)
+        )
+        runs.write(done, folder)
+        found.append(done)
     return found
 
 
@@ -146,6 +142,10 @@ def perform(
 ) -> Record:
     """Do one run of a plan on its graph, one of `jobs` that go on side by side."""
     stream = _stream(plan, graph, seed)
+    # ours have generators of their own; a user's learner may draw from those that all share
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
     learner, started = _learner(plan, seed), now()
     asked: Any = {"split": plan.split, "confidence": plan.confidence}
     outcome = protocol.run(learner, stream, lambda i: tell(i + 1, len(stream)), **asked)
@@ -167,10 +167,6 @@ def rehearse(plan: Plan, seed: int, graph: Data) -> None:
 
 
 def _learner(plan: Plan, seed: int) -> Learner:
-    # ours have generators of their own; a user's learner may draw from those that all share
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
     name = recorded_name(plan.dataset)
     return registry.make(plan.method, name, seed, plan.device, **plan.changes)
 

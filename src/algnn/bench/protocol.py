@@ -6,7 +6,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -76,20 +75,29 @@ def run(
     ((2, 2), 2)
     """
     column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
-    tests = _tests(stream, split, column)
+    tests = tests_of(stream, split)
     correct, figures = [], []
     measured = _Confidence(stream, tests) if confidence and isinstance(learner, Learner) else None
     copies: dict[str, tuple[Tensor, Tensor]] = {}
     for session in stream:
         # all of them, but where the graph grows
         asked = tests[tests["node"] < session.graph.x.size(0)]
-        _keep(copies, session.graph)
+        for name in INPUTS:  # which most streams hand out as they are in every session
+            tensor = session.graph.get(name)
+            if tensor is not None and (name not in copies or copies[name][0] is not tensor):
+                copies[name] = tensor, tensor.clone()
         learn = learner.fit if session.index == 0 else learner.partial_fit
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
         _, learning = _timed(learn, session.graph, session.nodes, session.labels, *extra)
         answers, predicting = _timed(learner.predict, session.graph, _nodes(asked))
         figures.append((learning, predicting, int(learner.retained_bytes())))
-        right = _check_answers(answers, len(asked)) == asked["label"].to_numpy()
+        given = np.asarray(answers)
+        if given.shape != (len(asked),):
+            raise InputError(
+                f"learner.predict gave an array of shape {given.shape} for {len(asked)} nodes: it"
+                " must give one class per node"
+            )
+        right = given == asked["label"].to_numpy()
         right &= asked["session"].to_numpy() <= session.index
         correct.append(np.bincount(asked["column"][right], minlength=len(column)))
         if measured is not None:
@@ -97,22 +105,29 @@ def run(
         _check_kept(copies, learner, session.index)
         if on_session is not None:
             on_session(session.index)
-    found = np.array([column.get(one, len(column)) for one in np.asarray(answers).tolist()])
-    given = found[np.lexsort((stream.original_ids(_nodes(asked)).numpy(), asked["column"]))]
+    found = np.array([column.get(one, len(column)) for one in given.tolist()])
+    ordered = found[np.lexsort((stream.original_ids(_nodes(asked)).numpy(), asked["column"]))]
     total = np.bincount(tests["column"], minlength=len(column))
     # a user's own learner need not clock its selection
     selecting = tuple(map(float, getattr(learner, "selection_seconds_", ())))
     clocks: Any = (*zip(*figures, strict=True), selecting)
-    more: Any = {"answers": given, **(measured.figures() if measured else {})}
+    more: Any = {"answers": ordered, **(measured.figures() if measured else {})}
     return Outcome(tuple(stream.classes), np.stack(correct), total, *clocks, **more)
 
 
-def _tests(stream: ClassStream, split: str, column: dict[int, int]) -> pd.DataFrame:
+def tests_of(stream: ClassStream, split: str) -> pd.DataFrame:
     """Test nodes in ascending order, with their labels, the columns of these and sessions."""
-    parts = test_nodes(stream, split)
+    check_choice("split", split, ("test", "val"))
+    parts = [stream.nodes(split, index) for index in range(len(stream))]
+    # in trials the base session alone must have any
+    for i, (some, _) in enumerate(parts if split == "test" else parts[:1]):
+        if len(some) == 0:
+            where = f"session {i} (classes {stream.classes[i]})"
+            remedy = f"give these classes {split} nodes, or join them to another session"
+            raise InputError(f"stream has no {split} node in {where}: {remedy}")
     nodes, labels = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
     sessions = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
-    columns = [column[label] for label in labels.tolist()]
+    columns = pd.Index([c for part in stream.classes for c in part]).get_indexer(labels)
     found = {"node": nodes, "label": labels, "column": columns, "session": sessions}
     return pd.DataFrame(found).sort_values("node")
 
@@ -162,24 +177,6 @@ class _Confidence:
         return {**found, "reliability": self.bins[-1]}
 
 
-def _keep(copies: dict[str, tuple[Tensor, Tensor]], graph: Data) -> None:
-    """Copy what is about to be handed out; most streams hand out the same in every session."""
-    for name in INPUTS:
-        given = graph.get(name)
-        if given is not None and (name not in copies or copies[name][0] is not given):
-            copies[name] = given, given.clone()
-
-
-def _check_answers(answers: Any, count: int) -> npt.NDArray[Any]:
-    given = np.asarray(answers)
-    if given.shape != (count,):
-        raise InputError(
-            f"learner.predict gave an array of shape {given.shape} for {count} nodes: it must give"
-            " one class per node"
-        )
-    return given
-
-
 def _check_kept(copies: dict[str, tuple[Tensor, Tensor]], learner: Learner, index: int) -> None:
     """Put back what a learner has changed, and raise an error that names it."""
     for name, (tensor, copy) in copies.items():
@@ -189,19 +186,6 @@ def _check_kept(copies: dict[str, tuple[Tensor, Tensor]], learner: Learner, inde
                 f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
                 " learner must work on a copy, or it spoils what others are handed"
             )
-
-
-def test_nodes(stream: ClassStream, split: str) -> list[tuple[Tensor, Tensor]]:
-    """Test nodes and labels, [n] each, of every session; in trials the base alone must have any."""
-    check_choice("split", split, ("test", "val"))
-    tests = [stream.nodes(split, index) for index in range(len(stream))]
-    needed = tests if split == "test" else tests[:1]
-    empty = [i for i, (nodes, _) in enumerate(needed) if len(nodes) == 0]
-    if empty:
-        where = f"session {empty[0]} (classes {stream.classes[empty[0]]})"
-        remedy = f"give these classes {split} nodes, or join them to another session"
-        raise InputError(f"stream has no {split} node in {where}: {remedy}")
-    return tests
 
 
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
