@@ -264,14 +264,15 @@ class _Scheduler:
             raise AlgnnError("worker processes cannot be started: see above for the reason")
 
     def hear(self, worker: Worker) -> None:
-        for line in worker.lines():
-            self.display.say(worker.slot, line)
         said, ended = [], False
         try:
             while worker.messages.poll():
                 said.append(worker.messages.recv())
         except (EOFError, OSError):  # it may have been killed in the middle of a message
             ended = True
+        # only now: once there are no more messages, all that it printed is there
+        for line in worker.lines():
+            self.display.say(worker.slot, line)
         for message in said:
             self.react(worker, *message)
         if ended:
@@ -290,8 +291,6 @@ class _Scheduler:
 
     def end(self, worker: Worker) -> None:
         """A process has ended: settle its run, unless it has said itself what became of it."""
-        for line in worker.lines():
-            self.display.say(worker.slot, line)
         self.workers.remove(worker)
         ended = worker.close()
         if worker.settled:
