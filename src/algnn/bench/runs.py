@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -224,8 +224,13 @@ def _read(*folders: Folder) -> dict[tuple[Path, str], Record | Failure]:
     found: dict[tuple[Path, str], Record | Failure] = {}
     for root in map(_folder, folders):
         # read first, since `pack` may move them meanwhile into those that are read next
-        listed = counted("", _single(root))
-        single = [(home, one) for home, path in listed if (one := _unless_moved(path))]
+        single = []
+        for home, path in counted("", _single(root)):
+            try:
+                single.append((home, read(path)))
+            except AlgnnError:
+                if path.exists():
+                    raise
         packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
         # but packed ones count first, so that of equally old ones the single file is taken
         for home, one in (*packed, *single):
@@ -239,16 +244,6 @@ def _read(*folders: Folder) -> dict[tuple[Path, str], Record | Failure]:
         if record and (same(record, one) or _date(record) >= _date(one)):
             del found[home, name]
     return dict(sorted(found.items()))
-
-
-def _unless_moved(path: Path) -> Record | Failure | None:
-    """A single file's contents; None where `pack` has taken it."""
-    try:
-        return cast(Record | Failure, read(path))
-    except AlgnnError:
-        if path.exists():
-            raise
-        return None
 
 
 def _packed(path: Path) -> dict[str, Record | Failure]:

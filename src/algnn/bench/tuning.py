@@ -31,7 +31,10 @@ def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
     from algnn.checks import check_number  # not at the top: a report needs no torch
 
     check_number("trials", count, 1, whole=True)
-    grid = _grid(plan.method)
+    if plan.method in registry.METHODS:
+        grid = settings.grid(plan.method)
+    else:
+        grid = settings.combined(getattr(registry.find(plan.method).learner, "grid", {}))
     places = np.unique(np.linspace(0, len(grid) - 1, min(count, len(grid))).round().astype(int))
     # a choice needs AP alone
     trial = replace(plan, seeds=plan.seeds[:1], split="val", confidence=False)
@@ -90,13 +93,6 @@ def settings_key(given: Mapping[str, Any]) -> str:
     """Settings as text: 1 equals 1.0, and one that is off equals one that did not exist yet."""
     kept = {name: float(v) if type(v) is int else v for name, v in given.items() if v != 0}
     return json.dumps(kept, sort_keys=True)
-
-
-def _grid(method: str) -> list[dict[str, Any]]:
-    """The settings to try; of a user's learner, all combinations of its attribute `grid`."""
-    if method in registry.METHODS:
-        return settings.grid(method)
-    return settings.combined(getattr(registry.find(method).learner, "grid", {}))
 
 
 def _later(trial: Any) -> tuple[bool, int]:

@@ -23,8 +23,6 @@ from algnn.checks import resolve_device
 from algnn.errors import AlgnnError, is_out_of_memory
 from algnn.graph.datasets import load
 
-MESSAGE = 200  # characters
-
 # a process has one random generator, one number of threads and one GPU
 ALONE = threading.Lock()
 # imported once, before workers are forked
@@ -86,7 +84,7 @@ def reason(error: BaseException) -> str:
     """The cause of a failure, in a line."""
     if is_out_of_memory(error):
         return "out of memory"
-    lines = shorten(" ".join(str(error).split()), MESSAGE, placeholder=" …")
+    lines = shorten(" ".join(str(error).split()), width=200, placeholder=" …")
     return f"{type(error).__name__}: {lines}" if lines else type(error).__name__
 
 
