@@ -165,10 +165,6 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
     methods : sequence of str, optional
         Those to rank; all by default. Graphs that one of them has no run on are left out.
 
-    Returns
-    -------
-    Ranking
-
     Examples
     --------
     >>> runs = pd.DataFrame({"dataset": list("aabb"), "method": ["x", "y"] * 2, "ap": [1, 2, 3, 5]})
