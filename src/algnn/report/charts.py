@@ -76,8 +76,7 @@ def of_graph(study: Study, graph: str, looks: Looks) -> Chart:
 def of_sweep(study: Study, name: str, method: str, hardware: str, points: Points) -> Chart:
     """Final AP against one setting."""
     cells = {graph: study.cell(hardware, graph, 1, method) for graph in points}
-    owned = {graph: runs.settings.iloc[0].get(name) for graph, runs in cells.items() if len(runs)}
-    usual = {graph: value for graph, value in owned.items() if value in points[graph]}
+    usual = {graph: runs.settings.iloc[0].get(name) for graph, runs in cells.items() if len(runs)}
     symbol = {"gamma": "γ"}.get(name, name)
     ap = {g: {value: runs.ap.mean() for value, runs in of.items()} for g, of in points.items()}
     best = {graph: max(of, key=of.__getitem__) for graph, of in ap.items()}
@@ -151,7 +150,7 @@ def sensitivity(points: Points, usual: Mapping[str, Any], name: str) -> Figure:
     ring: Any = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "zorder": 6}
     ring |= {"markeredgecolor": INK, "markeredgewidth": 1.1, "clip_on": False}
     for graph, line in lines.items():
-        if graph in usual and usual[graph] in points[graph]:
+        if usual.get(graph) in points[graph]:
             at = list(points[graph]).index(usual[graph])
             axes.plot([line.x[at]], [line.each[at].mean], **ring)
     return figure

@@ -194,9 +194,9 @@ class Study:
         known = in_order(found - set(ALL_LABELS), list(METHODS))
         return [*known, *(name for name in ALL_LABELS if name in found)]
 
-    def steps(self, dataset: str, hardware: str | None = None) -> list[int]:
+    def steps(self, dataset: str, hardware: str) -> list[int]:
         """Numbers of classes per session with runs in the main tables."""
-        return sorted({s for h, g, s, _ in self._cells if g == dataset and hardware in (None, h)})
+        return sorted({s for h, g, s, _ in self._cells if (h, g) == (hardware, dataset)})
 
 
 def read(folders: Sequence[str | os.PathLike[str]]) -> Study:

@@ -254,10 +254,7 @@ def failed(study: Study) -> Table | None:
 def ratios(study: Study, hardware: str, dataset: str, method: str) -> list[float]:
     """Learn seconds over those of the paper's method, by seed, of runs alone on the machine."""
     cells = [study.cell(hardware, dataset, 1, name) for name in (method, FOCUS)]
-    theirs, ours = (
-        {s: t for s, t, alone in zip(r.seed, r.learn_seconds, r.alone, strict=True) if alone}
-        for r in cells
-    )
+    theirs, ours = (runs[runs.alone].set_index("seed").learn_seconds.to_dict() for runs in cells)
     return [theirs[seed] / ours[seed] for seed in theirs if ours.get(seed)]
 
 
