@@ -65,6 +65,14 @@ def test_labels_are_of_the_kind_that_the_model_knows(tmp_path: Path) -> None:
     assert read_labels(path, 5, np.array([1, 2]))[1].tolist() == [7]
 
 
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 1234567890123456789])
+def test_whole_numbers_of_64_bits_are_ints(tmp_path: Path, number: int) -> None:
+    path = table(tmp_path, f"node,label\n2,{number}\n3,{number}.0\n")
+    assert read_labels(path, 5)[1].tolist() == [number, number]
+    path = table(tmp_path, f"node,label\n2,{10 * number}\n")
+    assert read_labels(path, 5)[1].tolist() == [str(10 * number)]
+
+
 def test_labels_are_spelled_as_the_model_knows_them(tmp_path: Path) -> None:
     path = table(tmp_path, "node,label\n2,1.0\n0,fair \n1,False\n3, True\n4,-1.0\n")
     known = np.array(["1", "2", "fair ", "False", "-1"])
@@ -116,6 +124,7 @@ def test_nodes_alone(tmp_path: Path) -> None:
         (b"node,label\n0,caf\xe9\n", "is not text in UTF-8"),
         (b"\x89PNG\r\n\x1a\n", "is not text in UTF-8"),
         (f"node,label\n0,{'a' * 200_000}\n", "line 2: is not CSV"),
+        ('node,label\n0,a\n1,"b\n2,a\n3,b\n', "line 5: is not CSV .*: close every quote"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(

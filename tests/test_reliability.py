@@ -663,13 +663,24 @@ def test_mistakes_are_named(small_graph):
     attributes = small_graph.clone()
     attributes.edge_attr = torch.ones(small_graph.num_edges, 2)
     dense = Data(x=small_graph.x, adj_t=torch.eye(60))
+    small = Data(x=small_graph.x, adj_t=torch.eye(10).to_sparse())
+    hybrid = Data(x=small_graph.x.to_sparse(1), edge_index=small_graph.edge_index)
+    column = small_graph.clone()
+    column.edge_weight = torch.ones(small_graph.num_edges, 1)
+    masked = np.ma.array([0, 1, 999], mask=[0, 0, 1])
     for arguments, words in (
         ((x, y), r"graph is a ndarray: .*fit\(graph, nodes, labels\)"),
         ((small_graph, y), "labels are missing: a session is a graph, nodes and their labels"),
         ((turned, [0, 1], [0, 1]), r": give graph\.edge_index\.t\(\)"),
         ((HeteroData(), [0, 1], [0, 1]), r"HeteroData.*graph\.to_homogeneous\(\)"),
         ((attributes, [0, 1], [0, 1]), r"graph\.edge_attr is not used.*graph\.edge_weight"),
-        ((dense, [0, 1], [0, 1]), r"graph\.adj_t must be a sparse tensor"),
+        ((dense, [0, 1], [0, 1]), r"graph\.adj_t must be a sparse torch tensor \[60, 60\]"),
+        ((small, [0, 1], [0, 1]), r"graph\.adj_t must .*, and is a tensor \[10, 10\]"),
+        ((hybrid, [0, 1], [0, 1]), r"graph\.x must .*: give graph\.x\.to_dense\(\)"),
+        ((column, [0, 1], [0, 1]), r"graph\.edge_weight must .*, and is a tensor \[.*, 1\]"),
+        ((small_graph, masked, [0, 1, 1]), "nodes has masked entries"),
+        ((small_graph, [0, 1, 2], masked), "labels holds None at place 2"),
+        ((small_graph, [0, 1], [2**64, 2**70]), "labels holds ints beyond 64 bits"),
         ((small_graph, [0, 4], [7, 7]), "only class 7: the base session needs at least two cla"),
     ):
         for model in (algnn.ALGNN(**SMALL), algnn.PrivateALGNN(epsilon=8.0)):
@@ -679,6 +690,18 @@ def test_mistakes_are_named(small_graph):
                 with pytest.raises(AlgnnError, match=words) as caught:
                     method(*arguments)
                 assert "network" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [{"gamma": -1.0}, {"head": "round"}, {"device": "moon"}])
+def test_no_file_is_written_that_cannot_be_read(small_graph, tmp_path, wrong):
+    path = tmp_path / "m.safetensors"
+    model = algnn.ALGNN(**SMALL).fit(small_graph, range(40), small_graph.y[:40])
+    model.save(path)
+    with pytest.raises(AlgnnError, match=next(iter(wrong))):
+        model.set_params(**wrong).save(path)
+    with pytest.raises(AlgnnError, match=next(iter(wrong))), algnn.open_model(path) as opened:
+        opened.set_params(**wrong)
+    same(algnn.ALGNN.load(path), model.set_params(**algnn.ALGNN(**SMALL).get_params()))
 
 
 def test_private_models_live_in_the_shell(small_graph, tmp_path, monkeypatch, capsys):

@@ -78,11 +78,13 @@ def check_graph(graph: Data) -> None:
     """Raise `InputError` for a graph that no learner can use."""
     check_kind(graph)
     x, edge_index = graph.get("x"), graph.get("edge_index")
-    if not isinstance(x, Tensor) or x.layout not in LAYOUTS or x.dim() != 2:
+    tensor = isinstance(x, Tensor)
+    if not tensor or x.layout not in LAYOUTS or x.dim() != 2 or x.dense_dim() not in (0, 2):
+        remedy = "graph.x.to_dense().to_sparse_csr()" if tensor else "torch.from_numpy(x)"
         raise InputError(
             "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO), and is"
-            f" {_kind(x)}: give torch.from_numpy(x); without features, algnn.from_pandas(edges)"
-            " makes structural ones"
+            f" {_kind(x)}: give {remedy}; without features, algnn.from_pandas(edges) makes"
+            " structural ones"
         )
     if x.is_complex():
         raise InputError(f"graph.x has type {x.dtype}: give real numbers, e.g. graph.x.real")
@@ -94,7 +96,10 @@ def check_graph(graph: Data) -> None:
     if weight is None:
         return
     if not isinstance(weight, Tensor) or weight.layout != torch.strided or weight.shape != (edges,):
-        raise InputError(f"graph.edge_weight must be a dense tensor [{edges}], one for each edge")
+        raise InputError(
+            f"graph.edge_weight must be a dense tensor [{edges}], one for each edge, and is"
+            f" {_kind(weight)}"
+        )
     # in float32, which is what they are used in
     if weight.is_complex() or not bool((torch.isfinite(weight.float()) & (weight >= 0)).all()):
         raise InputError(
@@ -115,6 +120,7 @@ def _check_edges(edge_index: Any, num_nodes: int) -> None:
     if not dense or edge_index.dim() != 2 or edge_index.size(0) != 2:
         turned = dense and edge_index.dim() == 2 and edge_index.size(1) == 2
         found = _kind(edge_index) + (": give graph.edge_index.t()" if turned else "")
+        found += ": give torch.from_numpy of it" if isinstance(edge_index, np.ndarray) else ""
         raise InputError(f"graph.edge_index must be a dense tensor [2, edges], and is {found}")
     if edge_index.dtype != torch.int64:
         raise InputError(f"graph.edge_index has type {edge_index.dtype}: give torch.int64")
@@ -127,10 +133,15 @@ def _check_edges(edge_index: Any, num_nodes: int) -> None:
             )
 
 
-def edges_of(adj_t: Tensor) -> dict[str, Tensor]:
+def edges_of(graph: Data) -> dict[str, Tensor]:
     """`edge_index`, and `edge_weight` unless all are 1, of the `adj_t` of PyG's transform."""
-    if adj_t.layout == torch.strided or adj_t.dim() != 2:
-        raise InputError("graph.adj_t must be a sparse tensor [nodes, nodes]")
+    adj_t, nodes = graph.adj_t, graph.num_nodes
+    sparse = isinstance(adj_t, Tensor) and adj_t.layout != torch.strided
+    if not sparse or adj_t.shape != (nodes, nodes) or adj_t.dense_dim():
+        raise InputError(
+            f"graph.adj_t must be a sparse torch tensor [{nodes}, {nodes}], and is {_kind(adj_t)}:"
+            " give edge_index in its place"
+        )
     entries = adj_t.detach().to_sparse(layout=torch.sparse_coo).coalesce()
     found = {"edge_index": entries.indices().flip(0)}
     if not bool((entries.values() == 1).all()):
@@ -221,6 +232,8 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
 
 
 def _as_ids(nodes: Any) -> Tensor:
+    if np.ma.is_masked(nodes):
+        raise InputError("nodes has masked entries: leave them out, as nodes.compressed() does")
     try:
         if isinstance(nodes, Tensor):
             dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
@@ -241,7 +254,10 @@ def _as_ids(nodes: Any) -> Tensor:
 def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array:
     """Labels as an array of int64 or of strings, of the kind of the classes `seen` so far."""
     try:
-        given = labels.numpy(force=True) if isinstance(labels, Tensor) else labels
+        given: Any = labels.numpy(force=True) if isinstance(labels, Tensor) else labels
+        if np.ma.is_masked(given):
+            given, masked = np.ma.getdata(given).astype(object), np.ma.getmaskarray(given)
+            given[masked] = None
         array = np.asarray(given)
     except (TypeError, ValueError, RuntimeError):
         raise InputError("labels must be one flat list of ints or of strings") from None
@@ -258,12 +274,14 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
     elif array.dtype.kind in "ifU":
         nothing = NOTHING[1:] if array.dtype.kind == "U" else NO_LABEL
         _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
+    array = array.astype(np.float64) if array.dtype.kind == "f" else array
     whole = array.dtype.kind == "f" and bool((array == np.trunc(array)).all())
     if array.dtype.kind == "b" or (whole and bool((np.abs(array) < 2**53).all())):
         array = array.astype(np.int64)
-    if array.dtype.kind not in "iuU":
+    if array.dtype.kind not in "iuUO":
         raise InputError(f"labels has type {array.dtype}: give ints or strings")
-    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+    most = np.iinfo(np.int64).max
+    if array.dtype.kind == "O" or (array.dtype.kind == "u" and (array > most).any()):
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     words = array.dtype.kind == "U"
     if seen is not None and seen.size and (seen.dtype.kind == "U") != words:

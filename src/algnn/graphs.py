@@ -77,9 +77,9 @@ class GraphCache:
             return graph if self._takes_stores else whole(graph)
         check_kind(graph)
         adj_t = graph.get("adj_t")
-        if isinstance(adj_t, Tensor) and graph.get("edge_index") is None:
+        if adj_t is not None and graph.get("edge_index") is None:
             graph, packed = copy(graph), graph
-            graph.update(self._memos["edges"].get((adj_t,), lambda: edges_of(packed.adj_t)))
+            graph.update(self._memos["edges"].get((adj_t,), lambda: edges_of(packed)))
             del graph.adj_t
         self._memos["sound"].get(inputs_of(graph), lambda: check_graph(graph))
         check_width(graph.x.size(1), width)

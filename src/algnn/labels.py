@@ -28,7 +28,7 @@ NUMBER = re.compile("-?[0-9]+")
 PLAIN = re.compile(r"(0|-?[1-9][0-9]*)(\.0+)?")  # as numbers are written: 007 is a name
 PARQUET = (".parquet", ".pq")
 BOOLS = {"True": "1", "False": "0"}
-MOST_DIGITS = 18  # a number of so many fits into 64 bits
+MOST_DIGITS = 19  # of a number in 64 bits; Python reads only so many quickly
 
 
 def check_table(path: Source, *names: str) -> None:
@@ -63,9 +63,15 @@ def read_labels(
     as_ints = seen is None or seen.dtype.kind != "U"
     if as_ints and BOOLS.keys() >= set(texts):
         texts = [BOOLS[text] for text in texts]
-    as_ints &= all(PLAIN.fullmatch(t) and len(t.lstrip("-")) <= MOST_DIGITS for t in texts)
-    labels = [int(text.partition(".")[0]) for text in texts] if as_ints else texts
+    whole = [text.partition(".")[0] for text in texts if PLAIN.fullmatch(text)]
+    as_ints &= len(whole) == len(texts) and all(map(_fits, whole))
+    labels = [int(text) for text in whole] if as_ints else texts
     return nodes[labelled], np.array(labels), int((~labelled).sum())
+
+
+def _fits(number: str) -> bool:
+    """Whether a whole number is one of 64 bits."""
+    return len(number.lstrip("-")) <= MOST_DIGITS and -(2**63) <= int(number) < 2**63
 
 
 def read_nodes(path: Source, num_nodes: int) -> npt.NDArray[np.int64]:
@@ -122,7 +128,7 @@ def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[R
 def _csv_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
     # Excel starts UTF-8 with a mark of its own
     with io.TextIOWrapper(WatchedFile(path), encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
+        reader = csv.reader(file, strict=True)  # or a quote left open would take in all rows below
         try:
             header = [name.strip() for name in next(reader, [])]
             places = _places(path, header, names)
@@ -136,7 +142,9 @@ def _csv_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
                     )
                 yield f"line {reader.line_num}", [cells[place] for place in places]
         except csv.Error as error:
-            raise InputError(f"{path}, line {reader.line_num}: is not CSV ({error})") from error
+            raise InputError(
+                f"{path}, line {reader.line_num}: is not CSV ({error}): close every quote"
+            ) from error
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not text in UTF-8: save it as CSV in UTF-8") from error
 

@@ -272,9 +272,9 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         """
         view = self._view()
         sure = view.predict_proba(graph, nodes)
-        true = checks.check_labels(labels, len(sure), view.classes_)
-        if not len(true):
+        if not len(sure):
             raise InputError(NO_NODES)
+        true = checks.check_labels(labels, len(sure), view.classes_)
         found = pd.DataFrame({"label": true, "answer": view.classes_[sure.argmax(axis=1)]})
         found["right"], found["sure"] = found.answer == found.label, sure.max(axis=1)
         groups, sessions = found.groupby("label"), view._sessions()
@@ -312,6 +312,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         self._settle()
         view = self._view()
         view._check_fitted()
+        view._check_params()  # with a wrong one, the file could not be loaded again
         tensors, facts = view._state()
         params = view.get_params(deep=False)
         facts = {"params": params, "classes": view.classes_.tolist(), **facts}

@@ -17,6 +17,10 @@ from algnn.methods import METHODS, make
 UNTUNED = {"algnn", "algnn-nodes", "algnn-ssl"}
 
 
+def test_a_setting_that_is_off_equals_none_at_all():
+    assert tuning.settings_key({"a": 1, "b": 0, "c": None}) == tuning.settings_key({"a": 1.0})
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_but_ours_has_as_many_trials_that_its_learner_takes(name):
     grid = settings.grid(name)

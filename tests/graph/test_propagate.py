@@ -41,6 +41,18 @@ def test_adjacency_is_the_one_of_pyg(edges, weighted):
 
 
 @settings(max_examples=30)
+@given(edge_lists(), st.randoms(use_true_random=False))
+def test_edges_may_come_in_any_order(edges, chance):
+    edge_index, nodes = edges
+    weight = torch.tensor([chance.choice([0.0, 0.3, 1.0, 7.0]) for _ in edge_index[0]])
+    order = torch.tensor(chance.sample(range(weight.numel()), weight.numel()), dtype=torch.int64)
+    one = normalised_adjacency(edge_index, nodes, weight)
+    other = normalised_adjacency(edge_index[:, order], nodes, weight[order])
+    assert torch.equal(one.col_indices(), other.col_indices())
+    assert torch.equal(one.values(), other.values())
+
+
+@settings(max_examples=30)
 @given(edge_lists())
 def test_rows_of_the_adjacency_are_sorted(edges):
     adjacency = normalised_adjacency(*edges)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -217,7 +218,7 @@ class ALGNN(Lifecycle):
         scores = view._checked_scores(graph, [node])
         graph = whole(view._check_graph(graph, None))
         known = view.classes_.tolist()
-        if label is not None and label not in known:
+        if label is not None and (np.ndim(label) or label not in known):
             some = ", ".join(map(repr, known[:SHOWN])) + (", …" if len(known) > SHOWN else "")
             raise InputError(f"label={label!r} is none of the classes learned: use one of {some}")
         column = int(scores.argmax()) if label is None else known.index(label)

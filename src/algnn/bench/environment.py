@@ -21,7 +21,7 @@ import algnn
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
 # parts of the package that no figure depends on: those that start runs, keep records or show them
 OUTSIDE = (
-    *("__main__", "cli", "report", "plot", "labels", "models", "checkpoint", "files"),
+    *("__main__", "cli", "report", "plot", "labels", "models", "checkpoint", "files", "progress"),
     *(f"bench/{name}" for name in ("scheduler", "progress", "processes", "worker")),
     *(f"bench/{name}" for name in ("record", "runs", "paper", "tuning", "significance")),
     *(f"graph/{name}" for name in ("partition", "tables", "convert")),

@@ -40,13 +40,15 @@ def looped_rows(
 ) -> Tensor:
     """Some rows of A + I in CSR [b, N], float32, each sorted, from all edges that end there.
 
-    A self-loop that is already there keeps its weight and is not added again.
+    A self-loop that is there keeps its weight, of several the largest, and is not added again.
     """
     own = torch.arange(rows.start, rows.stop, device=source.device)
     given = torch.ones_like(source, dtype=torch.float32) if weight is None else weight.float()
     loops, loop_weight = source == target, torch.ones_like(own, dtype=torch.float32)
     if bool(loops.any()):  # most graphs have none, and their edges need not be copied
-        loop_weight[target[loops] - rows.start] = given[loops]
+        there = target[loops] - rows.start
+        loop_weight[there] = 0
+        loop_weight.scatter_reduce_(0, there, given[loops], "amax")  # in whatever order they come
         source, target, given = source[~loops], target[~loops], given[~loops]
     columns, local = torch.cat([source, own]), torch.cat([target, own]) - rows.start
     values = torch.cat([given, loop_weight])

@@ -521,6 +521,26 @@ def test_merging_twice_counts_twice(make_graph):
     assert torch.equal(model.statistics_.n, 2 * n)
 
 
+def test_sites_that_have_learned_nothing_can_be_merged(make_graph):
+    graph = make_graph(features=WIDE)
+    model = taught(learner("default"), graph, sessions_of(graph))
+    assert model.blank().merge(model.blank()).classes_.size == 0
+    assert_same(model.blank().merge(model.blank()).merge(model), model, graph)
+
+
+def test_a_label_that_is_not_unique_is_not_looked_up(make_graph):
+    here, there = make_graph(seed=1, features=WIDE), make_graph(seed=2, features=WIDE)
+    one, *_ = sessions_of(here)
+    blank = taught(learner("default"), here, [one]).blank()
+    sites = [blank.blank().partial_fit(here, range(6), [0, 1] * 3)]
+    sites.append(blank.blank().partial_fit(there, range(3, 9), [2, 3] * 3))
+    both = sites[0].merge(sites[1])
+    with pytest.raises(InputError, match="node 4 was learned with several labels"):
+        both.relabel(here, [2, 4], None, [1, 1])
+    both.relabel(here, [2, 4], [0, 0], [1, 1]).relabel(here, [0], None, [1])
+    assert both.statistics_.n.tolist() == [0, 6, 3, 3][1:]
+
+
 def test_a_head_with_a_gamma_of_its_own_can_be_merged(make_graph):
     graph = make_graph(features=WIDE)
     first, *others = sessions_of(graph)

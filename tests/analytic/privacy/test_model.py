@@ -1,3 +1,4 @@
+import copy
 import importlib.util
 import json
 import math
@@ -238,6 +239,17 @@ def test_what_cannot_be_promised_is_refused(small_graph, params):
     with pytest.raises(InputError, match=r"epsilon|delta|width"):
         model.fit(small_graph, [0, 1], [0, 1])
     assert model._learned is None
+
+
+def test_what_was_learned_depends_on_cannot_change(small_graph):
+    model = algnn.PrivateALGNN(epsilon=4.0, width=4).fit(small_graph, range(40), small_graph.y[:40])
+    for change in ({"width": 3}, {"seed": 9}):
+        changed = copy.deepcopy(model).set_params(**change)
+        with pytest.raises(InputError, match="was set after fit"):
+            changed.partial_fit(small_graph, [50], [1])
+    for delta in (-3, float("nan"), 0):
+        with pytest.raises(InputError, match="delta="):
+            copy.deepcopy(model).set_params(delta=delta).spent_  # noqa: B018
 
 
 def test_a_node_twice_in_a_session_is_refused(small_graph):

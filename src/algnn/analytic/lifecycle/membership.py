@@ -148,7 +148,7 @@ class Membership:
         # a hash does not tell its node: where features are alike, ids up to MOST_IDS are tried
         hashes, owner, alike = self._beside(other, by_features=True)
         # of nodes that are all alike, such as those without features, any may be the other's
-        group = np.concatenate([[0], np.cumsum(~alike)])
+        group = np.concatenate([[0], np.cumsum(~alike)])[: hashes.size]
         either = (np.bincount(group, owner) * np.bincount(group, ~owner) > 0)[group]
         both = (hashes[either & (owner == one)] for one in (True, False))
         ours, theirs = (replace(self, hashes=held, prints=no_prints(held.size)) for held in both)
@@ -177,6 +177,10 @@ class Membership:
     def holds(self, nodes: Tensor, labels: Array) -> Mask:
         """Whether each of some nodes was learned with its label."""
         return self._times(self._hashes(nodes, labels)) > 0
+
+    def ambiguous(self, nodes: Tensor, labels: Array, times: Places) -> Mask:
+        """Which of some nodes, learned so many `times` in all, were learned with other labels."""
+        return times > self._times(self._hashes(nodes, labels))
 
     def known(self, nodes: Tensor, classes: Array) -> tuple[Places, Places]:
         """The place in `classes` of one that each node was learned as, or -1; and how often."""

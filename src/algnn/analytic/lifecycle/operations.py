@@ -414,7 +414,7 @@ class Lifecycle(Encoding):
         graph = self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, node_count(graph), session=once)
         # an empty list comes as floating point
-        none = chosen.numel() == 0 and len(labels) == 0
+        none = chosen.numel() == 0 and labels is not None and len(labels) == 0
         given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
         if self._known.decays:
             raise InputError(
@@ -431,11 +431,17 @@ class Lifecycle(Encoding):
             raise InputError(
                 "old is missing, and there is no record of what was learned: give the old labels"
             )
-        codes, _ = record.known(nodes, classes)
+        codes, times = record.known(nodes, classes)
         if bool((codes < 0).any()):
             raise InputError(
                 f"nodes holds {int(nodes[int(codes.argmin())])}, which was not learned: relabel"
                 " only nodes that were, and learn the others with partial_fit"
+            )
+        several = record.ambiguous(nodes, classes[codes], times)
+        if several.any():
+            raise InputError(
+                f"old is missing, and node {int(nodes[int(several.argmax())])} was learned with"
+                " several labels, perhaps in graphs of several sites: give the old labels"
             )
         return classes[codes]
 

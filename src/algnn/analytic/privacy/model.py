@@ -112,6 +112,7 @@ class PrivateALGNN(Encoding):
     seed: int = 0
     device: str = "auto"
 
+    _fixed = ("width", "seed")
     # beyond these, noise would be more or less than a float can hold
     _limits: ClassVar = {"epsilon": (1e-6, 1e6), "delta": (1e-100, 1), "width": (0, WIDEST_INPUTS)}
     # the source of noise; a measurement that must be repeatable may set another
@@ -139,6 +140,7 @@ class PrivateALGNN(Encoding):
         The largest entry bounds the ε of every node that kept its label. For a node that was
         learned under several labels, Σ 1/σ² goes over the sessions of all of them.
         """
+        self._check_params()
         sigmas = self._known.spent.rsqrt().tolist()
         return np.array([attained_epsilon(self.delta, sigma) for sigma in sigmas])
 
