@@ -312,9 +312,12 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         self._settle()
         view = self._view()
         view._check_fitted()
-        view._check_params()  # with a wrong one, the file could not be loaded again
         tensors, facts = view._state()
-        params = view.get_params(deep=False)
+        device = view.device
+        if str(device).startswith("cuda"):
+            view.device = "cpu"  # a GPU may be absent here, and `load` can do without
+        view._check_params()  # with a wrong one, the file could not be loaded again
+        params = {**view.get_params(deep=False), "device": device}
         facts = {"params": params, "classes": view.classes_.tolist(), **facts}
         with locked(path):
             checkpoint.write(path, type(self).__name__, tensors, facts)
