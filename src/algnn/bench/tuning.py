@@ -91,10 +91,8 @@ def changed(plans: Sequence[Plan], best: pd.DataFrame) -> list[Plan]:
 
 def settings_key(given: Mapping[str, Any]) -> str:
     """Settings as text: 1 equals 1.0, and one that is off equals one that did not exist yet."""
-    kept = {
-        name: float(v) if type(v) is int else v for name, v in given.items() if v not in (0, None)
-    }
-    return json.dumps(kept, sort_keys=True)
+    on = {k: v for k, v in given.items() if v not in (0, None)}
+    return json.dumps({k: float(v) if type(v) is int else v for k, v in on.items()}, sort_keys=True)
 
 
 def _later(trial: Any) -> tuple[bool, int]:
