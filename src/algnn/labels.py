@@ -69,11 +69,6 @@ def read_labels(
     return nodes[labelled], np.array(labels), int((~labelled).sum())
 
 
-def _fits(number: str) -> bool:
-    """Whether a whole number is one of 64 bits."""
-    return len(number.lstrip("-")) <= MOST_DIGITS and -(2**63) <= int(number) < 2**63
-
-
 def read_nodes(path: Source, num_nodes: int) -> npt.NDArray[np.int64]:
     """The nodes of a table with a column `node`."""
     return _ids(path, _rows(path, ("node",)), num_nodes)
@@ -185,6 +180,11 @@ def _places(path: Source, header: list[str], names: Sequence[str]) -> list[int]:
             " once each, with commas between columns"
         )
     return [header.index(name) for name in names]
+
+
+def _fits(number: str) -> bool:
+    """Whether a whole number is one of 64 bits."""
+    return len(number.lstrip("-")) <= MOST_DIGITS and -(2**63) <= int(number) < 2**63
 
 
 def _ids(path: Source, rows: Sequence[Row], num_nodes: int) -> npt.NDArray[np.int64]:

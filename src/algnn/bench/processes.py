@@ -29,8 +29,8 @@ def start_forkserver() -> None:
         raise AlgnnError("worker processes need a system that can fork: use Linux or macOS")
     # some imports call a GPU's driver, whose state cannot be forked: each worker does them then
     CONTEXT.set_forkserver_preload([] if has_gpu() else ["algnn.bench.worker"])
-    # a blocked signal stays blocked in every process below: Ctrl-C is for this one to handle; and
-    # threads are counted on import, but torch is told by each worker
+    # Ctrl-C is for this process to handle: a blocked signal stays blocked in every one below.
+    # OpenBLAS reads its number of threads on import; torch is told its own by each worker.
     with held_back(signal.SIGINT), swapped(os.environ, "OPENBLAS_NUM_THREADS", "1"):
         forkserver.ensure_running()
 
@@ -61,7 +61,8 @@ def has_gpu() -> bool:
     """Whether there is a GPU's driver, without a call to it."""
     for driver in ("libcuda.so.1", "libamdhip64.so"):
         with contextlib.suppress(OSError):
-            return bool(ctypes.CDLL(driver))
+            ctypes.CDLL(driver)
+            return True
     return False
 
 

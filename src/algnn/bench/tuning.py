@@ -31,9 +31,8 @@ def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
     from algnn.checks import check_number  # not at the top: a report needs no torch
 
     check_number("trials", count, 1, whole=True)
-    if plan.method in registry.METHODS:
-        grid = settings.grid(plan.method)
-    else:
+    grid = settings.grid(plan.method) if plan.method in registry.METHODS else None
+    if grid is None:  # a user's learner says it in an attribute
         grid = settings.combined(getattr(registry.find(plan.method).learner, "grid", {}))
     places = np.unique(np.linspace(0, len(grid) - 1, min(count, len(grid))).round().astype(int))
     # a choice needs AP alone
