@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 
 from algnn import ALGNN, ClassStream, load
 from algnn.analytic.features.hops import VIEW_SETS, HopEncoder
-from algnn.analytic.features.reduce import RANK
+from algnn.analytic.features.reduce import WIDEST
 from algnn.analytic.selection import OF_ALL_NODES
 from algnn.analytic.state import Features, State
 from algnn.bench.environment import machine, now, versions
@@ -116,31 +116,36 @@ class NoRoots(Encoded):
 
 
 class OtherRank(Encoded):
-    """Features reduced to another number of columns, with the units of the default."""
+    """Wide features reduced to other numbers of columns. A subclass names them."""
 
-    COLUMNS: ClassVar[int]
+    COLUMNS: ClassVar[dict[str, int]]
 
     def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
-        other = HopEncoder.of(x, 0, self.seed, rank=self.COLUMNS)
-        return replace(other, expanded=default.expanded)
+        return HopEncoder.of(x, self.width, self.seed, **self.COLUMNS)
 
 
-class Rank384(OtherRank):
-    """Features of more than 384 columns reduced to 384."""
+class Rank512(OtherRank):
+    """Wide features reduced to 512 columns for each view."""
 
-    COLUMNS = 384
+    COLUMNS: ClassVar = {"near": 512, "rank": 512}
 
 
 class Rank256(OtherRank):
-    """Features of more than 256 columns reduced to 256."""
+    """Features of more than 256 columns reduced to 256 for each view, and more units."""
 
-    COLUMNS = 256
+    COLUMNS: ClassVar = {"widest": 256, "near": 256, "rank": 256}
 
 
-class Rank1024(OtherRank):
-    """Features of more than 1,024 columns reduced to 1,024."""
+class Walk1024(OtherRank):
+    """Wide features reduced to 1,024 columns for the walk, and fewer units."""
 
-    COLUMNS = 1024
+    COLUMNS: ClassVar = {"rank": 1024}
+
+
+class Near256(OtherRank):
+    """Wide features reduced to 256 columns for the views before the walk, and more units."""
+
+    COLUMNS: ClassVar = {"near": 256}
 
 
 class Sketch(Encoded):
@@ -149,7 +154,7 @@ class Sketch(Encoded):
     def _other(self, default: HopEncoder, x: Any) -> HopEncoder:
         if default.basis is None:
             return default
-        return self._filled(replace(default, basis=None, projected=RANK))
+        return self._filled(replace(default, basis=None, near=0, projected=WIDEST))
 
 
 class Width4096(ALGNN):
@@ -247,7 +252,7 @@ class NcmHead(OtherHead):
 
 VARIANTS: tuple[type[ALGNN], ...] = (
     *(OnlyPagerank, OnlyRaw, NoOpenViews, OneKindOfUnits, NoUnits, NoSizes),
-    *(NoRoots, Rank256, Rank384, Rank1024, Sketch, Width2560, Width4096),
+    *(NoRoots, Rank256, Rank512, Near256, Walk1024, Sketch, Width2560, Width4096),
     *(TrainedEncoder, OneHalving, GammaOfHalves, LargeGamma, SmallGamma),
     *(RidgeHead, SldaHead, NcmHead),
 )

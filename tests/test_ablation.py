@@ -44,7 +44,8 @@ LACKS = {
     "NoUnits": lambda known: known.features.expanded == 0,
     # the digits have 64 columns: nothing is reduced
     **dict.fromkeys(
-        ("Rank256", "Rank384", "Rank1024", "Sketch"), lambda known: known.features.basis is None
+        ("Rank256", "Rank512", "Walk1024", "Near256", "Sketch"),
+        lambda known: known.features.basis is None,
     ),
     # `taught` makes all of them as narrow
     **dict.fromkeys(("Width2560", "Width4096"), lambda known: known.features.width == 320),
@@ -96,16 +97,18 @@ def test_wide_features_are_reduced_otherwise():
     x = torch.rand(530, 530, generator=torch.Generator().manual_seed(0))
     graph = Data(x=x, edge_index=torch.arange(530).repeat(2, 1))
     default = algnn.ALGNN(device="cpu")._hop_encoder(graph)
-    assert default.view_width == 512
-    for variant, columns in (
-        (ablation.Rank256, 256),
-        (ablation.Rank1024, 530),
-        (ablation.Sketch, 512),
+    assert default.widths == [384, 384, 384, 530]  # as many as there are, for the walk
+    for variant, near, walk in (
+        (ablation.Rank512, 512, 512),
+        (ablation.Rank256, 256, 256),
+        (ablation.Walk1024, 384, 530),
+        (ablation.Near256, 256, 530),
+        (ablation.Sketch, 512, 512),
     ):
         found = variant(device="cpu")._hop_encoder(graph)
-        assert found.view_width == columns
-        assert found.expanded == default.expanded == 1024 - 16
-        assert (found.basis is None) == (variant is not ablation.Rank256)
+        assert found.widths == [near, near, near, walk]
+        assert found.width == default.width == 3072
+        assert (found.basis is None) == (variant is ablation.Sketch)
 
 
 def test_units_of_all_views_alone(digits):

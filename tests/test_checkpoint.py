@@ -10,9 +10,11 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch_geometric.data import Data
 
 import algnn
 from algnn import checkpoint
@@ -219,6 +221,24 @@ def test_a_small_file_cannot_ask_for_much_memory_later(small_graph, tmp_path, cl
     change(path, {"span.basis": wide}, {"bank": bank})
     with pytest.raises(CheckpointError, match=r"width|expanded"):
         algnn.ALGNN.load(path)
+
+
+def test_views_of_different_widths_are_saved(tmp_path):
+    path, draws = tmp_path / "model.safetensors", torch.Generator().manual_seed(0)
+    graph = Data(
+        x=torch.rand(420, 530, generator=draws),
+        edge_index=torch.randint(420, (2, 900), generator=draws),
+    )
+    model = algnn.ALGNN(device="cpu").fit(graph, range(40), [0, 1] * 20)
+    model.save(path)
+    found = algnn.ALGNN.load(path)
+    assert found._learned.features.widths == [384, 384, 384, 420]
+    assert np.array_equal(found.decision_function(graph), model.decision_function(graph))
+    _, facts = checkpoint.read(path, "ALGNN")
+    for near in (-1, 421, 2.5, True, "all"):
+        change(path, facts={"bank": {**facts["bank"], "near": near}})
+        with pytest.raises(CheckpointError):
+            algnn.ALGNN.load(path)
 
 
 def test_a_checkpoint_can_be_read_by_whoever_may_read_other_files(tmp_path):

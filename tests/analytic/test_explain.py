@@ -149,6 +149,21 @@ def test_wide_features_are_explained_in_their_own_columns(small_graph: Data) -> 
         assert why.score == pytest.approx(model.decision_function(graph, [40]).max(), rel=1e-4)
 
 
+@pytest.mark.parametrize("expanded", [0, 30])
+def test_a_score_over_views_of_different_widths_is_the_sum_of_its_parts(expanded: int) -> None:
+    graph = directed_graph(4)
+    bank = HopEncoder.of(graph.x, 0, seed=1, widest=5, near=2, rank=6)
+    bank = replace(bank, expanded=expanded)
+    weights = torch.randn(bank.width, generator=torch.Generator().manual_seed(0)).double()
+    adjacency = normalised_adjacency(graph.edge_index, 30)
+    score = float(bank(bank.prepare(adjacency, graph.x))[7] @ weights)
+    by_feature, _, by_neighbour = contributions(
+        bank, transposed_adjacency(graph), graph.x, 7, weights
+    )
+    assert float(by_feature.sum()) == pytest.approx(score, abs=1e-5)
+    assert float(by_neighbour.sum()) == pytest.approx(score, abs=1e-5)
+
+
 def test_who_is_out_of_sight_has_no_part() -> None:
     """On a path that leads one way, a node sees those that lead to it, and nobody behind."""
     path = Data(

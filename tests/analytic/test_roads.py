@@ -119,6 +119,22 @@ def test_wide_sparse_features_are_reduced_alike(tmp_path):
         torch.testing.assert_close(found, encoded(encoder, model._rows(graph))[torch.arange(50)])
 
 
+@pytest.mark.parametrize("memory", ["1GB", "1MB"])
+def test_views_of_different_widths_are_the_same_from_disk(tmp_path, memory):
+    graph = algnn.load("digits")
+    encoder = HopEncoder.of(graph.x, 300, seed=0, widest=60, near=20, rank=50)
+    everyone = torch.arange(1797)
+    algnn.write_graph(graph, tmp_path / "g", parts=3)
+    store = algnn.open_graph(tmp_path / "g", memory=memory)
+    expected = encoded(encoder, algnn.ALGNN(device="cpu")._rows(graph))
+    views = encoded(encoder, store)
+    # blocks of columns end before, at or beyond the last one of the narrow views
+    assert (len(views.columns) > 3) == (memory == "1MB")
+    assert torch.equal(views[everyone], expected)
+    assert not views.lacking(views.columns)
+    assert sum(np.load(file).shape[1] for file in views.folder.glob("?-*.npy")) == 3 * 20 + 50
+
+
 def test_interrupted_work_goes_on_and_finished_work_is_found(tmp_path, monkeypatch):
     graph = algnn.load("digits")
     algnn.write_graph(graph, tmp_path / "g", parts=2)

@@ -11,7 +11,7 @@ import algnn
 from algnn.analytic.features.blocked import polynomial, steps
 from algnn.analytic.features.expansion import random_weights
 from algnn.analytic.features.hops import SIZES, VIEW_SETS, HopEncoder
-from algnn.analytic.features.reduce import RANK
+from algnn.analytic.features.reduce import WIDEST
 from algnn.analytic.lifecycle.preconditions import without_node
 from algnn.errors import InputError
 from algnn.graph.propagate import normalised_adjacency, to_csr
@@ -29,7 +29,7 @@ def directed(seed: int, nodes: int = 30, edges: int = 90) -> tuple[torch.Tensor,
     return x, normalised_adjacency(edge_index, nodes)
 
 
-def wide(nodes: int = 40, columns: int = RANK + 88) -> torch.Tensor:
+def wide(nodes: int = 40, columns: int = WIDEST + 88) -> torch.Tensor:
     """Wide counts, most of them zero, and a row without any."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randint(1, 9, (nodes, columns), generator=generator).float()
@@ -101,6 +101,23 @@ def test_wide_features_are_reduced_to_their_coordinates_in_a_basis(kind):
     torch.testing.assert_close(found[:, : len(x)].double(), own, rtol=0, atol=2e-6)
     # the basis spans all rows, so nothing of their inner products is lost
     torch.testing.assert_close(own @ own.mT, rows @ rows.mT, rtol=0, atol=1e-5)
+
+
+def test_the_walk_of_wide_features_has_more_columns_than_the_views_before_it():
+    x, adjacency = directed(0)
+    encoder = HopEncoder.of(x, 100, seed=3, widest=5, near=2, rank=6, sizes=False)
+    assert encoder.widths == [2, 2, 2, 6]
+    assert (encoder.breadth, encoder.width) == (12, 100)
+    views = by_hand(adjacency, unit(x.double()) @ encoder.basis.double())
+    expected = [unit(views[name][:, :2]) for name in ("0", "open 1", "open 2")]
+    found = encoder.prepare(adjacency, x)
+    expected = torch.cat([*expected, views["pagerank"]], 1)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-6)
+    weights = encoder.unit_weights(x.device)
+    assert not bool(weights[:6, 44:].any())
+    # both kinds of units are of inputs as long: four views, or one of them times two
+    drawn = random_weights(12, 88, 3).double()
+    torch.testing.assert_close(weights[6:, 44:], 2 * drawn[6:, 44:])
 
 
 def test_sparse_and_dense_features_are_encoded_alike():
@@ -214,8 +231,8 @@ def test_what_is_decided_without_labels():
     assert decided(torch.full((10, 5), -1.0)) == (False, 5, 80)  # signs: no roots
     assert decided(torch.eye(10)) == (False, 10, 60)  # 0 and 1 have no roots but themselves
     assert decided(torch.full((10, 5), 2.0), 18) == (True, 5, 0)  # views that leave no room
-    assert decided(torch.rand(9, RANK))[1] == RANK
-    assert decided(torch.rand(9, RANK + 1))[1] == 9  # reduced, to as many columns as rows
+    assert decided(torch.rand(9, WIDEST))[1] == WIDEST
+    assert decided(torch.rand(9, WIDEST + 1))[1] == 9  # reduced, to as many columns as rows
 
 
 def test_unknown_views_are_named():

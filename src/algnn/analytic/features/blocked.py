@@ -66,22 +66,26 @@ class Views:
 
     def lacking(self, columns: list[slice]) -> list[slice]:
         """Those of some blocks of columns that are not there in all views."""
-        views = range(len(self.encoder.views))
-        return [c for c in columns if not all(self.file(v, c).exists() for v in views)]
+        return [c for c in columns if not all(file.exists() for file in self.files([c]))]
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """Views and sizes [n, prepared_width] of some nodes, float32."""
         encoder, here = self.encoder, rows.cpu()
         found = torch.empty(rows.numel(), encoder.prepared_width, dtype=torch.float32)
         scattered = here.numel() > 0 and int(here.max() - here.min()) // here.numel() > SCATTERED
-        views = range(len(encoder.views))
-        files = {self.file(v, c): _place(encoder, v, c) for v in views for c in self.columns}
+        files = self.files(self.columns)
         files |= {self.sizes: slice(encoder.breadth, None)} if encoder.sizes else {}
         with ThreadPoolExecutor(READERS if scattered else 1) as pool:
             parts = pool.map(lambda file: self._mapped(file, scattered=scattered)[here], files)
             for place, part in zip(files.values(), parts, strict=True):
                 found[:, place] = part
         return encoder.unit(found).to(self.device)
+
+    def files(self, columns: list[slice]) -> dict[Path, slice]:
+        """The files of blocks of columns of all views, each with its place among all columns."""
+        views = range(len(self.encoder.views))
+        places = {self.file(v, c): _place(self.encoder, v, c) for c in columns for v in views}
+        return {file: place for file, place in places.items() if place.start < place.stop}
 
     def file(self, view: int, columns: slice) -> Path:
         """The file of a block of columns of a view."""
@@ -133,7 +137,8 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
         if encoder.sizes:
             Here(graph)(fill, encoder.size_columns, found[:, encoder.breadth :])
         for view, some, array in computed(encoder, Here(graph), columns):
-            found[:, _place(encoder, view, some)] = opened(array)
+            place = _place(encoder, view, some)
+            found[:, place] = opened(array)[:, : place.stop - place.start]
         return encoder.unit(found)
     most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
     step = _step(encoder.view_width, nodes, most)
@@ -153,7 +158,8 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
                 run(fill, encoder.size_columns, target)
         for view, some, array in computed(encoder, run, lacking):
             with replacing(views.file(view, some)) as target:
-                new_file(target, (nodes, some.stop - some.start), np.float32)
+                place = _place(encoder, view, some)
+                new_file(target, (nodes, place.stop - place.start), np.float32)
                 run(keep, array, target)
     finally:
         run.close()
@@ -169,7 +175,9 @@ def computed(
     pairs = pairwise(("0", *encoder.views))
     gone = [steps(a) if a.startswith("open") and b.startswith("open") else 0 for a, b in pairs]
     hops = [steps(view) - start for view, start in zip(encoder.views, gone, strict=True)]
-    total, done = len(blocks_of_columns) * (1 + sum(hops)), count()
+    starts = [columns.start for columns in blocks_of_columns]
+    needed = sum(h for s in starts for h, w in zip(hops, encoder.widths, strict=True) if s < w)
+    total, done = len(starts) + needed, count()
 
     def step(*args: Any) -> None:
         tell("neighbourhoods", next(done), total)
@@ -180,6 +188,8 @@ def computed(
         step(fill, partial(encoder.source, columns), X)
         current = X
         for at, view in enumerate(encoder.views):
+            if columns.start >= encoder.widths[at]:
+                continue
             current = walk(step, view, X, free, current if gone[at] else X, hops[at])
             yield at, columns, current
 
@@ -242,7 +252,8 @@ def hop(
 def keep(graph: GraphRows, part: int, source: Array, target: Array) -> None:
     """An array, rounded to the type of the target, as a block of columns of a view."""
     rows = graph.parts[part]
-    opened(target, write=True)[rows] = opened(source)[rows]
+    into = opened(target, write=True)
+    into[rows] = opened(source)[rows, : into.size(1)]
 
 
 def opened(array: Array, *, write: bool = False) -> Tensor:
@@ -269,9 +280,9 @@ def _columns(encoder: HopEncoder, step: int) -> list[slice]:
 
 
 def _place(encoder: HopEncoder, view: int, columns: slice) -> slice:
-    """Where a view's columns are among those of all views."""
-    first = view * encoder.view_width
-    return slice(first + columns.start, first + columns.stop)
+    """Where a view's columns are among those of all views; empty beyond a narrow view's last."""
+    first, width = sum(encoder.widths[:view]), encoder.widths[view]
+    return slice(first + min(columns.start, width), first + min(columns.stop, width))
 
 
 def _step(width: int, count: int, most: int) -> int:

@@ -56,14 +56,20 @@ class ExpandedGCN:
 
 @lru_cache(maxsize=4)
 def unit_weights(
-    device: torch.device, rows: int, columns: int, seed: int, apart: int = 0, seen: int = 1
+    device: torch.device,
+    rows: int,
+    columns: int,
+    seed: int,
+    apart: int = 0,
+    seen: int = 1,
+    views: int = 1,
 ) -> Tensor:
     """`random_weights` in float64; the last `apart` columns are 0 but for the last `seen` rows."""
     weights = random_weights(rows, columns, seed)
     second = weights[:, columns - apart :]
     second[: rows - seen] = 0
     # as long as the others are, over rows of length one in each view
-    second *= (rows / seen) ** 0.5
+    second *= views**0.5
     return weights.to(device, torch.float64)
 
 

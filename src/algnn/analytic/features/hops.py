@@ -17,7 +17,15 @@ from torch.nn.functional import normalize
 
 from algnn.analytic.features.blocked import encoded
 from algnn.analytic.features.expansion import unit_weights
-from algnn.analytic.features.reduce import MOST_ROWS, RANK, log_sizes, principal_basis, unit_rows
+from algnn.analytic.features.reduce import (
+    MOST_ROWS,
+    NEAR_RANK,
+    RANK,
+    WIDEST,
+    log_sizes,
+    principal_basis,
+    unit_rows,
+)
 from algnn.checks import check_choice
 from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr
 from algnn.graph.store import FLOAT, GraphRows, MemoryRows
@@ -63,6 +71,7 @@ class HopEncoder:
     sizes: bool = False  # whether columns tell how large ‖x‖² is: rows of length one do not
     # [inputs], float32: what columns of X are multiplied by where one would drown the others
     scales: Tensor | None = None
+    near: int = 0  # columns of the views before the last one, if fewer than it has; 0: as many
 
     def __post_init__(self) -> None:
         check_choice("views", self.name, VIEW_SETS)
@@ -74,6 +83,8 @@ class HopEncoder:
         width: int,
         seed: int,
         *,
+        widest: int = WIDEST,
+        near: int = NEAR_RANK,
         rank: int = RANK,
         root: bool | None = None,
         sizes: bool = True,
@@ -81,9 +92,10 @@ class HopEncoder:
         """The encoder of a graph with features X, dense or sparse CSR, or given by rows.
 
         No label decides on it. Its units fill up what views and sizes leave of `width`. X with more
-        than `rank` columns is reduced; unless `root` is given, roots are taken of values like
-        counts. There are `sizes` where they differ. Columns are scaled only if one of them makes up
-        more than half of the squared length of rows (with few columns a little more).
+        than `widest` columns is reduced, to `rank` of them for the walk and to `near` for the
+        other views; unless `root` is given, roots are taken of values like counts. There are
+        `sizes` where they differ. Columns are scaled only if one of them makes up more than half of
+        the squared length of rows (with few columns a little more).
         """
         inputs = x.shape[1]
         some = _sample(x, SAMPLED_ROWS)
@@ -98,10 +110,10 @@ class HopEncoder:
         if sizes:
             least, most = log_sizes(encoder.scaled(some)).aminmax()
             encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
-        if inputs > rank:
+        if inputs > widest:
             rows = encoder.scaled(_sample(x, MOST_ROWS))
             basis = principal_basis(encoder._unit_entries(rows, torch.float32), seed, rank)
-            encoder = replace(encoder, basis=basis)
+            encoder = replace(encoder, basis=basis, near=min(near, basis.size(1)))
         return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
 
     @property
@@ -111,13 +123,18 @@ class HopEncoder:
 
     @property
     def view_width(self) -> int:
-        """Width of one view."""
+        """Width of the last view, and of each of them unless the others are narrower."""
         return self.basis.size(1) if self.basis is not None else self.projected or self.inputs
+
+    @property
+    def widths(self) -> list[int]:
+        """Width of each view."""
+        return [self.near or self.view_width] * (len(self.views) - 1) + [self.view_width]
 
     @property
     def breadth(self) -> int:
         """Width of the views side by side."""
-        return self.view_width * len(self.views)
+        return sum(self.widths)
 
     @property
     def prepared_width(self) -> int:
@@ -183,7 +200,8 @@ class HopEncoder:
         """SHA-256 of all that decides on views and sizes; the units beside them do not."""
         seed = self.seed if self.projected else None
         facts = f"{self.name} {self.inputs} {self.projected} {self.root} {seed}"
-        digest = hashlib.sha256((facts + " sizes" * self.sizes).encode())
+        facts += " sizes" * self.sizes + f" near {self.near}" * bool(self.near)
+        digest = hashlib.sha256(facts.encode())
         for tensor in (self.basis, self.scales):
             if tensor is not None:
                 digest.update(tensor.cpu().contiguous().numpy().data)
@@ -213,8 +231,8 @@ class HopEncoder:
 
     def unit_weights(self, device: torch.device) -> Tensor:
         """The random weights [breadth, expanded] of the units, in float64."""
-        apart, seen = self.units_apart, self.view_width
-        return unit_weights(device, self.breadth, self.expanded, self.seed, apart, seen)
+        last = self.units_apart, self.view_width, len(self.views)
+        return unit_weights(device, self.breadth, self.expanded, self.seed, *last)
 
     def _unit_entries(self, some: Tensor, dtype: torch.dtype) -> Tensor:
         """Some rows of X, rooted where asked for, each of length one: in CSR if most are zero."""
@@ -230,10 +248,8 @@ class HopEncoder:
 
     def unit(self, parts: Tensor) -> Tensor:
         """Some rows [n, prepared_width], each view's rows made of length one, in place."""
-        width = self.view_width
-        for block in blocks(parts.size(0), 8 * width, parts.device):
-            for start in range(0, self.breadth, width):
-                view = parts[block, start : start + width]
+        for block in blocks(parts.size(0), 8 * self.view_width, parts.device):
+            for view in torch.split(parts[block, : self.breadth], self.widths, dim=1):
                 view.copy_(normalize(view.to(FLOAT)))
         return parts
 

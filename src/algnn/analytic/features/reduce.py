@@ -7,7 +7,9 @@ from algnn.analytic.features.expansion import random_weights
 from algnn.graph.propagate import Operator, csr, row_of
 from algnn.progress import tell
 
-RANK = 512  # columns that wider features are reduced to
+WIDEST = 512  # columns up to which features are kept as they are
+RANK = 768  # columns that wider features are reduced to for the walk, which averages over many
+NEAR_RANK = 384  # and for the views before it, which are of few nodes and hold more noise
 OVERSAMPLING = 32  # further directions that the iteration carries along, for accuracy
 ITERATIONS = 3
 LACKING = 1e-10  # of the largest eigenvalue: below this, float32 knows no direction

@@ -35,7 +35,7 @@ class SelfSupervisedEncoder(HopEncoder):
     X is the first view: the node's own features, of length one.
     """
 
-    weight1: Tensor  # [view_width, h], float32
+    weight1: Tensor  # [k, h], float32, where k is the width of the first view
     weight2: Tensor  # [h, h], float32
 
     @classmethod
@@ -43,16 +43,16 @@ class SelfSupervisedEncoder(HopEncoder):
         cls, hops: HopEncoder, adjacency: Tensor, x: Tensor, hidden: int
     ) -> SelfSupervisedEncoder:
         """Train on a graph, beside its label-free encoder, a GCN of width h."""
-        own = hops.prepare(adjacency, x)[:, : hops.view_width].contiguous()
+        own = hops.prepare(adjacency, x)[:, : hops.widths[0]].contiguous()
         initial = torch.Generator().manual_seed(hops.seed)
-        shapes = ((hops.view_width, hidden), (hidden, hidden))
+        shapes = ((own.size(1), hidden), (hidden, hidden))
         weights = [nn.Parameter(glorot(*shape, initial).to(x.device)) for shape in shapes]
         chance = torch.Generator(x.device).manual_seed(hops.seed)
         thinned = _thinning(Operator(adjacency), chance)
         unit = torch.eye(hidden, dtype=own.dtype, device=x.device)
 
         def copy() -> Tensor:
-            drawn = torch.rand(hops.view_width, generator=chance, dtype=own.dtype, device=x.device)
+            drawn = torch.rand(own.size(1), generator=chance, dtype=own.dtype, device=x.device)
             some = thinned()
             H = torch.relu(some @ ((own * (drawn > DROPPED)) @ weights[0]))
             embedded = some @ (H @ weights[1])
@@ -82,7 +82,7 @@ class SelfSupervisedEncoder(HopEncoder):
         """Views, sizes and embedding [N, prepared_width + h] of every node in float32."""
         views = super().prepare(adjacency, x)
         # in float64, so that devices agree on what is rounded in the end
-        exact, own = adjacency.to(FLOAT), views[:, : self.view_width].to(FLOAT)
+        exact, own = adjacency.to(FLOAT), views[:, : self.widths[0]].to(FLOAT)
         hidden = spmm(exact, own @ self.weight1.to(FLOAT)).relu_()
         embedding = normalize(spmm(exact, hidden @ self.weight2.to(FLOAT)))
         return torch.cat([views, embedding.to(torch.float32)], dim=1)

@@ -66,6 +66,8 @@ def encoder_state(features: Features) -> tuple[Tensors, Facts]:
         bank = {name: v for name, v in every.items() if not isinstance(v, Tensor | None)}
         if not features.sizes:
             del bank["sizes"]  # the fingerprint is that of encoders from before there were any
+        if not features.near:
+            del bank["near"]
         return tensors, {"bank": bank}
     shape = {"kind": features.kind, "inputs": features.bias.numel()}
     facts = {"expansion": {**shape, "width": features.width, "seed": features.seed}}
@@ -139,6 +141,7 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
             if not basis.numel() or bank.projected:
                 raise CheckpointError("encoder.basis has no columns, or a projection beside it")
             bank = replace(bank, basis=basis)
+        check_number("near", bank.near, 0, bank.view_width, whole=True)
         if "encoder.scales" in tensors:
             bank = replace(bank, scales=part("encoder.scales", bank.inputs))
             if not bool((tensors["encoder.scales"] > 0).all()):
@@ -148,7 +151,7 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
             raise CheckpointError("bank is none that this version makes")
         if "encoder.weight1" in tensors:
             hidden = tensors["encoder.weight1"].size(-1)
-            first = part("encoder.weight1", bank.view_width, hidden)
+            first = part("encoder.weight1", bank.widths[0], hidden)
             second = part("encoder.weight2", hidden, hidden)
             bank = SelfSupervisedEncoder.beside(bank, first, second)
         return bank
