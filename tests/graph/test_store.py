@@ -1,5 +1,6 @@
 """Graphs on disk: what was written is what is read, grows, and is never silently damaged."""
 
+import gzip
 import json
 import threading
 
@@ -274,6 +275,19 @@ def test_bad_tables_are_named(tmp_path):
     for wrong in ("4 elephants", "-1GiB", 0, 0.5, "0.0001KB", True):
         with pytest.raises(InputError, match="memory="):
             parse_bytes(wrong)
+
+
+@pytest.mark.parametrize("rows", ["0,1,2", "0,1,2\n1,2,3", "0,1\n1,2,3", "0,1,\n1,2,"])
+@pytest.mark.parametrize("ending", [".csv", ".gz"])
+def test_rows_longer_than_the_header_are_refused(tmp_path, rows, ending):
+    """Pandas takes the first cell of such rows for a name, and would shift all columns."""
+    for part, header in (("edges", "source,target"), ("features", "a,b")):
+        text = f"{header}\n{rows}\n".encode()
+        (tmp_path / (part + ending)).write_bytes(gzip.compress(text) if ending == ".gz" else text)
+    with pytest.raises(DatasetError, match=r"as many cells in each row as in the header.* saw 3"):
+        list(read_edges(tmp_path / f"edges{ending}"))
+    with pytest.raises(DatasetError, match=r"as many cells in each row as in the header.* saw 3"):
+        read_features(tmp_path / f"features{ending}", tmp_path)
 
 
 def test_a_remote_graph_is_fetched_when_it_is_needed(tmp_path, monkeypatch):

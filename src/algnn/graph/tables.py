@@ -142,7 +142,7 @@ def _tables(path: Path) -> list[Path]:
 
 
 def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
-    """The rows of a table in chunks: all columns, or those of some that it has."""
+    """The rows of a table in chunks, with those of some columns, or all, that it has."""
     packed = is_parquet(file)
     try:
         if packed:
@@ -153,15 +153,19 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
             for batch in table.iter_batches(CHUNK, columns=names):
                 yield batch.to_pandas()
         else:
-            options: dict[str, Any] = {"chunksize": CHUNK, "header": 0 if header else None}
-            options["usecols"] = columns.__contains__ if columns and header else None
-            options["compression"] = "gzip" if file.suffix.lower() == ".gz" else None
+            gzip = "gzip" if file.suffix.lower() == ".gz" else None
+            options: dict[str, Any] = {"compression": gzip}
             with WatchedFile(file) as lines:
+                # a row longer than the header is an error only without one, and without usecols:
+                # pandas would else take the first cell for the row's name, and shift all columns
+                pd.read_csv(lines, header=None, nrows=2, **options)
+                lines.seek(0)
+                options |= {"chunksize": CHUNK, "header": 0 if header else None}
                 for frame in pd.read_csv(lines, **options):
                     yield frame if header or not columns else frame.set_axis(columns, axis=1)
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
-        words = f"{file} is no whole table, CSV with a header or Parquet: {error}"
-        raise DatasetError(words) from error
+        words = "is no whole table, Parquet or CSV with as many cells in each row as in the header"
+        raise DatasetError(f"{file} {words}: {error}") from error
 
 
 def _check_header(file: Path, names: list[str]) -> None:
