@@ -11,6 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 import algnn
+from algnn.bench.plan import recorded_name
 from algnn.cli import main
 from algnn.errors import DatasetError, InputError
 from algnn.graph import tables
@@ -160,6 +161,27 @@ def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
     ):
         assert main(["fit", model, str(tmp_path / where), str(labels), "--force", *options]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_a_folder_does_not_pass_for_a_known_graph(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    graph = algnn.load("digits")
+    for name, near in (("Digits", "digits"), ("cora", "cora")):
+        algnn.write_graph(graph, tmp_path / name)
+        with pytest.raises(DatasetError, match=rf"'{name}' is a known graph.*: write \./{name} for"):
+            algnn.load(name)
+        assert algnn.open_graph(f"./{name}").num_nodes == len(algnn.load(f"./{name}").y) == 1797
+        assert recorded_name(f"./{name}") == f"./{name}"  # nor in records
+        assert recorded_name(near) == near
+    assert main(["fit", "m.safetensors", "cora", "y.csv"]) == 2
+    assert "write ./cora for that one" in capsys.readouterr().err
+    algnn.save_npz(graph, "citeseer.npz")
+    (tmp_path / "citeseer.npz").rename("citeseer")
+    with pytest.raises(DatasetError, match=r"write \./citeseer for"):
+        algnn.load("citeseer")
+    # what is no graph is in nobody's way
+    (tmp_path / "Digits" / "manifest.json").unlink()
+    assert len(algnn.load("Digits").y) == 1797
 
 
 def test_ogb_raw_files_are_read_in_chunks(tmp_path, capsys):
