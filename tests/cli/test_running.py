@@ -121,6 +121,45 @@ def test_interrupted(
     assert 1 <= len(runs.read_records(tmp_path / "records")) < 500
 
 
+IMPATIENT = """
+import signal, sys
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == "algnn.cli":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Impatient())
+from algnn.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_interrupted_while_it_is_imported() -> None:
+    command = [sys.executable, "-c", IMPATIENT, "methods"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "algnn: interrupted\n")
+
+
+BLOCKED = """
+import os, signal
+from multiprocessing import forkserver
+from pathlib import Path
+from algnn.bench.processes import start_forkserver
+start_forkserver()
+server = forkserver._forkserver._forkserver_pid
+print(Path(f"/proc/{server}/status").read_text())
+os.kill(server, signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_ctrl_c_does_not_reach_the_forkserver() -> None:
+    """It gets the terminal's signals too, and would end with a traceback while it imports."""
+    command = [sys.executable, "-c", BLOCKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    facts = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
+    assert int(facts["SigBlk"], 16) >> (signal.SIGINT - 1) & 1
+
+
 def test_a_reader_who_has_seen_enough() -> None:
     read, write = os.pipe()
     os.close(read)
