@@ -17,7 +17,7 @@ import torch
 from torch_geometric.data import Data
 
 import algnn.files as files_module
-from algnn import ALGNN, InputError
+from algnn import ALGNN, InputError, write_graph
 from algnn.cli import main
 from algnn.errors import is_out_of_memory
 from algnn.graph.datasets import load_inputs
@@ -134,6 +134,18 @@ def test_the_model_of_fit_is_named_once(
     assert not Path("c.safetensors").exists()
 
 
+def test_a_graph_at_an_address_may_stand_first(
+    desk: Path, small_graph: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(desk / "cache"))
+    write_graph(small_graph, desk / "g")
+    run("fit", f"file://{desk}/g", "base.csv", "-o", "a.safetensors")
+    run("fit", "b.safetensors", f"file://{desk}/g", "base.csv")
+    ours, theirs = (ALGNN.load(f"{name}.safetensors") for name in "ab")
+    assert torch.equal(ours.weights_, theirs.weights_)
+
+
 def test_fit_and_learn(desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str]) -> None:
     run("fit", "a.safetensors", "graph.npz", "base.csv")
     out = capsys.readouterr().out
@@ -182,6 +194,20 @@ def test_predictions(
     assert [line.split(",")[:2] for line in lines[1:]] == [
         [str(node), rows[node]["label"]] for node in (7, 3)
     ]
+
+
+def test_predictions_do_not_replace_the_table_of_nodes(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("fit", "a.safetensors", "graph.npz", "base.csv")
+    before = (desk / "base.csv").read_bytes()
+    (desk / "link.csv").symlink_to("base.csv")
+    for out in ("base.csv", "link.csv"):
+        assert (
+            main(["predict", "a.safetensors", "graph.npz", "--nodes", "base.csv", "-o", out]) == 2
+        )
+        assert f"--out {out} is the table of --nodes" in capsys.readouterr().err
+    assert (desk / "base.csv").read_bytes() == before
 
 
 def test_predictions_corrected_by_hand_can_be_learned(desk: Path) -> None:

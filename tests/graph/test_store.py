@@ -168,7 +168,9 @@ def test_a_folder_does_not_pass_for_a_known_graph(tmp_path, monkeypatch, capsys)
     graph = algnn.load("digits")
     for name, near in (("Digits", "digits"), ("cora", "cora")):
         algnn.write_graph(graph, tmp_path / name)
-        with pytest.raises(DatasetError, match=rf"'{name}' is a known graph.*: write \./{name} for"):
+        with pytest.raises(
+            DatasetError, match=rf"'{name}' is a known graph.*: write \./{name} for"
+        ):
             algnn.load(name)
         assert algnn.open_graph(f"./{name}").num_nodes == len(algnn.load(f"./{name}").y) == 1797
         assert recorded_name(f"./{name}") == f"./{name}"  # nor in records
