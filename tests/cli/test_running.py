@@ -24,9 +24,9 @@ from algnn.methods import make
 
 SMALL = ["--set", "width=32", "--set", "hidden=8", "--set", "epochs=3", "--device", "cpu"]
 KEYS = [
-    "dataset", "method", "settings", "base", "step", "edges", "seeds", "sessions", "ap", "af",
-    "macro", "micro", "learn_seconds", "predict_seconds", "ece", "novelty_auroc",
-    "retained_bytes", "runs",
+    "dataset", "sha256", "method", "settings", "base", "step", "edges", "order", "split", "seeds",
+    "sessions", "ap", "af", "macro", "micro", "learn_seconds", "predict_seconds", "ece",
+    "novelty_auroc", "retained_bytes", "runs",
 ]  # fmt: skip
 
 
