@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -383,6 +386,48 @@ def test_settings_and_a_graph_without_features(desk: Path, small_graph: Data) ->
 
 
 # -- nothing is written by accident ---------------------------------------------------------------
+
+
+FULL = """
+import resource, sys
+from algnn.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("partition graph.npz g", r"g/\.sorting-\w+"),
+        ("partition edges.csv g --features x.npy", r"g/\.sorting-\w+"),
+        ("partition edges.csv g --features x.csv", ".*"),
+        ("partition bare.npz g", r"g/part-00000/.*\.npy"),
+        ("predict a.safetensors graph.npz -o out.csv", r"out\.csv"),
+        ("predict a.safetensors graph.npz -o out.parquet", r"out\.parquet"),
+        ("forget a.safetensors graph.npz base.csv --node 3 --graph-out b.npz", r"b\.npz"),
+        ("fit b.safetensors graph.npz base.csv", r"b\.safetensors"),
+    ],
+)
+def test_a_full_disk_is_named(
+    desk: Path, full_desk: Path, start_process: Callable[..., Any], arguments: str, named: str
+) -> None:
+    shutil.copy(full_desk / "a.safetensors", desk)
+    graph = load_inputs("graph.npz")
+    np.savez("bare.npz", x=graph.x.numpy(), edge_index=np.zeros((2, 0), dtype=int))
+    np.save("x.npy", graph.x.numpy())
+    pd.DataFrame(graph.x.numpy()).add_prefix("f").to_csv("x.csv", index=False)
+    edges = pd.DataFrame(graph.edge_index.T.numpy(), columns=["source", "target"])
+    edges.to_csv("edges.csv", index=False)
+    before = files(desk)
+    process = start_process(FULL, *arguments.split(), err="err.txt")
+    process.join(120)
+    assert process.exitcode == 2
+    told = (desk / "err.txt").read_text()
+    assert re.fullmatch(f"algnn: {named} cannot be written: .*\n", told), told
+    (desk / "err.txt").unlink()
+    assert files(desk) == before
+    assert not (desk / "g").exists()
 
 
 def test_a_rehearsal_writes_nothing(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:

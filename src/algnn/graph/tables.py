@@ -14,7 +14,7 @@ from torch import Tensor
 
 from algnn.checks import NO_LABEL
 from algnn.errors import DatasetError
-from algnn.files import make_folder
+from algnn.files import make_folder, naming
 from algnn.graph import store
 from algnn.graph.catalogue import Name
 from algnn.graph.npz import check_stored
@@ -98,8 +98,9 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
         # foreign bytes, and numbers wider than torch has, are kept as they will be written
         plain = found.dtype.isnative and found.dtype.itemsize <= 8
         return torch.from_numpy(found if plain else found.astype(np.float32))
-    width, count = 0, 0
-    with tempfile.TemporaryFile(dir=work) as out:  # which is gone once nobody maps it
+    width, count, place = 0, 0, work or tempfile.gettempdir()
+    # a file that is gone once nobody maps it
+    with naming(place), tempfile.TemporaryFile(dir=place) as out:
         for table in _tables(file):
             for frame in _frames(table, None, header):
                 if "node" in frame:
