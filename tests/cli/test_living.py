@@ -199,6 +199,17 @@ def test_predictions(
     ]
 
 
+def test_predictions_are_utf_8_everywhere(desk: Path, run_process: Callable[..., str]) -> None:
+    text = (desk / "base.csv").read_text()
+    (desk / "greek.csv").write_text(text.replace("fox", "γάτα"), "utf-8")
+    run("fit", "a.safetensors", "graph.npz", "greek.csv")
+    run("predict", "a.safetensors", "graph.npz", "-o", "out.csv")
+    code = "import sys; from algnn.cli import main; sys.stdout.reconfigure(encoding='ascii');"
+    printed = run_process(f"{code} sys.exit(main({['predict', 'a.safetensors', 'graph.npz']}))")
+    assert "γάτα" in printed
+    assert printed == (desk / "out.csv").read_text("utf-8")
+
+
 def test_predictions_do_not_replace_the_table_of_nodes(
     desk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -160,6 +160,14 @@ def test_ctrl_c_does_not_reach_the_forkserver() -> None:
     assert int(facts["SigBlk"], 16) >> (signal.SIGINT - 1) & 1
 
 
+def test_an_encoding_without_greek() -> None:
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "algnn", "methods"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u03b3" in done.stdout
+
+
 def test_a_reader_who_has_seen_enough() -> None:
     read, write = os.pipe()
     os.close(read)
