@@ -146,6 +146,10 @@ def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
     capsys.readouterr()
     assert main(["partition", str(tmp_path / "g"), str(tmp_path / "h")]) == 2
     assert "is a folder of partitions already: use it as it is" in capsys.readouterr().err
+    unknown = ["partition", str(tmp_path / "d.npz"), str(tmp_path / "h"), "--memory", "abc"]
+    assert main(unknown) == 2
+    assert "memory='abc' is no size: give bytes, or words such as '4GiB'" in capsys.readouterr().err
+    assert not (tmp_path / "h").exists()
     model, labels = str(tmp_path / "m.safetensors"), tmp_path / "y.csv"
     rows = pd.DataFrame({"node": range(60), "label": graph.y[:60]})
     rows.to_csv(labels, index=False)
