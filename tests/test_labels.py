@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algnn.errors import InputError
-from algnn.labels import read_labels, read_nodes, write_table
+from algnn.errors import DatasetError, InputError
+from algnn.graph.tables import read_features
+from algnn.labels import check_table, read_labels, read_nodes, write_table
 
 
 def table(folder: Path, text: str | bytes, name: str = "labels.csv") -> Path:
@@ -142,6 +144,19 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read_labels(tmp_path, 5)
 
 
+def test_a_pipe_is_no_table(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b"node,label\n0,a\n")
+    os.close(write)
+    try:
+        with pytest.raises(InputError, match=f"/dev/fd/{read} is a pipe.* read twice: write it to"):
+            check_table(f"/dev/fd/{read}", "node", "label")
+        with pytest.raises(DatasetError, match=f"/dev/fd/{read} is a pipe.* read twice: write it"):
+            read_features(f"/dev/fd/{read}", tmp_path)
+    finally:
+        os.close(read)
+
+
 @given(st.binary(max_size=60))
 def test_no_bytes_break_it(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
     path = table(tmp_path_factory.getbasetemp(), b"node,label\n" + noise)
@@ -217,8 +232,9 @@ def test_without_pyarrow_parquet_is_refused_by_name(
 import sys
 sys.modules["pyarrow"] = None
 import numpy as np
-from algnn.errors import InputError
-from algnn.labels import read_labels, write_table
+from algnn.errors import DatasetError, InputError
+from algnn.graph.tables import read_features
+from algnn.labels import check_table, read_labels, write_table
 for call in (lambda: read_labels("a.parquet", 3), lambda: write_table("b.pq", [{"n": np.ones(1)}])):
     try:
         call()

@@ -13,9 +13,13 @@ def main() -> int:
     if slow and "--help" not in words and sys.stderr is not None and sys.stderr.isatty():
         # whatever is printed next takes its place
         print("loading", end="\r", file=sys.stderr, flush=True)
-    from algnn.cli import main as run
+    try:
+        from algnn.cli import main as run
 
-    return run()
+        return run()
+    except KeyboardInterrupt:  # before the command line could handle it
+        print("algnn: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -39,6 +39,17 @@ def picture_path(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name what is written where a disk is full: such errors name no file."""
+    try:
+        yield
+    except OSError as error:
+        if type(error) is not OSError or error.filename:  # a network's error, or one of reading
+            raise
+        raise AlgnnError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The path of a temporary file beside `path`, which replaces it once all is on disk.
 
@@ -58,13 +69,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         # private from the start where the old file is
         temporary.touch(0o666 if old is None else 0o600, exist_ok=False)
         mode = stat.S_IMODE((temporary.stat() if old is None else old).st_mode)
-        yield temporary
-        if old is not None:
-            with contextlib.suppress(OSError):
-                os.chown(temporary, old.st_uid, old.st_gid)
-        # last: a change of owner may clear bits, and a library may have made the file anew
-        temporary.chmod(mode)
-        _sync(temporary)
+        with naming(path):
+            yield temporary
+            if old is not None:
+                with contextlib.suppress(OSError):
+                    os.chown(temporary, old.st_uid, old.st_gid)
+            # last: a change of owner may clear bits, and a library may have made the file anew
+            temporary.chmod(mode)
+            _sync(temporary)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """Tables of nodes and labels, and of predictions: CSV or Parquet."""
 
 import csv
+import errno
 import io
 import os
 import re
@@ -27,6 +28,7 @@ Row = tuple[str, list[str]]
 NUMBER = re.compile("-?[0-9]+")
 PLAIN = re.compile(r"(0|-?[1-9][0-9]*)(\.0+)?")  # as numbers are written: 007 is a name
 PARQUET = (".parquet", ".pq")
+NO_FILE = "is a pipe or the like, and tables are read twice: write it to a file and name that"
 BOOLS = {"True": "1", "False": "0"}
 MOST_DIGITS = 19  # of a number in 64 bits; Python reads only so many quickly
 
@@ -81,6 +83,8 @@ def write_table(path: Source | None, pieces: Iterable[dict[str, Column]]) -> Non
 
     packed, writer = path is not None and is_parquet(path), None
     look = {"index": False, "float_format": "%.6g", "lineterminator": "\n", "compression": None}
+    if path is None and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8")  # as in files: labels stay what they are
     with ExitStack() as stack:
         out: Any = sys.stdout if path is None else stack.enter_context(replacing(path))
         for place, columns in enumerate(pieces):
@@ -114,7 +118,9 @@ def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[R
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        reason = f"cannot be read: {error.strerror or error}"
+        reason = NO_FILE if error.errno == errno.ESPIPE else reason
+        raise InputError(f"{path} {reason}") from error
     if not rows:
         raise InputError(f"{path} names no node: give at least one row below the header")
     return rows

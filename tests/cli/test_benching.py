@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from algnn.cli import main
 from algnn.cli.benching import SWEEPS
 
 SMALL = ["--set", "hidden=8", "--set", "epochs=3", "--device", "cpu", "--jobs", "1"]
+METHODS = ("algnn", "bare")
 PAGE = Path(__file__).parents[2] / "docs" / "benchmark.md"
 
 OWN = """
@@ -103,12 +105,12 @@ def test_two_graphs_of_one_name_have_columns_of_their_own(
     noise = {name: dice.permuted(other[name]) for name in ("x", "edge_index")}
     Path("other").mkdir()
     np.savez("other/mine.npz", **{**other, **noise})
-    arguments = ["bench", "--datasets", "mine.npz,other/mine.npz", "--methods", "algnn,bare"]
+    arguments = ["bench", "--datasets", "mine.npz,other/mine.npz", "--methods", ",".join(METHODS)]
     assert main([*arguments, *SMALL, "--set", "width=32", "--seeds", "1"]) == 0
     rows = table(capsys.readouterr().out)
     assert rows["mine.npz"] == ["other/mine.npz"]
     marks = [load(path).provenance["sha256"] for path in ("mine.npz", "other/mine.npz")]
-    for method in ("algnn", "bare"):
+    for method in METHODS:
         kept = {
             record.provenance["sha256"]: summarise([record.outcome.ap])
             for record in runs.read_records("records")
@@ -116,6 +118,24 @@ def test_two_graphs_of_one_name_have_columns_of_their_own(
         }
         assert rows[method] == [str(kept[mark]) for mark in marks]
     assert rows["algnn"][0] != rows["algnn"][1]
+    assert main([*arguments, *SMALL, "--set", "width=32", "--seeds", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"]
+    assert {(one["method"], one["sha256"]) for one in found} == set(product(METHODS, marks))
+
+
+def test_splits_and_orders_can_be_told_apart(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = dict(np.load("mine.npz"))
+    np.savez("mine.npz", **{name: arrays[name] for name in ("x", "edge_index", "y")})
+    arguments = ["bench", "--datasets", "mine.npz", "--methods", "bare,own_cli:Fussy", *SMALL]
+    arguments += ["--splits", "2", "--orders", "2", "--seeds", "1", "--json"]
+    assert main(arguments) == 1
+    found = json.loads(capsys.readouterr().out)
+    splits = [f"random 40/10/50, seed {seed}" for seed in (42, 43)]
+    for part in ("results", "failed"):
+        each = [(one["split"], one["order"]) for one in found[part]]
+        assert sorted(each) == list(product(splits, ("label", "random-1")))
 
 
 def test_failures_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data
 
 import algnn.files as files_module
-from algnn import ALGNN, InputError
+from algnn import ALGNN, InputError, write_graph
 from algnn.cli import main
 from algnn.errors import is_out_of_memory
 from algnn.graph.datasets import load_inputs
@@ -134,6 +137,18 @@ def test_the_model_of_fit_is_named_once(
     assert not Path("c.safetensors").exists()
 
 
+def test_a_graph_at_an_address_may_stand_first(
+    desk: Path, small_graph: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(desk / "cache"))
+    write_graph(small_graph, desk / "g")
+    run("fit", f"file://{desk}/g", "base.csv", "-o", "a.safetensors")
+    run("fit", "b.safetensors", f"file://{desk}/g", "base.csv")
+    ours, theirs = (ALGNN.load(f"{name}.safetensors") for name in "ab")
+    assert torch.equal(ours.weights_, theirs.weights_)
+
+
 def test_fit_and_learn(desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str]) -> None:
     run("fit", "a.safetensors", "graph.npz", "base.csv")
     out = capsys.readouterr().out
@@ -182,6 +197,31 @@ def test_predictions(
     assert [line.split(",")[:2] for line in lines[1:]] == [
         [str(node), rows[node]["label"]] for node in (7, 3)
     ]
+
+
+def test_predictions_are_utf_8_everywhere(desk: Path, run_process: Callable[..., str]) -> None:
+    text = (desk / "base.csv").read_text()
+    (desk / "greek.csv").write_text(text.replace("fox", "γάτα"), "utf-8")
+    run("fit", "a.safetensors", "graph.npz", "greek.csv")
+    run("predict", "a.safetensors", "graph.npz", "-o", "out.csv")
+    code = "import sys; from algnn.cli import main; sys.stdout.reconfigure(encoding='ascii');"
+    printed = run_process(f"{code} sys.exit(main({['predict', 'a.safetensors', 'graph.npz']}))")
+    assert "γάτα" in printed
+    assert printed == (desk / "out.csv").read_text("utf-8")
+
+
+def test_predictions_do_not_replace_the_table_of_nodes(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("fit", "a.safetensors", "graph.npz", "base.csv")
+    before = (desk / "base.csv").read_bytes()
+    (desk / "link.csv").symlink_to("base.csv")
+    for out in ("base.csv", "link.csv"):
+        assert (
+            main(["predict", "a.safetensors", "graph.npz", "--nodes", "base.csv", "-o", out]) == 2
+        )
+        assert f"--out {out} is the table of --nodes" in capsys.readouterr().err
+    assert (desk / "base.csv").read_bytes() == before
 
 
 def test_predictions_corrected_by_hand_can_be_learned(desk: Path) -> None:
@@ -357,6 +397,48 @@ def test_settings_and_a_graph_without_features(desk: Path, small_graph: Data) ->
 
 
 # -- nothing is written by accident ---------------------------------------------------------------
+
+
+FULL = """
+import resource, sys
+from algnn.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("partition graph.npz g", r"g/\.sorting-\w+"),
+        ("partition edges.csv g --features x.npy", r"g/\.sorting-\w+"),
+        ("partition edges.csv g --features x.csv", ".*"),
+        ("partition bare.npz g", r"g/part-00000/.*\.npy"),
+        ("predict a.safetensors graph.npz -o out.csv", r"out\.csv"),
+        ("predict a.safetensors graph.npz -o out.parquet", r"out\.parquet"),
+        ("forget a.safetensors graph.npz base.csv --node 3 --graph-out b.npz", r"b\.npz"),
+        ("fit b.safetensors graph.npz base.csv", r"b\.safetensors"),
+    ],
+)
+def test_a_full_disk_is_named(
+    desk: Path, full_desk: Path, start_process: Callable[..., Any], arguments: str, named: str
+) -> None:
+    shutil.copy(full_desk / "a.safetensors", desk)
+    graph = load_inputs("graph.npz")
+    np.savez("bare.npz", x=graph.x.numpy(), edge_index=np.zeros((2, 0), dtype=int))
+    np.save("x.npy", graph.x.numpy())
+    pd.DataFrame(graph.x.numpy()).add_prefix("f").to_csv("x.csv", index=False)
+    edges = pd.DataFrame(graph.edge_index.T.numpy(), columns=["source", "target"])
+    edges.to_csv("edges.csv", index=False)
+    before = files(desk)
+    process = start_process(FULL, *arguments.split(), err="err.txt")
+    process.join(120)
+    assert process.exitcode == 2
+    told = (desk / "err.txt").read_text()
+    assert re.fullmatch(f"algnn: {named} cannot be written: .*\n", told), told
+    (desk / "err.txt").unlink()
+    assert files(desk) == before
+    assert not (desk / "g").exists()
 
 
 def test_a_rehearsal_writes_nothing(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:

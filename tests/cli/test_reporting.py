@@ -73,6 +73,26 @@ def test_mistakes_are_one_line(folder, tmp_path, monkeypatch, capsys, arguments,
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("notes.md", ["--markdown", "notes.md"]),
+        ("notes.tex", ["--csv", "b", "--latex", "notes.tex"]),
+        ("index.html", ["--out", "."]),
+    ],
+)
+def test_only_a_report_is_replaced_by_one(folder, tmp_path, monkeypatch, capsys, name, arguments):
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / name
+    own.write_bytes("mine, with an ä".encode("latin-1"))
+    assert main(["report", *arguments]) == 2
+    assert f"{name} is no report of algnn's: move it away, or give" in capsys.readouterr().err
+    assert own.read_bytes().startswith(b"mine")
+    own.unlink()
+    for _ in range(2):
+        assert main(["report", *arguments]) == 0
+
+
 # -- the demo -------------------------------------------------------------------------------------
 
 
@@ -97,6 +117,9 @@ def test_demo(
     assert page == f"page: {Path('demo', 'index.html')}"
     text = Path("demo", "index.html").read_text("utf-8")
     assert all(word in text for word in ("algnn", "bare", "digits"))
+    Path("demo", "index.html").write_text("mine")
+    assert main(["demo"]) == 2
+    assert "is no report of algnn's" in capsys.readouterr().err
 
 
 def test_the_whole_demo_takes_cora_too(

@@ -24,9 +24,9 @@ from algnn.methods import make
 
 SMALL = ["--set", "width=32", "--set", "hidden=8", "--set", "epochs=3", "--device", "cpu"]
 KEYS = [
-    "dataset", "method", "settings", "base", "step", "edges", "seeds", "sessions", "ap", "af",
-    "macro", "micro", "learn_seconds", "predict_seconds", "ece", "novelty_auroc",
-    "retained_bytes", "runs",
+    "dataset", "sha256", "method", "settings", "base", "step", "edges", "order", "split", "seeds",
+    "sessions", "ap", "af", "macro", "micro", "learn_seconds", "predict_seconds", "ece",
+    "novelty_auroc", "retained_bytes", "runs",
 ]  # fmt: skip
 
 
@@ -119,6 +119,53 @@ def test_interrupted(
     assert Path("out.txt").read_text() == ""
     # what was done is kept
     assert 1 <= len(runs.read_records(tmp_path / "records")) < 500
+
+
+IMPATIENT = """
+import signal, sys
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == "algnn.cli":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Impatient())
+from algnn.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_interrupted_while_it_is_imported() -> None:
+    command = [sys.executable, "-c", IMPATIENT, "methods"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "algnn: interrupted\n")
+
+
+BLOCKED = """
+import os, signal
+from multiprocessing import forkserver
+from pathlib import Path
+from algnn.bench.processes import start_forkserver
+start_forkserver()
+server = forkserver._forkserver._forkserver_pid
+print(Path(f"/proc/{server}/status").read_text())
+os.kill(server, signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_ctrl_c_does_not_reach_the_forkserver() -> None:
+    """It gets the terminal's signals too, and would end with a traceback while it imports."""
+    command = [sys.executable, "-c", BLOCKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    facts = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
+    assert int(facts["SigBlk"], 16) >> (signal.SIGINT - 1) & 1
+
+
+def test_an_encoding_without_greek() -> None:
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "algnn", "methods"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u03b3" in done.stdout
 
 
 def test_a_reader_who_has_seen_enough() -> None:

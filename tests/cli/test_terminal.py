@@ -11,6 +11,7 @@ from rich.console import Console
 from algnn.bench.protocol import Outcome
 from algnn.bench.record import Record
 from algnn.bench.runs import frame
+from algnn.cli.shared import plain_table, print_table
 from algnn.cli.showing import as_object, beside, grid, show
 
 
@@ -141,3 +142,21 @@ def test_calibration_and_novelty_where_they_were_measured() -> None:
 
 def test_a_name_is_not_markup() -> None:
     assert "[red]x[/red].npz" in shown([a_record(dataset="[red]x[/red].npz")])
+
+
+def test_a_pipe_gets_whole_tables_and_a_terminal_all_digits() -> None:
+    numbers = [f"{place}.123456789" for place in range(10, 30)]
+    names = [f"a-graph-{place}.npz" for place in range(10, 30)]
+    table = plain_table("", *names, right=slice(1, None))
+    table.add_row("a method with a name", *numbers)
+    told = {}
+    for terminal in (False, True):
+        console = Console(file=io.StringIO(), width=80, force_terminal=terminal, color_system=None)
+        print_table(table, console=console)
+        told[terminal] = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in told[False]
+    heading, row = told[False].splitlines()
+    assert heading.split() == names
+    assert row.split()[5:] == numbers
+    assert max(map(len, told[True].splitlines())) <= 80
+    assert sum(c.isdigit() for c in told[True]) == sum(c.isdigit() for c in told[False])

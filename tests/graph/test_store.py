@@ -1,5 +1,6 @@
 """Graphs on disk: what was written is what is read, grows, and is never silently damaged."""
 
+import gzip
 import json
 import threading
 
@@ -10,6 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 import algnn
+from algnn.bench.plan import recorded_name
 from algnn.cli import main
 from algnn.errors import DatasetError, InputError
 from algnn.graph import tables
@@ -144,6 +146,10 @@ def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
     capsys.readouterr()
     assert main(["partition", str(tmp_path / "g"), str(tmp_path / "h")]) == 2
     assert "is a folder of partitions already: use it as it is" in capsys.readouterr().err
+    unknown = ["partition", str(tmp_path / "d.npz"), str(tmp_path / "h"), "--memory", "abc"]
+    assert main(unknown) == 2
+    assert "memory='abc' is no size: give bytes, or words such as '4GiB'" in capsys.readouterr().err
+    assert not (tmp_path / "h").exists()
     model, labels = str(tmp_path / "m.safetensors"), tmp_path / "y.csv"
     rows = pd.DataFrame({"node": range(60), "label": graph.y[:60]})
     rows.to_csv(labels, index=False)
@@ -159,6 +165,29 @@ def test_a_folder_is_a_graph_where_a_name_is(tmp_path, capsys):
     ):
         assert main(["fit", model, str(tmp_path / where), str(labels), "--force", *options]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_a_folder_does_not_pass_for_a_known_graph(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    graph = algnn.load("digits")
+    for name, near in (("Digits", "digits"), ("cora", "cora")):
+        algnn.write_graph(graph, tmp_path / name)
+        with pytest.raises(
+            DatasetError, match=rf"'{name}' is a known graph.*: write \./{name} for"
+        ):
+            algnn.load(name)
+        assert algnn.open_graph(f"./{name}").num_nodes == len(algnn.load(f"./{name}").y) == 1797
+        assert recorded_name(f"./{name}") == f"./{name}"  # nor in records
+        assert recorded_name(near) == near
+    assert main(["fit", "m.safetensors", "cora", "y.csv"]) == 2
+    assert "write ./cora for that one" in capsys.readouterr().err
+    algnn.save_npz(graph, "citeseer.npz")
+    (tmp_path / "citeseer.npz").rename("citeseer")
+    with pytest.raises(DatasetError, match=r"write \./citeseer for"):
+        algnn.load("citeseer")
+    # what is no graph is in nobody's way
+    (tmp_path / "Digits" / "manifest.json").unlink()
+    assert len(algnn.load("Digits").y) == 1797
 
 
 def test_ogb_raw_files_are_read_in_chunks(tmp_path, capsys):
@@ -274,6 +303,19 @@ def test_bad_tables_are_named(tmp_path):
     for wrong in ("4 elephants", "-1GiB", 0, 0.5, "0.0001KB", True):
         with pytest.raises(InputError, match="memory="):
             parse_bytes(wrong)
+
+
+@pytest.mark.parametrize("rows", ["0,1,2", "0,1,2\n1,2,3", "0,1\n1,2,3", "0,1,\n1,2,"])
+@pytest.mark.parametrize("ending", [".csv", ".gz"])
+def test_rows_longer_than_the_header_are_refused(tmp_path, rows, ending):
+    """Pandas takes the first cell of such rows for a name, and would shift all columns."""
+    for part, header in (("edges", "source,target"), ("features", "a,b")):
+        text = f"{header}\n{rows}\n".encode()
+        (tmp_path / (part + ending)).write_bytes(gzip.compress(text) if ending == ".gz" else text)
+    with pytest.raises(DatasetError, match=r"as many cells in each row as in the header.* saw 3"):
+        list(read_edges(tmp_path / f"edges{ending}"))
+    with pytest.raises(DatasetError, match=r"as many cells in each row as in the header.* saw 3"):
+        read_features(tmp_path / f"features{ending}", tmp_path)
 
 
 def test_a_remote_graph_is_fetched_when_it_is_needed(tmp_path, monkeypatch):

@@ -74,8 +74,7 @@ def _package_digest(root: Path) -> str:
     parts = []
     for name in sorted(name for name in names if not name.startswith(OUTSIDE)):
         text = names[name].read_text("utf-8")
-        tree = _tree(text) if name.endswith(".py") else json.dumps(tomllib.loads(text))
-        parts += [name, tree]
+        parts += [name, _tree(text) if name.endswith(".py") else json.dumps(tomllib.loads(text))]
     return _short_digest(parts)
 
 

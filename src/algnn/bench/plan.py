@@ -115,9 +115,10 @@ def planned(plan: Plan, graph: Data) -> list[Run]:
 
 
 def recorded_name(dataset: str) -> str:
-    """The dataset's name in records: a user's file keeps its ending, and never passes for one."""
-    known = dataset.lower() in {entry.name for entry in datasets()}
-    return dataset.lower() if known else Path(dataset).name
+    """The dataset's name in records: a file keeps its ending and a folder never passes for one."""
+    known, own = {entry.name for entry in datasets()}, Path(dataset).name
+    own = f"./{own}" if own.lower() in known else own
+    return dataset.lower() if dataset.lower() in known else own
 
 
 def carry_out(plan: Plan, folder: Path, tell: Tell = lambda done, of: None) -> list[Record]:

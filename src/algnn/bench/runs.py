@@ -142,8 +142,7 @@ def summarise(values: Iterable[float | None]) -> Summary:
     """Mean and 95% interval (Student's t) of one figure over runs; None and NaN are left out."""
     given = np.asarray(list(values), dtype=np.float64)
     given = given[~np.isnan(given)]
-    count = given.size
-    if count == 0:
+    if not (count := given.size):
         raise InputError("values is empty: a summary needs the figure of at least one run")
     half = _student(count) * float(given.std(ddof=1)) / count**0.5 if count > 1 else None
     return Summary(float(given.mean()), half, count)

@@ -27,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     stderr; 130 after Ctrl-C.
     """
     command, code = get_command(app), 0
+    if argv is None and hasattr(sys.stdout, "reconfigure") and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # for γ where the encoding has none
     try:
         try:
             # not its main, which would print a line of its own after Ctrl-C

@@ -52,6 +52,8 @@ def predict(
     if out is not None:
         if out.is_dir() or not (is_parquet(out) or out.suffix.lower() == ".csv"):
             raise InputError(f"--out {out} is no name for a table: end it in .csv or .parquet")
+        if nodes is not None and out.exists() and out.samefile(nodes):
+            raise InputError(f"--out {out} is the table of --nodes: give another name")
         make_folder(out.parent)
     learner = shared.load_model(model, device)
     now, count = shared.load_graph(graph, data)

@@ -29,7 +29,8 @@ commands = Typer()
 
 @commands.command()
 def fit(
-    model: shared.Model,
+    # with -o it is a graph, which may be an address, and a path has no two slashes in a row
+    model: Annotated[str, Argument(help=f"The model, a {shared.ENDING} file.")],
     graph: shared.Graph,
     labels: Path | None = Argument(None, help=shared.LABELS),
     out: Path | None = Option(
@@ -49,8 +50,10 @@ def fit(
 ) -> None:
     """Make a model from the first labelled nodes of a graph."""
     if out is not None and labels is None:
-        model, graph, labels = out, str(model), Path(graph)
-    elif out is not None or labels is None:
+        graph, labels = model, Path(graph)
+    elif out is None and labels is not None:
+        out = Path(model)
+    else:
         raise InputError("give MODEL GRAPH LABELS, or GRAPH LABELS -o MODEL")
 
     def make() -> AnyModel:
@@ -65,7 +68,7 @@ def fit(
         chosen = {**given, "seed": seed, "device": device}
         return kind(**chosen if private is None else {**chosen, "epsilon": private})
 
-    session = _session("learning", model, graph, labels, None, dry_run, data, make, force)
+    session = _session("learning", out, graph, labels, None, dry_run, data, make, force)
     with session as (learner, now, *some), shared.spread(now, scheduler, workers) as there:
         learner.fit(there, *some)
     print(f"gives away: {learner.exposure()}")

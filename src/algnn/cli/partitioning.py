@@ -64,8 +64,10 @@ def partition(
     load_torch()
     from algnn.graph.datasets import load
     from algnn.graph.partition import write_graph
+    from algnn.graph.store import parse_bytes
     from algnn.graph.tables import write_ogb, write_tables
 
+    parse_bytes(memory)  # also where nothing is to be sorted, and before anything is read
     common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
     with working(f"partitioning {graph}"):
         if not tables:

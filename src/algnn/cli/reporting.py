@@ -15,6 +15,12 @@ QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
 # the graphs of the whole demo, as far as they are at hand: the first needs no data
 GRAPHS = ("digits", "cora")
 SLOW = ("cat-long", "joint-appnp", "joint-sage", "joint-appnp-balanced", "joint-sage-balanced")
+# what every report of this kind has held from the first version on
+MARKS = {
+    ".html": "<title>Class-incremental node classification on ",
+    ".md": "<!-- made from records",
+    ".tex": "% Tables of an algnn report",
+}
 
 commands = Typer()
 records_commands = Typer(help="Folders of records.", no_args_is_help=True)
@@ -29,6 +35,7 @@ def demo(
 ) -> None:
     """Learn ten handwritten digits class after class, and compare with other methods."""
     numbers = parse_seeds(seeds)
+    _check_ours(out / "index.html")
     start_workers_early()
     from algnn.bench.plan import cross
     from algnn.cli.showing import tables
@@ -94,6 +101,7 @@ def report(
             raise InputError(f"--{name} {path} is no name for such a file: end it in {ending}")
     if csv is not None and csv.suffix == ".csv":
         raise InputError(f"--csv {csv}: give a folder, which gets a file for each table")
+    _check_ours(markdown, latex, None if markdown or latex or csv else out / "index.html")
     with working("loading") as tell:
         from algnn.files import make_folder
         from algnn.report import data, export
@@ -111,6 +119,13 @@ def report(
     print(runs + (f", {len(study.failures):,} failed" if len(study.failures) else ""))
     for path in written:
         print(f"report: {path}")
+
+
+def _check_ours(*paths: Path | None) -> None:
+    """Before any work: a file that is no report is not replaced by one."""
+    for path in paths:
+        if path and path.is_file() and MARKS[path.suffix] not in path.read_text("utf-8", "replace"):
+            raise InputError(f"{path} is no report of algnn's: move it away, or give another name")
 
 
 @commands.command()

@@ -101,7 +101,7 @@ def plain_table(*names: str, right: slice = slice(0), pad: bool = False) -> Tabl
     """A table without lines, some of whose columns hold numbers."""
     table = Table(*names, box=None, pad_edge=pad)
     for column in table.columns[right]:
-        column.justify = "right"
+        column.justify, column.overflow = "right", "fold"  # no digit is left out
     return table
 
 
@@ -110,6 +110,8 @@ def print_table(table: Table, heading: str = "", console: Console | None = None)
     console = console or Console(highlight=False)
     if heading:
         console.print(f"\n{heading}\n", style="bold", markup=False, soft_wrap=True)
+    if not console.is_terminal:  # but a file or another program, for which nothing is cut
+        console = Console(file=console.file, width=10**4)
     console.print(table)
 
 

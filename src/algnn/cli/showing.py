@@ -54,10 +54,11 @@ def summaries(runs: pd.DataFrame) -> dict[str, Summary]:
 def as_object(runs: pd.DataFrame) -> dict[str, Any]:
     """The JSON object of ``algnn run --json``, for runs that differ in their seed only."""
     rows = runs.to_dict("records")
-    facts = ("dataset", "method", "settings", "base", "step", "edges")
+    facts = ("dataset", "sha256", "method", "settings", "base", "step", "edges", "order")
     figures = ("ap", "af", "macro", "micro", "learn_seconds")
     return {
         **{name: rows[0][name] for name in facts},
+        "split": rows[0]["provenance"].get("split"),
         "seeds": [row["seed"] for row in rows],
         "sessions": len(rows[0]["outcome"].sessions),
         **{
@@ -312,14 +313,15 @@ def counts(tally: Tally, folder: Path) -> None:
 
 def print_json(tally: Tally, folder: Path) -> None:
     """Print the JSON object of ``algnn bench --json``."""
-    names = ("dataset", "method", "step", "seed", "reason")
+    names = ("dataset", "sha256", "method", "step", "order", "seed", "reason")
     cells = frame(tally.records).groupby("configuration", sort=False)
     found = {
         "records": str(folder),
         "done": len(tally.done),
         "reused": len(tally.reused),
         "failed": [
-            {name: getattr(one, name) for name in names} | {"tried_now": one in tally.failed}
+            {name: getattr(one, name) for name in names}
+            | {"split": one.provenance.get("split"), "tried_now": one in tally.failed}
             for one in tally.failed + tally.skipped
         ],
         "results": [as_object(runs) for _, runs in cells],

@@ -97,6 +97,11 @@ def find(name: Name, root: Root = None) -> Entry | Path | str:
         raise DatasetError(f"root={str(root)!r} is not a folder: give the one that holds raw files")
     known = {entry.name: entry for entry in datasets()}
     if isinstance(name, str) and name.lower() in known:
+        if is_graph(name) or zipfile.is_zipfile(name):
+            raise DatasetError(
+                f"{name!r} is a known graph, and one in this folder too: write ./{name} for that"
+                " one, or go to another folder"
+            )
         return known[name.lower()]
     if "://" in str(name):
         return str(name)

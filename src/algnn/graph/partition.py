@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from algnn.checks import NO_LABEL, check_graph, check_number
 from algnn.errors import InputError
-from algnn.files import locked, make_folder
+from algnn.files import locked, make_folder, naming
 from algnn.graph import store
 from algnn.graph.catalogue import MANIFEST, Name, filesystem, is_graph
 from algnn.graph.npz import MASKS, NUMBERS, as_array, check_stored
@@ -259,8 +259,8 @@ def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool |
         for part, mine in enumerate(np.split(np.argsort(part_of, kind="stable"), ends[:-1])):
             for name, array in (("s", source), ("t", target), ("w", weight)):
                 if mine.size and array is not None:
-                    with (work / f"{part}{name}").open("ab") as file:
-                        array[mine].tofile(file)
+                    with naming(work), (work / f"{part}{name}").open("ab") as file:
+                        file.write(array[mine].data)  # tofile does not notice a full disk
     return weighted
 
 

@@ -375,7 +375,8 @@ def save_array(path: Path, array: Tensor | npt.NDArray[Any]) -> dict[str, Any]:
     """Write an array as ``.npy``, whole or not at all; returns its line in a manifest."""
     values = np.ascontiguousarray(array.numpy() if isinstance(array, Tensor) else array)
     with replacing(path) as temporary:
-        with temporary.open("wb") as file:
+        # to be read as well: else NumPy hands it to C, which does not notice a full disk
+        with temporary.open("w+b") as file:
             np.save(file, values, allow_pickle=False)
         facts = {"bytes": temporary.stat().st_size, "sha256": _digest(temporary)}
     return {"shape": list(values.shape), "dtype": str(values.dtype), **facts}

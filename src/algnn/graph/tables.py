@@ -14,13 +14,13 @@ from torch import Tensor
 
 from algnn.checks import NO_LABEL
 from algnn.errors import DatasetError
-from algnn.files import make_folder
+from algnn.files import make_folder, naming
 from algnn.graph import store
 from algnn.graph.catalogue import Name
 from algnn.graph.npz import check_stored
 from algnn.graph.partition import Edges, Ints, append_nodes, write_partitions
 from algnn.graph.store import GraphStore
-from algnn.labels import PARQUET, is_parquet, read_labels
+from algnn.labels import NO_FILE, PARQUET, is_parquet, read_labels
 from algnn.progress import WatchedFile
 
 CHUNK = 2**21  # edges read at once
@@ -98,8 +98,9 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
         # foreign bytes, and numbers wider than torch has, are kept as they will be written
         plain = found.dtype.isnative and found.dtype.itemsize <= 8
         return torch.from_numpy(found if plain else found.astype(np.float32))
-    width, count = 0, 0
-    with tempfile.TemporaryFile(dir=work) as out:  # which is gone once nobody maps it
+    width, count, place = 0, 0, work or tempfile.gettempdir()
+    # a file that is gone once nobody maps it
+    with naming(place), tempfile.TemporaryFile(dir=place) as out:
         for table in _tables(file):
             for frame in _frames(table, None, header):
                 if "node" in frame:
@@ -137,12 +138,14 @@ def _tables(path: Path) -> list[Path]:
             raise DatasetError(f"{path} holds no table: give a folder of .csv, .gz or .parquet")
         return tables
     if not path.is_file():
-        raise DatasetError(f"{path}: there is no such file")
+        raise DatasetError(
+            f"{path} {NO_FILE}" if path.exists() else f"{path}: there is no such file"
+        )
     return [path]
 
 
 def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
-    """The rows of a table in chunks: all columns, or those of some that it has."""
+    """The rows of a table in chunks, with those of some columns, or all, that it has."""
     packed = is_parquet(file)
     try:
         if packed:
@@ -153,15 +156,19 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
             for batch in table.iter_batches(CHUNK, columns=names):
                 yield batch.to_pandas()
         else:
-            options: dict[str, Any] = {"chunksize": CHUNK, "header": 0 if header else None}
-            options["usecols"] = columns.__contains__ if columns and header else None
-            options["compression"] = "gzip" if file.suffix.lower() == ".gz" else None
+            gzip = "gzip" if file.suffix.lower() == ".gz" else None
+            options: dict[str, Any] = {"compression": gzip}
             with WatchedFile(file) as lines:
+                # a row longer than the header is an error only without one, and without usecols:
+                # pandas would else take the first cell for the row's name, and shift all columns
+                pd.read_csv(lines, header=None, nrows=2, **options)
+                lines.seek(0)
+                options |= {"chunksize": CHUNK, "header": 0 if header else None}
                 for frame in pd.read_csv(lines, **options):
                     yield frame if header or not columns else frame.set_axis(columns, axis=1)
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
-        words = f"{file} is no whole table, CSV with a header or Parquet: {error}"
-        raise DatasetError(words) from error
+        words = "is no whole table, Parquet or CSV with as many cells in each row as in the header"
+        raise DatasetError(f"{file} {words}: {error}") from error
 
 
 def _check_header(file: Path, names: list[str]) -> None:
