@@ -91,7 +91,7 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
     if file.suffix == ".npy":
         try:
             found = np.load(file, mmap_mode="c", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (EOFError, OSError, ValueError) as error:
             raise DatasetError(f"{file} cannot be read: {error}") from error
         if found.ndim != 2 or found.dtype.kind not in "fiub" or not found.size:
             raise DatasetError(f"{file} ({found.dtype}, {found.shape}) must be numbers [N, d]")
