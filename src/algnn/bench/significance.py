@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from algnn.bench.metrics import Matrix, Outcome
-from algnn.bench.tuning import settings_key
+from algnn.bench.tuning import settings_keys
 from algnn.errors import InputError
 
 Pairs = tuple[tuple[Outcome, Outcome], ...]
@@ -176,7 +176,7 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
 
     if "settings" in runs:
         cell = ["dataset", "method"]
-        kinds = runs.assign(key=runs["settings"].map(settings_key))
+        kinds = runs.assign(key=settings_keys(runs))
         kinds = kinds.drop_duplicates([*cell, "base", "step", "edges", "key"])
         for graph, method in kinds.loc[kinds.duplicated(cell), cell].itertuples(index=False):
             raise InputError(
