@@ -70,8 +70,7 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
 def tuned(runs: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     """Those of some runs on test nodes that have the settings that `chosen` gave."""
     given, wanted = (
-        pd.MultiIndex.from_frame(of[CELL].assign(key=settings_keys(of)))
-        for of in (runs, best)
+        pd.MultiIndex.from_frame(of[CELL].assign(key=settings_keys(of))) for of in (runs, best)
     )
     return runs[given.isin(wanted)]
 
