@@ -605,7 +605,7 @@ def test_nothing_is_removed_where_packing_fails(tmp_path: Path) -> None:
         runs.pack(tmp_path)
     odd.unlink()
     (tmp_path / runs.PACK).write_bytes(b"no archive")
-    with pytest.raises(AlgnnError, match="not a whole file of packed records"):
+    with pytest.raises(AlgnnError, match="no whole file of packed records"):
         runs.pack(tmp_path)
     assert path.exists()
     (tmp_path / runs.PACK).write_bytes(gzip.compress(b'{"format": 1}\n'))

@@ -62,7 +62,7 @@ class SumLearner(Learner):
     seed: int = 0
     device: str = "auto"
     _limits: ClassVar = {"width": 1}
-    _fixed = ("width", "seed")
+    _fixed: ClassVar[tuple[str, ...]] = ("width", "seed")
 
     head: ClassVar[Any] = staticmethod(ridge)  # what is solved, of `algnn.analytic.heads`
     over_views: ClassVar[bool] = False  # whether features are made from label-free views, or from X

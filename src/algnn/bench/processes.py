@@ -100,7 +100,7 @@ class Worker:
         return code not in (None, 255)
 
     def lines(self, ended: bool = False) -> Iterator[str]:
-        """The whole lines that the worker has printed since; once it has ended, all that is left."""
+        """The whole lines that the worker has printed since, and once it has `ended` the rest."""
         with contextlib.suppress(BlockingIOError):
             while printed := os.read(self.output.fileno(), 65536):
                 self.unread += printed

@@ -96,10 +96,8 @@ def run(
         figures.append((learning, predicting, retained))
         given = np.asarray(answers)
         if given.shape != (len(asked),):
-            raise InputError(
-                f"learner.predict gave an array of shape {given.shape} for {len(asked)} nodes: it"
-                " must give one class per node"
-            )
+            what = f"an array of shape {given.shape} for {len(asked)} nodes"
+            raise InputError(f"learner.predict gave {what}: it must give one class per node")
         right = given == asked["label"].to_numpy()
         right &= asked["session"].to_numpy() <= session.index
         correct.append(np.bincount(asked["column"][right], minlength=len(column)))
@@ -186,10 +184,8 @@ def _check_kept(graph: Data, copies: dict[str, Any], learner: Learner, index: in
         # another tensor in its place may hold the same, as where a graph is moved to a GPU
         if not all(equal(one.to(copy.device), copy) for one in (tensor, graph.get(name, tensor))):
             tensor.copy_(copy)
-            raise InputError(
-                f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
-                " learner must work on a copy, or it spoils what others are handed"
-            )
+            what = f"{type(learner).__name__} has written into graph.{name} in session {index}"
+            raise InputError(f"{what}: a learner must work on a copy, or it spoils what others get")
 
 
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:

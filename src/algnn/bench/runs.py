@@ -260,10 +260,8 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
     try:
         lines = gzip.decompress(path.read_bytes()).splitlines()
     except (OSError, EOFError, zlib.error) as error:
-        raise AlgnnError(
-            f"{path} is not a whole file of packed records: {error}; put a copy of it in its place,"
-            " or move it away to go on without its runs"
-        ) from error
+        remedy = "put a copy of it in its place, or move it away to go on without its runs"
+        raise AlgnnError(f"{path} is no whole file of packed records: {error}; {remedy}") from error
     each = enumerate(counted("", lines), start=1)
     found = (form.from_json(line, f"{path} line {i}") for i, line in each)
     return {file_name(one): one for one in found}

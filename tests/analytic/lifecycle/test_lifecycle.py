@@ -443,7 +443,7 @@ def test_a_node_of_two_sites_is_forgotten_at_its_own(make_graph):
     nodes = torch.cat([part for part, _ in sessions_of(north)])
     gone = int(nodes[0])
     near = nodes[torch.isin(nodes, torch.from_numpy(both.reach(north, gone)))]
-    with pytest.raises(InputError, match="same ids, forget_node in its own model, and merge again"):
+    with pytest.raises(InputError, match="forget_node in a site's own model, and merge again"):
         both.forget_node(north, gone, near, north.y[near])
     first.forget_node(north, gone, near, north.y[near])
     assert int(first.merge(second).statistics_.n.sum()) == 2 * nodes.numel() - 1

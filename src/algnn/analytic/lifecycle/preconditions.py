@@ -32,9 +32,8 @@ def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
         raise InputError(
             f"nodes lacks {missing.numel()} of {int((learned > 0).sum())} learned nodes whose"
             f" features change (the first is {int(missing[0])}): name all learned nodes among"
-            " reach(graph, node), each with its label, as often as it was learned in this graph (if"
-            " others come from a site that has the same ids, forget_node in its own model, and merge"
-            " again)"
+            " reach(graph, node), each with its label, as often as it was learned (of merged sites"
+            " that have the same ids: use forget_node in a site's own model, and merge again)"
         )
 
 
