@@ -237,3 +237,21 @@ def test_the_shell(desk, command, table):
         change = {"learn": len(named), "forget": -len(named), "relabel": 0}[command]
         assert int(found.statistics_.n.sum()) == 12 + change
     assert not list(Path(desk).glob(".*"))
+
+
+def test_an_empty_selection_of_every_library():
+    model = algnn.ALGNN(**SMALL).fit(GRAPH, RING, GRAPH.y)
+    for nothing in ([], pd.Index([]), pd.Series([], dtype=object)):
+        assert model.predict(GRAPH, nothing).shape == (0,)
+        with pytest.raises(AlgnnError, match="nodes is empty: a session needs"):
+            model.fit(GRAPH, nothing, [])
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="NumPy 1 has none")
+def test_strings_of_numpy_2():
+    labels = np.array(["a", "long name", "b"])[RING % 3].astype(np.dtypes.StringDType())
+    model = algnn.ALGNN(**SMALL).fit(GRAPH, RING, labels)
+    assert model.classes_.tolist() == ["a", "b", "long name"]
+    labels[4] = ""
+    with pytest.raises(AlgnnError, match="at place 4"):
+        model.fit(GRAPH, RING, labels)

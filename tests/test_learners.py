@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from functools import cache
 
@@ -134,6 +135,25 @@ def test_saved_loaded_and_continued_equals_never_stopped(method, graph, tmp_path
     assert np.array_equal(straight.decision_function(here), stopped.decision_function(here))
     assert straight.retained_bytes() == stopped.retained_bytes()
     assert straight.get_params() == stopped.get_params()
+
+
+def test_a_parameter_set_after_learning_spoils_no_file(method, graph, known, tmp_path):
+    """It is refused before the file is touched, or what is loaded answers as what was saved."""
+    path, model = tmp_path / "model.safetensors", copy.deepcopy(known(method))
+    model.save(path)
+    numbers = {k: v for k, v in model.get_params().items() if isinstance(v, int | float)}
+    for name, value in numbers.items():
+        for other in {not value} if isinstance(value, bool) else {value + 1, value * 2, value / 2}:
+            before = path.read_bytes()
+            model.set_params(**{name: type(value)(other)})
+            try:
+                model.save(path)
+            except InputError:
+                assert path.read_bytes() == before
+            else:
+                expected = model.decision_function(graph)
+                assert np.array_equal(type(model).load(path).decision_function(graph), expected)
+            model.set_params(**{name: value})
 
 
 def test_a_budget_in_nodes_is_never_passed(method, make_graph, tmp_path):

@@ -240,7 +240,9 @@ def _as_ids(nodes: Any) -> Tensor:
             return dense.detach().cpu().clone()  # the caller may change theirs
         array = np.asarray(nodes)
         if array.dtype.kind == "O":
-            raise TypeError
+            if array.size:
+                raise TypeError
+            array = array.astype(np.int64)  # an empty selection of pandas
         # a copy in the machine's own order: reversed views and foreign bytes are arrays too
         native = array.astype(array.dtype.newbyteorder("="))
         return torch.from_numpy(np.ascontiguousarray(native))
@@ -265,7 +267,7 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
         raise InputError(
             f"labels has shape {list(array.shape)} for {count} nodes: give one label per node"
         )
-    if array.dtype.kind == "O" or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
+    if array.dtype.kind in "OT" or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
         # np.asarray makes strings of a list that mixes numbers with strings
         items = pd.Series(list(given), dtype=object)
         named = items.map(lambda one: np.ndim(one) == 0 and one in NOTHING, na_action="ignore")

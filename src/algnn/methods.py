@@ -57,6 +57,13 @@ class Method:
         named = inspect.signature(self.learner).parameters.values()
         return {p.name: p.default for p in named if p.kind not in REST and p.name not in APART}
 
+    @property
+    def grid(self) -> list[dict[str, Any]]:
+        """The changes of settings that tuning tries; a user's learner has them in an attribute."""
+        if self.name in METHODS:
+            return files.grid(self.name)
+        return files.combined(getattr(self.learner, "grid", {}))
+
 
 _TABLES = tomllib.loads(resources.files("algnn").joinpath("methods.toml").read_text("utf-8"))
 METHODS: dict[str, Method] = {name: Method(name, **facts) for name, facts in _TABLES.items()}

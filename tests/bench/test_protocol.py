@@ -136,6 +136,42 @@ def test_writing_into_the_graph_is_noticed_and_undone(small_graph: Data, edges: 
     assert torch.equal(small_graph.x, before)
 
 
+class Replacing(ALGNN):
+    """Puts other features in the place of those that it is handed."""
+
+    def fit(self, graph: Data, *rest: Any) -> Any:
+        graph.x = graph.x * 2
+        return super().fit(graph, *rest)
+
+
+class Converting(ALGNN):
+    """Puts the same features in their place, as where a graph is moved to a GPU."""
+
+    def partial_fit(self, graph: Data, *rest: Any) -> Any:
+        graph.x = graph.x.clone()
+        return super().partial_fit(graph, *rest)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_other_features_in_their_place_are_noticed(small_graph: Data, sparse: bool) -> None:
+    graph = small_graph.clone()
+    graph.x = graph.x.to_sparse_csr() if sparse else graph.x
+    stream = ClassStream(graph)
+    given: dict[str, Any] = {"width": 16, "device": "cpu"}
+    assert len(run(Converting(**given), stream).matrix) == len(stream)
+    with pytest.raises(InputError, match=r"has written into graph\.x in session 0"):
+        run(Replacing(**given), stream)
+
+
+def test_bytes_below_zero_are_refused(small_graph: Data) -> None:
+    class Lending(ALGNN):
+        def retained_bytes(self) -> int:
+            return -5
+
+    with pytest.raises(InputError, match=r"retained_bytes\(\)=-5 must be a number of at least 0"):
+        run(Lending(device="cpu", width=16), ClassStream(small_graph))
+
+
 def test_node_ids_where_the_graph_grows(small_graph: Data) -> None:
     stream = ClassStream(small_graph, order=[3, 1, 0, 2], edges="seen")
     student = Student(lambda nodes, seen: small_graph.y[stream.original_ids(nodes)].numpy())

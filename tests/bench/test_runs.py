@@ -4,6 +4,7 @@ import getpass
 import gzip
 import json
 import platform
+import re
 import resource
 import statistics
 from collections.abc import Callable
@@ -549,6 +550,20 @@ def test_packed_records_say_the_same(tmp_path: Path) -> None:
     assert (tmp_path / "again" / runs.PACK).read_bytes() == packed[1].read_bytes()
 
 
+def test_a_part_of_a_folder_of_records_is_not_packed(tmp_path: Path) -> None:
+    """Its runs would be looked for above it, and done again."""
+    path = runs.write(a_record(), tmp_path)
+    for part in (path.parent, path.parents[1]):
+        with pytest.raises(InputError, match=rf"is a part of {re.escape(str(tmp_path))}: pack"):
+            runs.pack(part)
+    assert runs.stored(a_run(), tmp_path)
+    # a file that was copied to somewhere else has no such folder
+    copied = tmp_path / "copied" / path.name
+    copied.parent.mkdir()
+    path.rename(copied)
+    assert runs.pack(copied.parent) == [(copied.parent / runs.PACK, 1)]
+
+
 def test_of_a_run_in_both_the_newest_counts(tmp_path: Path) -> None:
     def starts() -> list[str]:
         return list(runs.read_runs(tmp_path)["started"])
@@ -590,7 +605,7 @@ def test_nothing_is_removed_where_packing_fails(tmp_path: Path) -> None:
         runs.pack(tmp_path)
     odd.unlink()
     (tmp_path / runs.PACK).write_bytes(b"no archive")
-    with pytest.raises(AlgnnError, match="not a whole file of packed records"):
+    with pytest.raises(AlgnnError, match="no whole file of packed records"):
         runs.pack(tmp_path)
     assert path.exists()
     (tmp_path / runs.PACK).write_bytes(gzip.compress(b'{"format": 1}\n'))

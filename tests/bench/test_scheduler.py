@@ -61,6 +61,14 @@ class Own(ALGNN):
                 os.write(one.fileno(), struct.pack("!i", 1000) + b"half of a message")
         self._crash()
     def _chat(self): print("hello from inside")
+    def _mumble(self): sys.stdout.write("no end of line")
+    def _fork(self):
+        if child := os.fork():
+            os.waitpid(child, 0)  # so that it has told of the run before
+    def _leave_behind(self):
+        if not os.fork():
+            Path(f"child-{os.getpid()}").touch()
+            time.sleep(600)
     def _wait(self):
         Path(f"waiting-{self.seed}").write_text(str(os.getpid()))
         while not Path("go").exists():
@@ -313,6 +321,35 @@ def test_what_a_worker_prints_is_passed_on(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("mine.npz own_learner:Own step 1 seed 1: hello from inside\n") == 2
+
+
+def test_text_without_an_end_of_line_is_passed_on_too(
+    file: str, own: Callable[..., Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carry_out([own(file, "mumble", [1])], tmp_path / "r", 1)
+    assert capsys.readouterr().err.endswith("no end of line\n")
+
+
+def test_a_learner_that_goes_on_in_two_processes_counts_once(
+    file: str, own: Callable[..., Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # threads of torch do not outlive a fork
+    tally = carry_out([own(file, "fork", [1])], tmp_path / "r", 1)
+    assert (len(tally.done), len(tally.failed)) == (1, 0)
+    assert "[1/1]" in (err := capsys.readouterr().err)
+    assert "[2/1]" not in err
+
+
+def test_a_process_that_a_learner_leaves_behind_is_not_waited_for(
+    file: str, own: Callable[..., Plan], tmp_path: Path
+) -> None:
+    join = in_background([own(file, "leave_behind", [1])], tmp_path / "r", jobs=1)
+    try:
+        assert len(join().done) == 1
+    finally:
+        for child in tmp_path.glob("child-*"):
+            os.kill(int(child.name.removeprefix("child-")), signal.SIGKILL)
 
 
 def test_a_class_by_itself(

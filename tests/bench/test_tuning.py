@@ -19,6 +19,8 @@ UNTUNED = {"algnn", "algnn-nodes", "algnn-ssl"}
 
 def test_a_setting_that_is_off_equals_none_at_all():
     assert tuning.settings_key({"a": 1, "b": 0, "c": None}) == tuning.settings_key({"a": 1.0})
+    # but in a user's learner, which may tell them apart
+    assert len({tuning.settings_key({"a": off}, ours=False) for off in (0, None, False)}) == 3
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -41,6 +41,13 @@ class Fussy(ALGNN):
             raise KeyError("odd")
         return super().partial_fit(graph, nodes, labels)
 
+class Tuned(ALGNN):
+    grid = {"gamma": [0.1, 10.0], "flag": [None, 0, False]}
+
+    def __init__(self, gamma=0.1, flag=None, seed=0):
+        super().__init__(gamma=gamma, width=16, seed=seed, device="cpu")
+        self.flag = flag
+
 class Slow(ALGNN):
     def partial_fit(self, graph, nodes, labels):
         Path("waiting").touch()
@@ -157,6 +164,30 @@ def test_failures_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [(f["seed"], f["reason"], f["tried_now"]) for f in found["failed"]] == [
         (1, "KeyError: 'odd'", True), (3, "KeyError: 'odd'", True),
     ]  # fmt: skip
+
+
+def test_a_learner_of_ones_own_is_tuned(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["tune", "mine.npz", "--methods", "own_cli:Tuned", "--jobs", "1", "--seeds", "1"]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    # each of six settings is a trial: None, 0 and False are for the learner to tell apart
+    assert re.search(r"own_cli:Tuned +\d+\.\d\d +6 +gamma=\S+, flag=\w+\n", out)
+    assert "6 done, 0 reused, 0 failed" in out
+    assert out.endswith("1 done, 0 reused, 0 failed; records below records\n")
+    assert len(runs.read_runs("records", split="val")) == 6
+    (taken,) = runs.read_runs("records")["settings"]
+    assert f"gamma={taken['gamma']}, flag={taken['flag']}\n" in out
+    assert main(["report", "--records", "records", "--out", "page"]) == 0
+
+
+def test_graphs_of_one_name_are_not_tuned_together(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("other").mkdir()
+    Path("other/mine.npz").write_bytes(Path("mine.npz").read_bytes())
+    assert main(["tune", "mine.npz,other/mine.npz", "--methods", "bare"]) == 2
+    assert "2 datasets are named mine.npz" in capsys.readouterr().err
+    assert not Path("records").exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -356,11 +356,12 @@ def test_a_damaged_view_is_named_and_what_a_killed_command_left_is_removed(tmp_p
     assert not left.exists()
     store = algnn.open_graph(tmp_path / "g", cache=tmp_path / "cache")
     algnn.ALGNN(width=64, device="cpu").fit(store, range(10), [0, 1] * 5)
-    for view in tmp_path.rglob("views-*/*.npy"):
-        view.write_bytes(view.read_bytes()[:-8])
-    again = algnn.open_graph(tmp_path / "g", cache=tmp_path / "cache")
-    with pytest.raises(DatasetError, match=r"views-.* is no whole array .*: delete it"):
-        algnn.ALGNN(width=64, device="cpu").fit(again, range(10), [0, 1] * 5)
+    for cut in (slice(-8), slice(0)):  # a part of it, and all
+        for view in tmp_path.rglob("views-*/*.npy"):
+            view.write_bytes(view.read_bytes()[cut])
+        again = algnn.open_graph(tmp_path / "g", cache=tmp_path / "cache")
+        with pytest.raises(DatasetError, match=r"views-.* is no whole array .*: delete it"):
+            algnn.ALGNN(width=64, device="cpu").fit(again, range(10), [0, 1] * 5)
 
 
 def test_a_slash_at_the_end_of_an_address_overwrites_nothing(tmp_path):
@@ -574,6 +575,9 @@ def test_tables_with_a_header_alone_count_for_nothing(tmp_path):
 def test_features_of_any_type_of_numpy_are_read(tmp_path, kind):
     np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2).astype(kind))
     assert read_features(tmp_path / "x.npy").tolist() == [[0, 1], [2, 3], [4, 5]]
+    (tmp_path / "x.npy").write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"x\.npy cannot be read"):
+        read_features(tmp_path / "x.npy")
 
 
 def test_a_file_is_no_folder(tmp_path):

@@ -184,6 +184,7 @@ class TPP(Learner):
     _limits: ClassVar = {
         "hidden": 1, "prompts": 1, "epochs": 1, "pretrain": 0, "lr": 0, "weight_decay": 0
     }  # fmt: skip
+    _fixed = ("hidden", "prompts")
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Tasks | None) -> Tasks:
         index = 0 if learned is None else len(learned.tasks)

@@ -62,6 +62,7 @@ class SumLearner(Learner):
     seed: int = 0
     device: str = "auto"
     _limits: ClassVar = {"width": 1}
+    _fixed: ClassVar[tuple[str, ...]] = ("width", "seed")
 
     head: ClassVar[Any] = staticmethod(ridge)  # what is solved, of `algnn.analytic.heads`
     over_views: ClassVar[bool] = False  # whether features are made from label-free views, or from X
@@ -264,6 +265,7 @@ class KLDA(Shrunk):
     shrinkage: float = 1e-2
     over_views: ClassVar[bool] = True
     _limits: ClassVar = {"bandwidth": 1e-12}
+    _fixed = ("width", "seed", "bandwidth")
 
     def _frozen(self, inputs: int, views: Any) -> Features:
         units = partial(random_units, width=self.width, seed=self.seed, bandwidth=self.bandwidth)
@@ -300,6 +302,7 @@ class UGCN(Shrunk):
     width: int = 4_096
     layers: int = 2
     shrinkage: float = 1e-4
+    _fixed = ("width", "seed", "layers")
 
     def _check_params(self) -> None:
         super()._check_params()

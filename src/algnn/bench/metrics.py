@@ -53,10 +53,9 @@ class Outcome:
         sizes = [len(members) for members in self.sessions]
         shapes = (len(sizes), sum(sizes)), (sum(sizes),)
         if (counted.shape, total.shape) != shapes or 0 in sizes or not sizes:
-            raise InputError(
-                f"correct {counted.shape} and total {total.shape} do not fit sessions of {sizes}"
-                " classes: correct needs a row per session, both a column per class"
-            )
+            given = f"correct {counted.shape} and total {total.shape}"
+            needs = "correct needs a row per session, both a column per class"
+            raise InputError(f"{given} do not fit sessions of {sizes} classes: {needs}")
         if (counted < 0).any() or (counted > total).any():
             raise InputError("correct must lie between 0 and total for every class")
         starts = np.cumsum([0, *sizes[:-1]])
@@ -117,10 +116,8 @@ def reliability(probabilities: npt.ArrayLike, columns: npt.ArrayLike) -> Matrix:
     """
     given, truth = np.asarray(probabilities, dtype=np.float64), np.asarray(columns)
     if given.ndim != 2 or truth.shape != given.shape[:1] or not given.shape[1]:
-        raise InputError(
-            f"probabilities {given.shape} and columns {truth.shape} do not fit: give a row of"
-            " probabilities and one true column per node"
-        )
+        both = f"probabilities {given.shape} and columns {truth.shape} do not fit"
+        raise InputError(f"{both}: give a row of probabilities and one true column per node")
     if not ((given >= 0) & (given <= 1)).all() or (abs(given.sum(1) - 1) > 1e-6).any():
         raise InputError("probabilities must lie between 0 and 1 and add up to 1 for every node")
     sure, right = given.max(1), given.argmax(1) == truth

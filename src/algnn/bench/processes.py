@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Iterator, MutableMapping
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,20 +86,27 @@ class Worker:
         self.messages, messages = CONTEXT.Pipe(duplex=False)
         self.output, output = CONTEXT.Pipe(duplex=False)
         os.set_blocking(self.output.fileno(), False)
-        self.sources: list[Connection] = [self.messages, self.output]
         told = {**setup, "environ": dict(os.environ)}
         self.process = CONTEXT.Process(target=work, args=(task.plan, told, messages, output))
         # workers would import the user's script, which need not be written for that
         with messages, output, swapped(sys.modules, "__main__", ModuleType("__main__")):
             self.process.start()
+        self.sources: list[Any] = [self.messages, self.output, self.process.sentinel]
 
-    def lines(self) -> Iterator[str]:
-        """The whole lines that the worker has printed since."""
+    def gone(self) -> bool:
+        """Whether the process has ended; one that it forked may hold its pipes all the same."""
+        code = self.process.exitcode
+        if code == 255:  # as where the forkserver was killed, and the worker may go on
+            self.sources = [one for one in self.sources if one in (self.messages, self.output)]
+        return code not in (None, 255)
+
+    def lines(self, ended: bool = False) -> Iterator[str]:
+        """The whole lines that the worker has printed since, and once it has `ended` the rest."""
         with contextlib.suppress(BlockingIOError):
             while printed := os.read(self.output.fileno(), 65536):
                 self.unread += printed
-            self.sources = [self.messages]
-        *lines, self.unread = self.unread.split(b"\n")
+            self.sources = [one for one in self.sources if one is not self.output]
+        *lines, self.unread = (self.unread + b"\n" * (ended and self.unread != b"")).split(b"\n")
         yield from (line.decode(errors="replace").rstrip() for line in lines)
 
     def close(self) -> str:

@@ -22,8 +22,7 @@ class Progress:
     def __init__(self, left: Sequence[Run], reused: int, progress: bool | None = False) -> None:
         live = sys.stderr.isatty() if progress is None else progress
         self.shows = "" if progress is False or not left else "bars" if live else "lines"
-        self.total, self.reused = len(left), reused
-        self.done, self.failed = 0, 0
+        self.total, self.reused, self.done, self.failed = len(left), reused, 0, 0
         self.running: dict[int, tuple[Run, rich.TaskID]] = {}
         # of each dataset and method the settings that its runs do not have in common
         cells: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)

@@ -13,8 +13,9 @@ from torch_geometric.data import Data
 
 from algnn.bench import metrics
 from algnn.bench.metrics import Outcome as Outcome
-from algnn.checks import check_choice
+from algnn.checks import check_choice, check_number
 from algnn.errors import InputError
+from algnn.graph.propagate import equal
 from algnn.graph.stream import ClassStream
 from algnn.learner import Learner
 from algnn.methods import APART
@@ -90,19 +91,19 @@ def run(
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
         _, learning = _timed(learn, session.graph, session.nodes, session.labels, *extra)
         answers, predicting = _timed(learner.predict, session.graph, _nodes(asked))
-        figures.append((learning, predicting, int(learner.retained_bytes())))
+        retained = int(learner.retained_bytes())
+        check_number("learner.retained_bytes()", retained, 0)
+        figures.append((learning, predicting, retained))
         given = np.asarray(answers)
         if given.shape != (len(asked),):
-            raise InputError(
-                f"learner.predict gave an array of shape {given.shape} for {len(asked)} nodes: it"
-                " must give one class per node"
-            )
+            what = f"an array of shape {given.shape} for {len(asked)} nodes"
+            raise InputError(f"learner.predict gave {what}: it must give one class per node")
         right = given == asked["label"].to_numpy()
         right &= asked["session"].to_numpy() <= session.index
         correct.append(np.bincount(asked["column"][right], minlength=len(column)))
         if measured is not None:
             measured.measure(learner, session.graph, asked)
-        _check_kept(copies, learner, session.index)
+        _check_kept(session.graph, copies, learner, session.index)
         if on_session is not None:
             on_session(session.index)
     found = np.array([column.get(one, len(column)) for one in given.tolist()])
@@ -177,15 +178,14 @@ class _Confidence:
         return {**found, "reliability": self.bins[-1]}
 
 
-def _check_kept(copies: dict[str, tuple[Tensor, Tensor]], learner: Learner, index: int) -> None:
+def _check_kept(graph: Data, copies: dict[str, Any], learner: Learner, index: int) -> None:
     """Put back what a learner has changed, and raise an error that names it."""
     for name, (tensor, copy) in copies.items():
-        if not torch.equal(tensor, copy):
+        # another tensor in its place may hold the same, as where a graph is moved to a GPU
+        if not all(equal(one.to(copy.device), copy) for one in (tensor, graph.get(name, tensor))):
             tensor.copy_(copy)
-            raise InputError(
-                f"{type(learner).__name__} has written into graph.{name} in session {index}: a"
-                " learner must work on a copy, or it spoils what others are handed"
-            )
+            what = f"{type(learner).__name__} has written into graph.{name} in session {index}"
+            raise InputError(f"{what}: a learner must work on a copy, or it spoils what others get")
 
 
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:

@@ -194,6 +194,10 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
     root = _folder(folder)
     loose: dict[Path, list[tuple[Path, int]]] = {}
     for home, path in _single(root):
+        whole, near = path.resolve(), len(path.relative_to(root).parts) < 3
+        if near and whole.parts[-3:] == Path(file_name(read(path))).parts:
+            above = whole.parents[2]  # where alone benchmarks look for it
+            raise InputError(f"folder={os.fspath(folder)!r} is a part of {above}: pack that one")
         loose.setdefault(home, []).append((path, path.stat().st_mtime_ns))
     for home, paths in loose.items():
         with locked(home):
@@ -255,10 +259,8 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
     try:
         lines = gzip.decompress(path.read_bytes()).splitlines()
     except (OSError, EOFError, zlib.error) as error:
-        raise AlgnnError(
-            f"{path} is not a whole file of packed records: {error}; put a copy of it in its place,"
-            " or move it away to go on without its runs"
-        ) from error
+        remedy = "put a copy of it in its place, or move it away to go on without its runs"
+        raise AlgnnError(f"{path} is no whole file of packed records: {error}; {remedy}") from error
     each = enumerate(counted("", lines), start=1)
     found = (form.from_json(line, f"{path} line {i}") for i, line in each)
     return {file_name(one): one for one in found}

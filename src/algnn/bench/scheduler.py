@@ -264,14 +264,14 @@ class _Scheduler:
             raise AlgnnError("worker processes cannot be started: see above for the reason")
 
     def hear(self, worker: Worker) -> None:
-        said, ended = [], False
+        said, ended = [], worker.gone()
         try:
             while worker.messages.poll():
                 said.append(worker.messages.recv())
         except (EOFError, OSError):  # it may have been killed in the middle of a message
             ended = True
         # only now: once there are no more messages, all that it printed is there
-        for line in worker.lines():
+        for line in worker.lines(ended):
             self.display.say(worker.slot, line)
         for message in said:
             self.react(worker, *message)
@@ -279,6 +279,8 @@ class _Scheduler:
             self.end(worker)
 
     def react(self, worker: Worker, what: str, *details: Any) -> None:
+        if worker.settled:  # by this process, and now another says so that it has forked
+            return
         if what == "ready":
             worker.ready, self.false_starts = True, 0
         elif what == "session":

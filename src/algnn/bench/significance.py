@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from algnn.bench.metrics import Matrix, Outcome
-from algnn.bench.tuning import settings_key
+from algnn.bench.tuning import settings_keys
 from algnn.errors import InputError
 
 Pairs = tuple[tuple[Outcome, Outcome], ...]
@@ -63,10 +63,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Com
         raise InputError(f"figure={figure!r} cannot be compared: use one of {', '.join(FIGURES)}")
     found = [(key[:2], *_ahead(pairs, figure)) for key, pairs in _paired(ours, theirs)]
     if not found:
-        raise InputError(
-            "no two runs share graph, split, stream and seed and have kept their answers: run both"
-            " methods with the same seeds"
-        )
+        lack = "no two runs share graph, split, stream and seed and have kept their answers"
+        raise InputError(f"{lack}: run both methods with the same seeds")
     if len(found) == 1:
         ((split, leads, nodes),) = found
         units = [(split, *one) for one in zip(leads, nodes, strict=True)]
@@ -118,10 +116,8 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[tuple[tuple[object
         kept = [(k, o) for k, o in zip(keys, runs["outcome"], strict=True) if o.answers is not None]
         found.append(dict(kept))
         if len(found[-1]) < len(kept):
-            raise InputError(
-                "runs hold several of one graph, split, stream and seed: give those of one method"
-                " with one setting, such as tuning.tuned picks them"
-            )
+            remedy = "give those of one method with one setting, such as tuning.tuned picks them"
+            raise InputError(f"runs hold several of one graph, split, stream and seed: {remedy}")
     units = groupby(sorted(found[0].keys() & found[1].keys(), key=repr), key=lambda key: key[:-1])
     return [(k, tuple((found[0][one], found[1][one]) for one in keys)) for k, keys in units]
 
@@ -176,17 +172,13 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
 
     if "settings" in runs:
         cell = ["dataset", "method"]
-        kinds = runs.assign(key=runs["settings"].map(settings_key))
+        kinds = runs.assign(key=settings_keys(runs))
         kinds = kinds.drop_duplicates([*cell, "base", "step", "edges", "key"])
         for graph, method in kinds.loc[kinds.duplicated(cell), cell].itertuples(index=False):
-            raise InputError(
-                f"runs of {method} on {graph} have several settings or streams: give those of one,"
-                " such as runs[(runs.step == 1) & (runs.edges == 'full')]"
-            )
+            how = "give those of one, such as runs[(runs.step == 1) & (runs.edges == 'full')]"
+            raise InputError(f"runs of {method} on {graph} have several settings or streams: {how}")
     means = runs.pivot_table(index="dataset", columns="method", values=figure, sort=False)
-    if methods is not None:
-        means = means.reindex(columns=list(methods))
-    means = means.dropna()
+    means = means.reindex(columns=None if methods is None else list(methods)).dropna()
     graphs, count = means.shape
     if count < 2 or not graphs:
         raise InputError("runs hold no graph on which two methods were run: there are no ranks")

@@ -31,9 +31,7 @@ def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
     from algnn.checks import check_number  # not at the top: a report needs no torch
 
     check_number("trials", count, 1, whole=True)
-    grid = settings.grid(plan.method) if plan.method in registry.METHODS else None
-    if grid is None:  # a user's learner says it in an attribute
-        grid = settings.combined(getattr(registry.find(plan.method).learner, "grid", {}))
+    grid = registry.find(plan.method).grid
     places = np.unique(np.linspace(0, len(grid) - 1, min(count, len(grid))).round().astype(int))
     # a choice needs AP alone
     trial = replace(plan, seeds=plan.seeds[:1], split="val", confidence=False)
@@ -48,7 +46,7 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     """
     if (runs["split"] != "val").any():
         raise InputError("runs are not trials: read them with read_runs(folder, split='val')")
-    found = runs.assign(key=runs["settings"].map(settings_key)).sort_values("started")
+    found = runs.assign(key=settings_keys(runs)).sort_values("started", kind="stable")
     each = [*CELL, "key"]
     found = found.drop_duplicates([*each, "sha256", "order", "seed", "hardware"], keep="last")
     # means are over the graphs, orders and seeds that all settings were tried on, if there are any
@@ -72,8 +70,7 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
 def tuned(runs: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     """Those of some runs on test nodes that have the settings that `chosen` gave."""
     given, wanted = (
-        pd.MultiIndex.from_frame(of[CELL].assign(key=of["settings"].map(settings_key)))
-        for of in (runs, best)
+        pd.MultiIndex.from_frame(of[CELL].assign(key=settings_keys(of))) for of in (runs, best)
     )
     return runs[given.isin(wanted)]
 
@@ -88,9 +85,15 @@ def changed(plans: Sequence[Plan], best: pd.DataFrame) -> list[Plan]:
     return [replace(plan, changes=dict(wanted[key])) for plan, key in pairs if key in wanted]
 
 
-def settings_key(given: Mapping[str, Any]) -> str:
-    """Settings as text: 1 equals 1.0, and one that is off equals one that did not exist yet."""
-    on = {k: v for k, v in given.items() if v not in (0, None)}
+def settings_keys(runs: pd.DataFrame) -> list[str]:
+    """The `settings_key` of each run; what is off in a user's learner only the user knows."""
+    pairs = zip(runs["settings"], runs["method"], strict=True)
+    return [settings_key(given, method in registry.METHODS) for given, method in pairs]
+
+
+def settings_key(given: Mapping[str, Any], ours: bool = True) -> str:
+    """Settings as text: 1 equals 1.0, and in ours one that is off one that did not exist yet."""
+    on = {k: v for k, v in given.items() if not ours or v not in (0, None)}
     return json.dumps({k: float(v) if type(v) is int else v for k, v in on.items()}, sort_keys=True)
 
 
@@ -100,5 +103,5 @@ def _later(trial: Any) -> tuple[bool, int]:
         return False, 0
     own, given = settings.read(trial.method, trial.dataset), trial.settings
     other = any(given.get(name) != value for name, value in own.items())
-    grid = settings.grid(trial.method)
+    grid = registry.METHODS[trial.method].grid
     return other, next((i for i, one in enumerate(grid) if one.items() <= given.items()), -1)

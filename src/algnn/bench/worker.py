@@ -37,8 +37,7 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
     for standard in (1, 2):
         os.dup2(output.fileno(), standard)
     output.close()
-    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stdout, sys.stderr = (open(i, "w", buffering=1, closefd=False) for i in (1, 2))  # noqa: SIM115
     os.environ.clear()
     os.environ.update(setup["environ"])
     torch.set_num_threads(setup["threads"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -146,15 +147,20 @@ def tune(
     All methods have as many trials; one without a grid, as algnn, has none and is left out.
     """
     numbers = shared.parse_seeds(seeds)
-    shared.check_inputs(graphs=shared.parts(datasets), data=data)
+    graphs = shared.parts(datasets)
+    shared.check_inputs(graphs=graphs, data=data)
     start_workers_early()
     from algnn.bench import tuning
-    from algnn.bench.plan import cross, varied
+    from algnn.bench.plan import cross, recorded_name, varied
     from algnn.cli import showing
 
+    name, count = Counter(map(recorded_name, graphs)).most_common(1)[0]
+    if count > 1:
+        remedy = "rename a file, or tune each with --records of its own"
+        raise InputError(f"{count} datasets are named {name}, by which choices are made: {remedy}")
     names = _methods(methods)
     common = {"base": base, "edges": edges, "device": device, "data": data}
-    plans = cross(shared.parts(datasets), names, _steps(steps), numbers, **common)
+    plans = cross(graphs, names, _steps(steps), numbers, **common)
     tried = [trial for plan in plans for trial in tuning.trials(plan, trials)]
     if without := [n for n in names if not any(trial.method == n for trial in tried)]:
         print(f"no grid, nothing to tune: {', '.join(without)}")

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from algnn import settings
 from algnn.bench.metrics import Matrix, Outcome
 from algnn.bench.paper import PaperFigures, paper_figures
 from algnn.bench.plan import Plan, recorded_name
@@ -25,6 +24,7 @@ from algnn.bench.record import rows as matrix_rows
 from algnn.bench.runs import Summary, frame, summarise
 from algnn.bench.scheduler import Tally
 from algnn.cli.shared import plain_table, plural, print_table
+from algnn.methods import find
 from algnn.plot import save
 
 NAMES = {
@@ -282,7 +282,7 @@ def chosen(best: pd.DataFrame) -> None:
     names = ("", "", "AP on validation nodes (%)", "trials", "chosen")
     table = plain_table(*names, right=slice(3, 4))
     for _, row in best.iterrows():
-        tried = dict.fromkeys(name for trial in settings.grid(row["method"]) for name in trial)
+        tried = dict.fromkeys(name for trial in find(row["method"]).grid for name in trial)
         words = ", ".join(f"{name}={row['settings'][name]}" for name in tried)
         table.add_row(row["dataset"], row["method"], f"{row['ap']:.2f}", str(row["trials"]), words)
     print()

@@ -167,6 +167,15 @@ def to_csr(matrix: Tensor) -> Tensor:
     return csr(starts, columns, matrix.values(), matrix.shape)
 
 
+def equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two matrices, dense or sparse, have the same entries."""
+    if other.layout == torch.strided:
+        return torch.equal(one.to_dense(), other)
+    both = (to_csr(one), to_csr(other))
+    parts = ((m.crow_indices(), m.col_indices(), m.values()) for m in both)
+    return all(map(torch.equal, *parts))
+
+
 def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:
     """Rows of a sparse CSR matrix, from row `first` on, with zeros on its diagonal.
 

@@ -363,7 +363,7 @@ def mapped(path: Path, *, scattered: bool = False) -> Tensor:
         array = np.load(path, mmap_mode="c", allow_pickle=False)
     except FileNotFoundError:
         raise DatasetError(f"{path} is missing") from None
-    except ValueError as error:
+    except (EOFError, ValueError) as error:
         remedy = "delete it if it is in a cache, where it is made again, or else partition again"
         raise DatasetError(f"{path} is no whole array ({error}): {remedy}") from error
     if scattered and hasattr(mmap, "MADV_RANDOM"):

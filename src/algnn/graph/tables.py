@@ -23,7 +23,7 @@ from algnn.graph.store import GraphStore
 from algnn.labels import NO_FILE, PARQUET, is_parquet, read_labels
 from algnn.progress import WatchedFile
 
-CHUNK = 2**21  # edges read at once
+CHUNK = 2**21  # edges read at once; of other columns than two as many entries
 # in a header, where pandas writes a second 0.5 as 0.5.1
 NUMBER = re.compile(r"\s*[-+]?\.?[0-9][-+.0-9e]*\s*", re.IGNORECASE)
 
@@ -91,7 +91,7 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
     if file.suffix == ".npy":
         try:
             found = np.load(file, mmap_mode="c", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (EOFError, OSError, ValueError) as error:
             raise DatasetError(f"{file} cannot be read: {error}") from error
         if found.ndim != 2 or found.dtype.kind not in "fiub" or not found.size:
             raise DatasetError(f"{file} ({found.dtype}, {found.shape}) must be numbers [N, d]")
@@ -161,9 +161,9 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
             with WatchedFile(file) as lines:
                 # a row longer than the header is an error only without one, and without usecols:
                 # pandas would else take the first cell for the row's name, and shift all columns
-                pd.read_csv(lines, header=None, nrows=2, **options)
+                wide = pd.read_csv(lines, header=None, nrows=2, **options).shape[1]
                 lines.seek(0)
-                options |= {"chunksize": CHUNK, "header": 0 if header else None}
+                options |= {"chunksize": 2 * CHUNK // max(2, wide), "header": 0 if header else None}
                 for frame in pd.read_csv(lines, **options):
                     yield frame if header or not columns else frame.set_axis(columns, axis=1)
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too

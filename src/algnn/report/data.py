@@ -21,7 +21,7 @@ import pandas as pd
 from algnn import settings
 from algnn.bench.runs import FAILURE_COLUMNS, read_tables
 from algnn.bench.significance import FIGURES, Comparison, compare
-from algnn.bench.tuning import chosen, settings_key, tuned
+from algnn.bench.tuning import chosen, settings_keys, tuned
 from algnn.errors import InputError
 from algnn.graph.catalogue import datasets
 from algnn.methods import APART, METHODS
@@ -230,7 +230,7 @@ def gather(
         code=runs.code.replace("", UNKNOWN),
         sha256=runs.sha256.fillna(""),
         synthetic=[str(p.get("source", "")).startswith("synthetic") for p in runs.provenance],
-        key=runs.settings.map(settings_key),
+        key=settings_keys(runs),
     )
     same = [*CELL, "key", "base", "edges", "order", "sha256", "seed"]
     found = given.sort_values("started", kind="stable").drop_duplicates(same, keep="last")

@@ -106,7 +106,7 @@ def tuned(study: Study, dataset: str) -> Table | None:
         trials, words = 0, TEXT["tuned"]["none"]
         if name in best.index:
             trials, taken = int(best.trials[name]), best.settings[name]
-            grid = settings.grid(name) if name in METHODS else []
+            grid = METHODS[name].grid if name in METHODS else []  # another's may not be here
             tried = {s: taken[s] for s in taken if any(s in trial for trial in grid)}
             same = bool(grid) and tried.items() <= settings.read(name, dataset).items()
             words = in_words(tried) + " (its own)" * same

@@ -433,6 +433,22 @@ def test_forget_node_says_what_it_needs(make_graph, tmp_path):
     assert bytes_of(model, tmp_path) == before
 
 
+def test_a_node_of_two_sites_is_forgotten_at_its_own(make_graph):
+    """Where sites share ids, the message says so; the remedy that it names is exact."""
+    north, south = make_graph(), make_graph()
+    south.x = south.x.flip(0)
+    first = taught(learner("default"), north, sessions_of(north))
+    second = taught(first.blank(), south, sessions_of(south))
+    both = copy.deepcopy(first).merge(second)
+    nodes = torch.cat([part for part, _ in sessions_of(north)])
+    gone = int(nodes[0])
+    near = nodes[torch.isin(nodes, torch.from_numpy(both.reach(north, gone)))]
+    with pytest.raises(InputError, match="forget_node in a site's own model, and merge again"):
+        both.forget_node(north, gone, near, north.y[near])
+    first.forget_node(north, gone, near, north.y[near])
+    assert int(first.merge(second).statistics_.n.sum()) == 2 * nodes.numel() - 1
+
+
 def test_a_node_apart_goes_without_a_word(make_graph):
     """Nobody learned is near: nothing of the sums changes, and the graph loses the node."""
     graph = make_graph()

@@ -32,7 +32,8 @@ def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
         raise InputError(
             f"nodes lacks {missing.numel()} of {int((learned > 0).sum())} learned nodes whose"
             f" features change (the first is {int(missing[0])}): name all learned nodes among"
-            " reach(graph, node), each with its label, as often as it was learned"
+            " reach(graph, node), each with its label, as often as it was learned (of merged sites"
+            " that have the same ids: use forget_node in a site's own model, and merge again)"
         )
 
 
