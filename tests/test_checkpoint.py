@@ -223,21 +223,22 @@ def test_a_small_file_cannot_ask_for_much_memory_later(small_graph, tmp_path, cl
         algnn.ALGNN.load(path)
 
 
-def test_views_of_different_widths_are_saved(tmp_path):
+@pytest.mark.parametrize(("nodes", "widths"), [(100, [100] * 4), (420, [384, 384, 384, 420])])
+def test_views_of_wide_features_are_saved(tmp_path, nodes, widths):
     path, draws = tmp_path / "model.safetensors", torch.Generator().manual_seed(0)
     graph = Data(
-        x=torch.rand(420, 530, generator=draws),
-        edge_index=torch.randint(420, (2, 900), generator=draws),
+        x=torch.rand(nodes, 530, generator=draws),
+        edge_index=torch.randint(nodes, (2, 900), generator=draws),
     )
     model = algnn.ALGNN(device="cpu").fit(graph, range(40), [0, 1] * 20)
     model.save(path)
     found = algnn.ALGNN.load(path)
-    assert found._learned.features.widths == [384, 384, 384, 420]
+    assert found._learned.features.widths == widths
     assert np.array_equal(found.decision_function(graph), model.decision_function(graph))
     _, facts = checkpoint.read(path, "ALGNN")
-    for near in (-1, 421, 2.5, True, "all"):
+    for near in (-1, nodes + 1, 2.5, True, "all"):
         change(path, facts={"bank": {**facts["bank"], "near": near}})
-        with pytest.raises(CheckpointError):
+        with pytest.raises(CheckpointError, match="near="):
             algnn.ALGNN.load(path)
 
 

@@ -232,9 +232,8 @@ def test_without_pyarrow_parquet_is_refused_by_name(
 import sys
 sys.modules["pyarrow"] = None
 import numpy as np
-from algnn.errors import DatasetError, InputError
-from algnn.graph.tables import read_features
-from algnn.labels import check_table, read_labels, write_table
+from algnn.errors import InputError
+from algnn.labels import read_labels, write_table
 for call in (lambda: read_labels("a.parquet", 3), lambda: write_table("b.pq", [{"n": np.ones(1)}])):
     try:
         call()

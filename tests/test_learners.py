@@ -143,7 +143,7 @@ def test_a_parameter_set_after_learning_spoils_no_file(method, graph, known, tmp
     model.save(path)
     numbers = {k: v for k, v in model.get_params().items() if isinstance(v, int | float)}
     for name, value in numbers.items():
-        for other in {not value} if isinstance(value, bool) else {value + 1, value * 2, value / 2}:
+        for other in {not value} if isinstance(value, bool) else {value + 1, value / 2}:
             before = path.read_bytes()
             model.set_params(**{name: type(value)(other)})
             try:

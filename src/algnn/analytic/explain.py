@@ -134,19 +134,17 @@ def contributions(
 def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
     """The gradient of a node's score by its views [views, inputs] before they are scaled."""
     reduction = encoder.reduction(sums.device)
-    whole = sums if reduction is None else sums @ reduction
-    views = [view[:width] for view, width in zip(whole, encoder.widths, strict=True)]
-    lengths = [view.norm().clamp_min(TINY) for view in views]
+    views = sums if reduction is None else sums @ reduction
+    widths = torch.tensor(encoder.widths, device=views.device)[:, None]
+    there = torch.arange(views.size(1), device=views.device) < widths
+    lengths = (views * there).norm(dim=1, keepdim=True).clamp_min(TINY)
     worth, _, beyond = weights.tensor_split([encoder.breadth, encoder.prepared_width])
     if encoder.expanded:
-        unit = torch.cat([v / length for v, length in zip(views, lengths, strict=True)])
-        units = encoder.units(unit.unsqueeze(0))
+        units = encoder.units((views / lengths)[there].unsqueeze(0))
         # without a bias, a unit that is on is its own weights times its input
         active = (units.squeeze(0) > 0) * beyond / units.norm().clamp_min(TINY)
-        worth = worth + encoder.unit_weights(sums.device) @ active
-    back = torch.zeros_like(whole)
-    for row, part, length in zip(back, torch.split(worth, encoder.widths), lengths, strict=True):
-        row[: part.numel()] = part / length
+        worth = worth + encoder.unit_weights(views.device) @ active
+    back = torch.zeros_like(views).masked_scatter(there, worth) / lengths
     return back if reduction is None else torch.mm(back, reduction.mT)
 
 

@@ -115,10 +115,10 @@ def planned(plan: Plan, graph: Data) -> list[Run]:
 
 
 def recorded_name(dataset: str) -> str:
-    """The dataset's name in records: a file keeps its ending and a folder never passes for one."""
+    """The dataset's name in records, where a graph of one's own never passes for a known one."""
     known, own = {entry.name for entry in datasets()}, Path(dataset).name
-    own = f"./{own}" if own.lower() in known else own
-    return dataset.lower() if dataset.lower() in known else own
+    shown = f"./{own}" if own.lower() in known else own
+    return dataset.lower() if dataset.lower() in known else shown
 
 
 def carry_out(plan: Plan, folder: Path, tell: Tell = lambda done, of: None) -> list[Record]:

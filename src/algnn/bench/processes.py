@@ -30,7 +30,7 @@ def start_forkserver() -> None:
     CONTEXT.set_forkserver_preload([] if has_gpu() else ["algnn.bench.worker"])
     # Ctrl-C is for this process to handle: a blocked signal stays blocked in every one below.
     # OpenBLAS reads its number of threads on import; torch is told its own by each worker.
-    resource_tracker.ensure_running()  # or the forkserver does it, which ends with signals let in
+    resource_tracker.ensure_running()  # before signals are held back: it lets SIGINT in again
     with held_back(signal.SIGINT), swapped(os.environ, "OPENBLAS_NUM_THREADS", "1"):
         forkserver.ensure_running()
 

@@ -194,9 +194,9 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
     root = _folder(folder)
     loose: dict[Path, list[tuple[Path, int]]] = {}
     for home, path in _single(root):
-        whole, near = path.resolve(), len(path.relative_to(root).parts) < 3
-        if near and whole.parts[-3:] == Path(file_name(read(path))).parts:
-            above = whole.parents[2]  # where alone benchmarks look for it
+        whole, inside = path.resolve(), len(path.relative_to(root).parts) < 3
+        if inside and whole.parts[-3:] == Path(file_name(read(path))).parts:
+            above = whole.parents[2]  # the only place where benchmarks look
             raise InputError(f"folder={os.fspath(folder)!r} is a part of {above}: pack that one")
         loose.setdefault(home, []).append((path, path.stat().st_mtime_ns))
     for home, paths in loose.items():

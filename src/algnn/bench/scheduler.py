@@ -279,7 +279,7 @@ class _Scheduler:
             self.end(worker)
 
     def react(self, worker: Worker, what: str, *details: Any) -> None:
-        if worker.settled:  # by this process, and now another says so that it has forked
+        if worker.settled:  # this is from a process that the worker has forked
             return
         if what == "ready":
             worker.ready, self.false_starts = True, 0

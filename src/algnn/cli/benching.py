@@ -156,7 +156,7 @@ def tune(
 
     name, count = Counter(map(recorded_name, graphs)).most_common(1)[0]
     if count > 1:
-        remedy = "rename a file, or tune each with --records of its own"
+        remedy = "name each graph once, rename a file, or tune each with --records of its own"
         raise InputError(f"{count} datasets are named {name}, by which choices are made: {remedy}")
     names = _methods(methods)
     common = {"base": base, "edges": edges, "device": device, "data": data}

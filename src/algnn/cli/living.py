@@ -29,7 +29,7 @@ commands = Typer()
 
 @commands.command()
 def fit(
-    # with -o it is a graph, which may be an address, and a path has no two slashes in a row
+    # a str: with -o it is the graph, and Path would turn s3://… into s3:/…
     model: Annotated[str, Argument(help=f"The model, a {shared.ENDING} file.")],
     graph: shared.Graph,
     labels: Path | None = Argument(None, help=shared.LABELS),

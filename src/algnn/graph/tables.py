@@ -23,7 +23,7 @@ from algnn.graph.store import GraphStore
 from algnn.labels import NO_FILE, PARQUET, is_parquet, read_labels
 from algnn.progress import WatchedFile
 
-CHUNK = 2**21  # edges read at once; of other columns than two as many entries
+CHUNK = 2**21  # edges read at once, and as many cells of wider tables
 # in a header, where pandas writes a second 0.5 as 0.5.1
 NUMBER = re.compile(r"\s*[-+]?\.?[0-9][-+.0-9e]*\s*", re.IGNORECASE)
 
@@ -145,7 +145,7 @@ def _tables(path: Path) -> list[Path]:
 
 
 def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
-    """The rows of a table in chunks, with those of some columns, or all, that it has."""
+    """The rows of a table in chunks; of Parquet, only some columns are read if they are named."""
     packed = is_parquet(file)
     try:
         if packed:
@@ -153,21 +153,22 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
 
             table = ParquetFile(file)
             names = [n for n in table.schema_arrow.names if columns is None or n in columns]
-            for batch in table.iter_batches(CHUNK, columns=names):
+            for batch in table.iter_batches(2 * CHUNK // max(2, len(names)), columns=names):
                 yield batch.to_pandas()
         else:
             gzip = "gzip" if file.suffix.lower() == ".gz" else None
             options: dict[str, Any] = {"compression": gzip}
             with WatchedFile(file) as lines:
-                # a row longer than the header is an error only without one, and without usecols:
-                # pandas would else take the first cell for the row's name, and shift all columns
+                # without a header, pandas refuses a row that is longer than the first one; with
+                # one, it would take the first cell for the row's name, and shift all columns
                 wide = pd.read_csv(lines, header=None, nrows=2, **options).shape[1]
                 lines.seek(0)
                 options |= {"chunksize": 2 * CHUNK // max(2, wide), "header": 0 if header else None}
                 for frame in pd.read_csv(lines, **options):
                     yield frame if header or not columns else frame.set_axis(columns, axis=1)
     except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
-        words = "is no whole table, Parquet or CSV with as many cells in each row as in the header"
+        words = "is no whole table, Parquet or CSV"
+        words += " with as many cells in each row as in the header" * header
         raise DatasetError(f"{file} {words}: {error}") from error
 
 

@@ -113,7 +113,7 @@ class HopEncoder:
         if inputs > widest:
             rows = encoder.scaled(_sample(x, MOST_ROWS))
             basis = principal_basis(encoder._unit_entries(rows, torch.float32), seed, rank)
-            encoder = replace(encoder, basis=basis, near=min(near, basis.size(1)))
+            encoder = replace(encoder, basis=basis, near=near if near < basis.size(1) else 0)
         return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
 
     @property

@@ -8,8 +8,8 @@ from algnn.graph.propagate import Operator, csr, row_of
 from algnn.progress import tell
 
 WIDEST = 512  # columns up to which features are kept as they are
-RANK = 768  # columns that wider features are reduced to for the walk, which averages over many
-NEAR_RANK = 384  # and for the views before it, which are of few nodes and hold more noise
+RANK = 768  # columns that wider features are reduced to, all of which the walk has
+NEAR_RANK = 384  # of these, how many the other views have: they average few nodes, and are noisier
 OVERSAMPLING = 32  # further directions that the iteration carries along, for accuracy
 ITERATIONS = 3
 LACKING = 1e-10  # of the largest eigenvalue: below this, float32 knows no direction

@@ -141,7 +141,7 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
             if not basis.numel() or bank.projected:
                 raise CheckpointError("encoder.basis has no columns, or a projection beside it")
             bank = replace(bank, basis=basis)
-        check_number("near", bank.near, 0, bank.view_width, whole=True)
+        check_number("near", bank.near, 0, bank.view_width + 1, whole=True)
         if "encoder.scales" in tensors:
             bank = replace(bank, scales=part("encoder.scales", bank.inputs))
             if not bool((tensors["encoder.scales"] > 0).all()):
