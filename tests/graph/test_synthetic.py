@@ -105,8 +105,9 @@ def test_as_full_as_can_be():
     check(communities(60, most, 1, 2), 60, most, 1, 2)
     with pytest.raises(InputError, match=r"edges=885 is too many for nodes=60: 251 .* 250 fit"):
         communities(60, most + 1, 1, 2)
-    with pytest.raises(InputError, match="edges=886 is too many for nodes=60: give at most 885,"):
-        communities(60, most + 2, 1, 2)
+    # more than half of all pairs
+    with pytest.raises(InputError, match="edges=1800 is too many for nodes=60"):
+        communities(60, 1800, 1, 2)
 
 
 # -- the same every time --------------------------------------------------------------------------
@@ -277,29 +278,3 @@ def test_reddits_settings_apply():
         assert methods.settings(name, "reddit-synthetic") == methods.settings(name, "reddit")
     paper = algnn.ALGNN.paper("reddit-synthetic")
     assert (paper.width, paper.epochs) == (1024, 20)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"nodes": 79}, "nodes=79 is too few for classes=8: give at least 80, 10 for each class"),
-        ({"nodes": 2e3}, "nodes=2000.0 must be a whole number"),
-        ({"nodes": 2**31}, "nodes=2147483648 must be .* below"),
-        ({"edges": 0}, "edges=0 must be a whole number of at least 1"),
-        (
-            {"edges": 2000 * 1999 // 2},
-            "edges=1999000 is too many for nodes=2000: give at most 999500, half",
-        ),
-        ({"edges": 10**30}, "edges=10{30} is too many"),
-        ({"features": 0}, "features=0"),
-        ({"classes": 1}, "classes=1 must be a whole number of at least 2"),
-        ({"classes": 2001}, "nodes=2000 is too few for classes=2001"),
-        ({"seed": 2**63}, "seed=9223372036854775808"),
-        ({"inside": 1.0}, "inside=1.0 must be a number of at least 0 and below 1"),
-        ({"strangers": -0.1}, "strangers=-0.1"),
-    ],
-)
-def test_sizes_that_make_no_sense(changes, message):
-    with pytest.raises(InputError, match=message) as caught:
-        communities(**(SIZES | changes))
-    assert "\n" not in str(caught.value)

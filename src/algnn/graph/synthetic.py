@@ -9,7 +9,6 @@ import numpy.typing as npt
 import torch
 from torch_geometric.data import Data
 
-from algnn.checks import check_number
 from algnn.errors import InputError
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import blocks
@@ -38,16 +37,9 @@ def communities(
     different, lies inside a community; what does not fit into a small one goes between two. Within
     one the node of rank r is an end of an edge with probability ∝ r^(-1/2): degrees have a heavy
     tail, the share above k falls as k^(-2). Features are the community's mean plus uniform noise.
-    A share of nodes, the `strangers`, have swapped labels, which nothing reveals.
+    A share of nodes, the `strangers`, have swapped labels, which nothing reveals. There are fewer
+    than 2^31 nodes (a pair of them is one int64), and ten or more for each class.
     """
-    check_number("classes", classes, 2, whole=True)
-    # below: so that a pair of nodes fits one int64
-    check_number("nodes", nodes, 1, 2**31, whole=True)
-    check_number("edges", edges, 1, whole=True)
-    check_number("features", features, 1, whole=True)
-    check_number("seed", seed, 0, 2**63, whole=True)
-    check_number("inside", inside, 0, 1)
-    check_number("strangers", strangers, 0, 1)
     sizes = _class_sizes(nodes, classes, seed)
     counts = _edge_counts(sizes, edges, inside)
     # a node's position in this order gives its community and its rank there
@@ -80,11 +72,6 @@ def _apportion(total: int, weights: Ints) -> Ints:
 
 
 def _class_sizes(nodes: int, classes: int, seed: int) -> Ints:
-    if nodes < SMALLEST * classes:
-        raise InputError(
-            f"nodes={nodes} is too few for classes={classes}: give at least {SMALLEST * classes},"
-            f" {SMALLEST} for each class"
-        )
     # rounded, so that the last bit of a power, which differs between machines, cannot matter
     series = [round(2**20 * IMBALANCE ** (-c / (classes - 1))) for c in range(classes)]
     # ten of each first, or the smallest might have no node for the validation
@@ -95,11 +82,6 @@ def _class_sizes(nodes: int, classes: int, seed: int) -> Ints:
 def _edge_counts(sizes: Ints, edges: int, inside: float) -> Ints:
     """How many edges lie inside each community and, last, between two [C + 1]."""
     nodes, room = int(sizes.sum()), sizes * (sizes - 1) // 4
-    if edges > nodes * (nodes - 1) // 4:
-        raise InputError(
-            f"edges={edges} is too many for nodes={nodes}: give at most"
-            f" {nodes * (nodes - 1) // 4}, half of the pairs of nodes"
-        )
     within = np.minimum(_apportion(round(inside * edges), sizes), room)
     between = edges - int(within.sum())
     limit = (nodes * (nodes - 1) // 2 - int((sizes * (sizes - 1) // 2).sum())) // 2
