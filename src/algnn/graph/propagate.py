@@ -52,18 +52,14 @@ def looped_rows(
         source, target, given = source[~loops], target[~loops], given[~loops]
     columns, local = torch.cat([source, own]), torch.cat([target, own]) - rows.start
     values = torch.cat([given, loop_weight])
-    order = _order(local * num_nodes + columns, None if weight is None else values)
+    places = local * num_nodes + columns
+    if weight is None:
+        order = torch.argsort(places)
+    else:  # edges of one place by their weight: they may come in any order
+        order = torch.argsort(values)
+        order = order[torch.argsort(places[order], stable=True)]
     starts = pad(torch.bincount(local, minlength=own.numel()).cumsum(0), (1, 0))
     return csr(starts, columns[order], values[order], (own.numel(), num_nodes))
-
-
-def _order(places: Tensor, weights: Tensor | None) -> Tensor:
-    """What sorts edges by place, and those of one place by weight: they may come in any order."""
-    ordered, order = torch.sort(places)
-    if weights is None or not bool((ordered[1:] == ordered[:-1]).any()):
-        return order
-    order = torch.argsort(weights)
-    return order[torch.argsort(places[order], stable=True)]
 
 
 def inverse_roots(rows: Tensor) -> Tensor:
