@@ -22,13 +22,11 @@ def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
     # a dataset without a table of its own gets [default], or is refused where `strict`
     tables = dict(_tables(method))
     inherited = read(tables.pop("inherits"), dataset) if "inherits" in tables else {}
-    known = sorted(tables.keys() - {"default", "grid"})
+    known = {name: table for name, table in tables.items() if name not in ("default", "grid")}
     if strict and dataset not in known:
-        raise InputError(
-            f"dataset={dataset!r} has no settings for {method}: use one of {', '.join(known)}"
-        )
-    # [default] may be looked up under its own name too, and holds no settings of a dataset
-    own = dict(tables.get(dataset, {})) if dataset in known else {}
+        every = ", ".join(sorted(known))
+        raise InputError(f"dataset={dataset!r} has no settings for {method}: use one of {every}")
+    own = dict(known.get(dataset, {}))
     like = tables[own.pop("like")] if "like" in own else {}
     return {**inherited, **tables["default"], **like, **own}
 
