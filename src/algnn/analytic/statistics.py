@@ -118,12 +118,6 @@ class Statistics:
         n[..., codes], Q[..., codes.to(Q.device)] = self.n, self.Q
         return Statistics(self.G, Q, n, classes)
 
-    def nbytes(self) -> int:
-        """Bytes of the triangle of G, of Q and of n: what `tensors` would hold."""
-        width, ways = self.G.size(-1), 1 if self.G.ndim == 2 else self.G.size(0)
-        triangle = self.G.element_size() * width * (width + 1) // 2
-        return ways * triangle + self.Q.nbytes + self.n.nbytes
-
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the lower triangle of G row by row, Q, n."""
         rows = [row[: place + 1] for place, row in enumerate(self.G)]

@@ -6,7 +6,7 @@ Each keeps what AL-GNN keeps, the sums G, Q and n of its own features, and nothi
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from operator import methodcaller
@@ -17,31 +17,34 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from algnn.analytic.features.encoding import Encoding
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine, ridge, slda
 from algnn.analytic.lifecycle import io
 from algnn.analytic.statistics import Statistics
-from algnn.checks import Array, check_base, check_number, check_trained, onto
+from algnn.checks import Array, check_base, check_number, check_trained
 from algnn.gcn import glorot
-from algnn.graph.propagate import blocks, spmm
+from algnn.graph.propagate import spmm
 from algnn.graph.store import FLOAT
-from algnn.graphs import inputs_of
-from algnn.learner import Learner
 
 Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Frozen features: `channels` blocks of columns, each [n, width] with sums of its own."""
+    """Frozen features: `channels` blocks of columns, equally wide, each with sums of its own."""
 
     inputs: int
-    width: int
+    width: int  # of all channels together
     prepare: Callable[[Tensor, Tensor], Tensor]  # a row for each node, once, from Â and X
-    # Z [n, channels × width], in float64, from some of these rows
+    # Z [n, width], in float64, from some of these rows
     expand: Callable[[Tensor], Tensor] = methodcaller("to", FLOAT)
     channels: int = 1
     views: HopEncoder | None = None  # what they are over, if not X
+
+    def __call__(self, prepared: Tensor) -> Tensor:
+        """Z of some rows of what `prepare` gave."""
+        return self.expand(prepared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Sums:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SumLearner(Learner):
+class SumLearner(Encoding):
     """Base class of the closed-form rivals, whose scores are the mean over channels of Z W + b."""
 
     width: int = 2048
@@ -63,6 +66,7 @@ class SumLearner(Learner):
     device: str = "auto"
     _limits: ClassVar = {"width": 1}
     _fixed: ClassVar[tuple[str, ...]] = ("width", "seed")
+    _takes_stores = False
 
     head: ClassVar[Any] = staticmethod(ridge)  # what is solved, of `algnn.analytic.heads`
     over_views: ClassVar[bool] = False  # whether features are made from label-free views, or from X
@@ -81,12 +85,12 @@ class SumLearner(Learner):
             x = self._inputs(graph, sparse=True)
             views = HopEncoder.of(x, 0, self.seed, sizes=False) if self.over_views else None
             features = self._frozen(x.size(1), views)
-            nothing = Statistics.empty(features.width, self._device)
             count = features.channels
+            nothing = Statistics.empty(features.width // count, self._device)
             learned = Sums(features, (nothing,) * count, (0.0,) * count, ())
         Z = torch.cat(list(self._features(graph, nodes, learned.features)))
         found = []
-        parts = torch.split(Z, learned.features.width, dim=1)
+        parts = Z.chunk(learned.features.channels, dim=1)
         for part, before, last in zip(parts, learned.statistics, learned.penalties, strict=True):
             after = before.plus([part.contiguous()], labels)
             found.append((after, self._penalty(part, labels, after, last)))
@@ -95,24 +99,12 @@ class SumLearner(Learner):
         check_trained(*(tensor for affine in solved for tensor in affine))
         return replace(learned, statistics=sums, penalties=penalties, solved=solved)
 
-    def _features(self, graph: Data, nodes: Tensor, features: Features) -> Iterator[Tensor]:
-        """Z of some nodes, float64, in blocks of rows."""
-
-        def build() -> Tensor:
-            return features.prepare(self._adjacency(graph), self._inputs(graph, sparse=True))
-
-        prepared: Tensor = self._memos["prepared"].get((features, *inputs_of(graph)), build)
-        rows = onto(nodes, prepared.device)
-        yield features.expand(prepared[rows[:0]])  # so that there is always a block
-        for block in blocks(nodes.numel(), 8 * features.width * features.channels, rows.device):
-            yield features.expand(prepared[rows[block]])
-
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._known
         weights = torch.cat([W for W, _ in known.solved]) / len(known.solved)
         bias = torch.stack([b for _, b in known.solved]).mean(0)
-        blocks_of = self._features(graph, nodes, known.features)
-        return torch.cat([torch.addmm(bias, Z, weights) for Z in blocks_of])
+        features = self._features(graph, nodes, known.features)
+        return torch.cat([weights[:0], *(torch.addmm(bias, Z, weights) for Z in features)])
 
     @property
     def classes_(self) -> Array:
@@ -120,19 +112,9 @@ class SumLearner(Learner):
         return self._known.statistics[0].classes
 
     @property
-    def n_features_in_(self) -> int:
-        """The width of `x` in the base session."""
-        return self._known.features.inputs
-
-    @property
     def _known(self) -> Sums:
         self._check_fitted()
         return cast(Sums, self._learned)
-
-    def retained_bytes(self) -> int:
-        """Bytes of the sums."""
-        known: Sums | None = self._view()._learned
-        return 0 if known is None else sum(one.nbytes() for one in known.statistics)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known
@@ -153,8 +135,11 @@ class SumLearner(Learner):
             check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
             features = self._frozen(facts["inputs"], None)
         penalties = tuple(float(gamma) for gamma in facts["penalties"])
-        names = [f"sums{channel}" for channel in range(features.channels)]
-        sums = tuple(io.restored_sums(tensors, n, features.width, classes, device) for n in names)
+        count = features.channels
+        sums = tuple(
+            io.restored_sums(tensors, f"sums{one}", features.width // count, classes, device)
+            for one in range(count)
+        )
         solved = tuple(self.head(*pair) for pair in zip(sums, penalties, strict=True))
         return Sums(features, sums, penalties, solved)
 
@@ -342,7 +327,7 @@ class LinearBank(SumLearner):
     _limits: ClassVar = {"gamma": 0}
 
     def _frozen(self, inputs: int, views: Any) -> Features:
-        return Features(inputs, inputs, filter_bank, channels=5)
+        return Features(inputs, 5 * inputs, filter_bank, channels=5)
 
     def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         # features that are all zero have weights all the same: zeros

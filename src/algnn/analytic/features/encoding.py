@@ -1,14 +1,14 @@
 """How nodes become frozen features, a block of rows at a time."""
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.analytic.features.blocked import Prepared, encoded
+from algnn.analytic.features.expansion import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
-from algnn.analytic.state import Features
 from algnn.checks import onto
 from algnn.graph.propagate import blocks
 from algnn.graph.store import whole
@@ -18,7 +18,10 @@ from algnn.progress import tell
 
 
 class Encoding(Learner):
-    """A learner with frozen features, which caches what it has made of a graph."""
+    """A learner with frozen features, which caches what it has made of a graph.
+
+    Features have a width, that of their `inputs`, `prepare` for a graph, and a call for some rows.
+    """
 
     _takes_stores = True
 
@@ -26,9 +29,9 @@ class Encoding(Learner):
     def n_features_in_(self) -> int:
         """The width of `x` in the base session."""
         self._check_fitted()
-        return cast(Features, self._learned.features).inputs
+        return cast(int, self._learned.features.inputs)
 
-    def _features(self, graph: Data, nodes: Tensor, features: Features) -> Iterator[Tensor]:
+    def _features(self, graph: Data, nodes: Tensor, features: Any) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""
         prepared = self._prepared(graph, features)
         rows = onto(nodes, prepared.device)
@@ -36,14 +39,14 @@ class Encoding(Learner):
             tell("nodes", block.start, nodes.numel())
             yield features(prepared[rows[block]])
 
-    def _prepared(self, graph: Data, features: Features) -> Prepared:
+    def _prepared(self, graph: Data, features: Any) -> Prepared:
         """What features are made of, a row for each node; cached for the last graph."""
 
         def build() -> Prepared:
             if type(features) is HopEncoder:
                 return encoded(features, self._rows(graph), self._device)
             here = whole(graph)
-            x = self._inputs(here, sparse=isinstance(features, HopEncoder))
-            return features.prepare(self._adjacency(here), x)
+            x = self._inputs(here, sparse=not isinstance(features, ExpandedGCN))
+            return cast(Tensor, features.prepare(self._adjacency(here), x))
 
         return cast(Prepared, self._memos["prepared"].get((features, *inputs_of(graph)), build))
