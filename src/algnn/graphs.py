@@ -1,10 +1,8 @@
 """What a learner makes of a graph before it learns: checks, Â and X, once for each graph."""
 
 import weakref
-from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
-from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
@@ -63,6 +61,7 @@ class GraphCache:
     """The part of a learner that checks graphs, and caches Â and X of the last one."""
 
     device: str
+    _memos: dict[str, Memo[Any]]
     # whether a graph on disk may stay there
     _takes_stores: ClassVar[bool] = False
 
@@ -109,7 +108,3 @@ class GraphCache:
             x: Tensor = graph.x.detach().to(self._device, torch.float32)
             made[sparse] = to_csr(x) if sparse else x.to_dense()
         return made[sparse]
-
-    @cached_property
-    def _memos(self) -> dict[str, Memo[Any]]:
-        return defaultdict(Memo)

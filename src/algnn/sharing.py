@@ -1,14 +1,16 @@
 """What lets threads share a learner: readers see one state and never wait, writers take turns."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, wraps
+from functools import wraps
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import torch
 
 from algnn.errors import InputError
+from algnn.graphs import Memo
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -46,15 +48,13 @@ class Shared:
     _learned: Any = None
     _learned_with: dict[str, Any] | None = None  # the values of `_fixed` then
     _lock: RLock
+    _memos: dict[str, Memo[Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """An object with its lock and its caches, also where it is copied or unpickled."""
-        # not when they are first needed, so that what a view computes is there for the next one
         self = super().__new__(cls)
-        self._lock = RLock()
-        for name in {name for kind in cls.__mro__ for name in vars(kind)}:
-            if isinstance(getattr(cls, name, None), cached_property):
-                getattr(self, name)
+        # not when they are first needed, so that what a view computes is there for the next one
+        self._lock, self._memos = RLock(), defaultdict(Memo)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
