@@ -346,6 +346,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
                 if device is not None or not str(learner.device).startswith("cuda"):
                     raise
                 learner.device = "cpu"
+            learner._check_params()
             learner._replace(learner._restore(tensors, facts))
         except DeviceError:
             raise

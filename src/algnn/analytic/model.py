@@ -379,5 +379,4 @@ class ALGNN(Lifecycle):
         return io.state(self._known)
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> State:
-        self._check_params()
         return io.restored(tensors, facts, self._device)

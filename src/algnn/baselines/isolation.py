@@ -304,7 +304,6 @@ class TPP(Learner):
         return tensors, {"tasks": [members.tolist() for members in known.tasks]}
 
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Tasks:
-        self._check_params()
         tasks = tuple(restored_classes(some, "tasks") for some in facts["tasks"])
         d, h = tensors["encoder.weight1"].size(0), self.hidden
         parts = []

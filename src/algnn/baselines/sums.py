@@ -125,7 +125,6 @@ class SumLearner(Encoding):
         return tensors, {"penalties": list(known.penalties), **facts}
 
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Sums:
-        self._check_params()
         io.check_values(tensors)
         classes, device = io.restored_classes(facts["classes"]), self._device
         if self.over_views:

@@ -279,7 +279,6 @@ class GradientLearner(Learner):
         return tensors, {"arrival": known.arrival.tolist(), "sessions": known.sessions}
 
     def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Known:
-        self._check_params()
         arrival = restored_classes(facts["arrival"], "arrival", ordered=False)
         parts: dict[str, Tensors] = {"weights": {}, "memory": {}}
         for name, tensor in tensors.items():

@@ -201,7 +201,6 @@ class PrivateALGNN(Encoding):
         return {**tensors, "spent": known.spent}, {**facts, "variance": known.variance}
 
     def _restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> PrivateState:
-        self._check_params()
         classes, device = io.restored_classes(facts["classes"]), self._device
         io.check_values(tensors)
         features = io.restored_features(tensors, facts, device)
