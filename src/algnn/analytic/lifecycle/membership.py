@@ -174,13 +174,9 @@ class Membership:
             alike &= np.isfinite(one[:, 0]) & np.isfinite(two[:, 0])
         return both.hashes[order], owner, alike
 
-    def holds(self, nodes: Tensor, labels: Array) -> Mask:
-        """Whether each of some nodes was learned with its label."""
-        return self._times(self._hashes(nodes, labels)) > 0
-
-    def ambiguous(self, nodes: Tensor, labels: Array, times: Places) -> Mask:
-        """Which of some nodes, learned so many `times` in all, were learned with other labels."""
-        return times > self._times(self._hashes(nodes, labels))
+    def times(self, nodes: Tensor, labels: Array) -> Places:
+        """How often each of some nodes was learned with its label."""
+        return self._times(self._hashes(nodes, labels))
 
     def known(self, nodes: Tensor, classes: Array) -> tuple[Places, Places]:
         """The place in `classes` of one that each node was learned as, or -1; and how often."""

@@ -437,7 +437,7 @@ class Lifecycle(Encoding):
                 f"nodes holds {int(nodes[int(codes.argmin())])}, which was not learned: relabel"
                 " only nodes that were, and learn the others with partial_fit"
             )
-        several = record.ambiguous(nodes, classes[codes], times)
+        several = times > record.times(nodes, classes[codes])
         if several.any():
             raise InputError(
                 f"old is missing, and node {int(nodes[int(several.argmax())])} was learned with"
@@ -449,7 +449,7 @@ class Lifecycle(Encoding):
         record, classes = self._known.membership, self.classes_
         if record is None or repeat == "count":
             return super()._new(nodes, labels, repeat)
-        same = record.holds(nodes, labels)
+        same = record.times(nodes, labels) > 0
         before = np.where(same, -1, record.known(nodes, classes)[0])
         if bool((before >= 0).any()):
             first = int((before >= 0).argmax())
