@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from operator import methodcaller
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ class Sums:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SumLearner(Encoding):
+class SumLearner(Encoding[Sums]):
     """Base class of the closed-form rivals, whose scores are the mean over channels of Z W + b."""
 
     width: int = 2048
@@ -110,11 +110,6 @@ class SumLearner(Encoding):
     def classes_(self) -> Array:
         """The classes seen so far, sorted; ints or strings, as they were given."""
         return self._known.statistics[0].classes
-
-    @property
-    def _known(self) -> Sums:
-        self._check_fitted()
-        return cast(Sums, self._learned)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         known = self._known

@@ -1,7 +1,7 @@
 """How nodes become frozen features, a block of rows at a time."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -16,8 +16,10 @@ from algnn.graphs import inputs_of
 from algnn.learner import Learner
 from algnn.progress import tell
 
+Known = TypeVar("Known")
 
-class Encoding(Learner):
+
+class Encoding(Learner, Generic[Known]):
     """A learner with frozen features, which caches what it has made of a graph.
 
     Features have a width, that of their `inputs`, `prepare` for a graph, and a call for some rows.
@@ -30,6 +32,11 @@ class Encoding(Learner):
         """The width of `x` in the base session."""
         self._check_fitted()
         return cast(int, self._learned.features.inputs)
+
+    @property
+    def _known(self) -> Known:
+        self._check_fitted()
+        return cast(Known, self._learned)
 
     def _features(self, graph: Data, nodes: Tensor, features: Any) -> Iterator[Tensor]:
         """Z of some nodes, float64, in blocks of rows."""

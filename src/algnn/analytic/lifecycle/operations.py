@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from algnn.learner import shortened
 from algnn.sharing import changes, undisturbed
 
 
-class Lifecycle(Encoding):
+class Lifecycle(Encoding[State]):
     """The part of `ALGNN` that acts on what was learned, by sums alone or nearly so."""
 
     head: str
@@ -50,11 +50,6 @@ class Lifecycle(Encoding):
     def _chooses(self) -> bool:
         """Whether γ is chosen from the sums."""
         return self.gamma == 0 and self.head in ("balanced", "ridge")
-
-    @property
-    def _known(self) -> State:
-        self._check_fitted()
-        return cast(State, self._learned)
 
     @property
     def _taught(self) -> State:

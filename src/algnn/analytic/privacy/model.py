@@ -62,7 +62,7 @@ class PrivateState:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateALGNN(Encoding):
+class PrivateALGNN(Encoding[PrivateState]):
     """Analytic learning with (ε, δ)-differentially private sums.
 
     `ALGNN` with one view, personalised PageRank, and its balanced head, except that each session's
@@ -147,11 +147,6 @@ class PrivateALGNN(Encoding):
     def exposure(self) -> str:
         """What a file of this learner gives away, in a line; docs/privacy.md has the details."""
         return private_exposure(float(self.spent_.max()), self.delta)
-
-    @property
-    def _known(self) -> PrivateState:
-        self._check_fitted()
-        return cast(PrivateState, self._learned)
 
     def _learn(
         self, graph: Data, nodes: Tensor, labels: npt.NDArray[Any], learned: PrivateState | None
