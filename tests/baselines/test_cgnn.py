@@ -4,7 +4,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 import algnn
-from algnn.baselines.replay import CGNN, _drawn, two_hop_walks
+from algnn.baselines.replay import CGNN, two_hop_walks
 from algnn.gcn import GCN
 from algnn.graph.propagate import normalised_adjacency
 
@@ -91,7 +91,7 @@ def test_a_class_in_pieces_is_sampled_like_a_class_at_once(small_graph):
 
 def test_each_node_is_drawn_as_often():
     nodes = torch.tensor([0, 1, 2, 3, 500, 501, 502, 2**40, 2**40 + 1, 2**40 + 2])
-    first = torch.stack([_drawn(nodes, seed)[:3] for seed in range(400)])
+    first = torch.stack([CGNN(seed=seed)._order(None, nodes, None)[:3] for seed in range(400)])
     # 3 of 10 each time: 120 times each, give or take 9
     assert torch.bincount(first.flatten()).min() > 85
     assert torch.bincount(first.flatten()).max() < 155

@@ -287,7 +287,11 @@ class CGNN(ReplayLearner):
             weight.grad[..., held].addcmul_(fisher, moved, value=self.strength)
 
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
-        return _drawn(nodes, self.seed)
+        # of all possible nodes, by splitmix64 (OOPSLA 2014): the first of a class are a uniform
+        # sample of all its nodes that ever came
+        (start,) = np.random.SeedSequence(self.seed).generate_state(1, np.uint64)
+        tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start
+        return torch.from_numpy(np.argsort(mixed(tickets))).to(nodes.device)
 
     def _remember(self, task: Task, prepared: Replay | None) -> Tensors:
         kept = super()._remember(task, prepared)
@@ -301,11 +305,3 @@ def two_hop_walks(adjacency: Tensor, nodes: Tensor) -> Tensor:
     # integer sums are exact in any order
     upto = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
     return upto[near.crow_indices()].diff()
-
-
-def _drawn(nodes: Tensor, seed: int) -> Tensor:
-    """Positions [n] of nodes in an order of all possible ones, that of splitmix64 (OOPSLA 2014)."""
-    # the first of a class are thus a uniform sample of all its nodes that ever came
-    (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
-    tickets = nodes.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + start
-    return torch.from_numpy(np.argsort(mixed(tickets))).to(nodes.device)
