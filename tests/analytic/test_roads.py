@@ -59,12 +59,16 @@ def test_a_graph_on_disk_gives_the_weights_of_one_in_memory(tmp_path, learned, p
     assert_same(fitted(graph, store, sessions), store, expected, graph)
 
 
-def test_scaled_columns_on_disk_and_in_a_file(tmp_path):
+@pytest.mark.parametrize("adjusted", ["scales", "centre"])
+def test_scaled_and_centred_columns_on_disk_and_in_a_file(tmp_path, adjusted):
     graph = algnn.load("digits").subgraph(torch.arange(300))
-    graph.x[:, 20] += 1e4 * torch.rand(300, generator=torch.Generator().manual_seed(0))
+    if adjusted == "scales":
+        graph.x[:, 20] += 1e4 * torch.rand(300, generator=torch.Generator().manual_seed(0))
+    else:
+        graph.x -= 40.0
     sessions = [torch.arange(60), torch.arange(60, 120)]
     expected = fitted(graph, graph, sessions)
-    assert expected._known.features.scales is not None
+    assert getattr(expected._known.features, adjusted) is not None
     store = algnn.write_graph(graph, tmp_path / "g", parts=3)
     assert_same(fitted(graph, store, sessions), store, expected, graph)
     path = tmp_path / "model.safetensors"

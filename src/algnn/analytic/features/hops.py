@@ -1,6 +1,6 @@
 """The label-free encoder: views of a node's neighbourhood, near and far, without training.
 
-``docs/default.md`` has its six steps: scales, roots, reduction, views, sizes and units.
+``docs/default.md`` has its six steps: columns, roots, reduction, views, sizes and units.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from algnn.analytic.classes import mixed
 from algnn.analytic.features.blocked import encoded
 from algnn.analytic.features.expansion import unit_weights
 from algnn.analytic.features.reduce import (
@@ -41,6 +42,12 @@ VIEW_SETS: dict[str, tuple[str, ...]] = {
     "raw": ("0",),
 }
 SAMPLED_ROWS = 512  # that show what kind of values X holds
+# Columns are in units of their own where a quarter of them have entries this many times smaller
+# than those that make up the length of rows.
+UNITS_APART, FEW_COLUMNS = 16, 0.25
+COMMON_SHARE = 1 / 8  # of the squared length of rows: above this, their mean hides differences
+OVERLONG = 4  # times the median length of rows: few such rows must not move the centre
+LEAST = torch.finfo(FLOAT).tiny
 DENSE_SHARE = 0.1  # of entries that are not zero, above which products are faster without CSR
 PROJECTION_PARTS = 4  # entries of the random projection for each input
 SIZES = 16  # columns for the size of a row of X: it is at most 2^16 to them
@@ -69,9 +76,11 @@ class HopEncoder:
     # [inputs, r], float32, where X is wide: its rows, of length one, become coordinates in it
     basis: Tensor | None = None
     sizes: bool = False  # whether columns tell how large ‖x‖² is: rows of length one do not
-    # [inputs], float32: what columns of X are multiplied by where one would drown the others
+    # [inputs], float32: what columns of X are multiplied by where some would drown the others
     scales: Tensor | None = None
     near: int = 0  # columns of the views before the last one, if fewer than it has; 0: as many
+    # [inputs], float32: what is then subtracted from them where rows would be much alike
+    centre: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_choice("views", self.name, VIEW_SETS)
@@ -94,8 +103,8 @@ class HopEncoder:
         No label decides on it. Its units fill up what views and sizes leave of `width`. X with more
         than `widest` columns is reduced, to `rank` of them for the walk and to `near` for the
         other views; unless `root` is given, roots are taken of values like counts. There are
-        `sizes` where they differ. Columns are scaled only if one of them makes up more than half of
-        the squared length of rows (with few columns a little more).
+        `sizes` where they differ. Columns are scaled if they are in units of their own, and
+        centred if some are negative, most are not zero, and rows have much in common.
         """
         inputs = x.shape[1]
         some = _sample(x, SAMPLED_ROWS)
@@ -103,15 +112,17 @@ class HopEncoder:
             values = some if some.layout == torch.strided else some.values()
             root = not bool((values < 0).any()) and not bool(((values == 0) | (values == 1)).all())
         encoder = cls("all", inputs, root=root, seed=seed)
-        shares = _mean_squares(encoder._unit_entries(some, torch.float32))
-        # more than half the way from an equal share to all of it
-        if inputs > 1 and float(shares.max()) > (1 + 1 / inputs) / 2:
-            encoder = replace(encoder, scales=_scales(_mean_squares(some)))
+        squares, counts = _squares(some)
+        units = (squares / counts.clamp_min(1)).sqrt()
+        if encoder._drowned(some) or _units_apart(units.sqrt() if root else units, counts):
+            encoder = replace(encoder, scales=_scales(units))
+        if _much_in_common(encoder.adjusted(some)):
+            encoder = replace(encoder, centre=_centre(encoder.adjusted(_sample(x, MOST_ROWS))))
         if sizes:
-            least, most = log_sizes(encoder.scaled(some)).aminmax()
+            least, most = log_sizes(encoder.adjusted(some)).aminmax()
             encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
         if inputs > widest:
-            rows = encoder.scaled(_sample(x, MOST_ROWS))
+            rows = encoder.adjusted(_sample(x, MOST_ROWS))
             basis = principal_basis(encoder._unit_entries(rows, torch.float32), seed, rank)
             encoder = replace(encoder, basis=basis, near=near if near < basis.size(1) else 0)
         return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
@@ -152,20 +163,25 @@ class HopEncoder:
 
     def entries(self, some: Tensor, columns: slice = slice(None)) -> Tensor:
         """Some rows of X as they are reduced or, where they are not, as the views take them."""
-        some = self.scaled(some)
+        some = self.adjusted(some)
         if self.basis is not None:
             return self._unit_entries(some, FLOAT)
         return self._rooted(some.to_dense()[:, columns].to(FLOAT))
 
-    def scaled(self, some: Tensor) -> Tensor:
-        """Some rows of X, dense or CSR, with columns scaled where the encoder does so."""
-        if self.scales is None:
+    def adjusted(self, some: Tensor) -> Tensor:
+        """Some rows of X, dense or CSR, their columns scaled and centred where this is to be."""
+        if self.scales is not None:
+            scales = self.scales.to(some.device)
+            if some.layout == torch.strided:
+                some = some.to(FLOAT) * scales
+            else:
+                values = some.values().to(FLOAT) * scales[some.col_indices()]
+                some = csr(some.crow_indices(), some.col_indices(), values, some.shape)
+        if self.centre is None:
             return some
-        scales = self.scales.to(some.device)
-        if some.layout == torch.strided:
-            return some.to(FLOAT) * scales
-        values = some.values().to(FLOAT) * scales[some.col_indices()]
-        return csr(some.crow_indices(), some.col_indices(), values, some.shape)
+        dense = some.to_dense().to(FLOAT)
+        # a row of zeros, of a node without features, stays one: it is like the centre
+        return torch.where(dense.any(1, keepdim=True), dense - self.centre.to(dense), 0.0)
 
     def reduction(self, device: torch.device) -> Tensor | None:
         """The matrix [inputs, view_width] by which X is reduced, if it is, in float64."""
@@ -192,7 +208,7 @@ class HopEncoder:
         Column k = 1, 2, … is the larger, the nearer ‖x‖² + 1 is to 2^k, and 0 beyond 2^(k±1).
         """
         powers = torch.arange(1, SIZES + 1, dtype=FLOAT, device=some.device)
-        near = 1 - (log_sizes(self.scaled(some)).clamp_max(SIZES)[:, None] - powers).abs()
+        near = 1 - (log_sizes(self.adjusted(some)).clamp_max(SIZES)[:, None] - powers).abs()
         return near.clamp_min_(0).mul_(SIZE_WEIGHT)
 
     @cached_property
@@ -202,7 +218,7 @@ class HopEncoder:
         facts = f"{self.name} {self.inputs} {self.projected} {self.root} {seed}"
         facts += " sizes" * self.sizes + f" near {self.near}" * bool(self.near)
         digest = hashlib.sha256(facts.encode())
-        for tensor in (self.basis, self.scales):
+        for tensor in (self.basis, self.scales, self.centre):
             if tensor is not None:
                 digest.update(tensor.cpu().contiguous().numpy().data)
         return digest.hexdigest()
@@ -243,6 +259,13 @@ class HopEncoder:
         values = self._rooted(some.values().to(dtype))
         return unit_rows(csr(some.crow_indices(), some.col_indices(), values, some.shape))
 
+    def _drowned(self, some: Tensor) -> bool:
+        """Whether one column makes up more than half of the squared length of some rows."""
+        squares, _ = _squares(self._unit_entries(some, torch.float32))
+        # more than half the way from an equal share to all of it
+        least = (1 + 1 / self.inputs) / 2 * some.size(0)
+        return self.inputs > 1 and float(squares.max()) > least
+
     def _rooted(self, values: Tensor) -> Tensor:
         return values.abs().sqrt_().copysign(values) if self.root else values
 
@@ -254,24 +277,60 @@ class HopEncoder:
         return parts
 
 
-def _scales(squares: Tensor) -> Tensor:
-    """Powers of two, float32, by which columns with these mean squares [d] come to about 1."""
-    # the same on every device, and they round nothing; zeros count as the smallest of the others
-    powers = (-squares.clamp_min(squares[squares > 0].min()).log2() / 2).round()
+def _squares(some: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum of squares, and number, of the entries other than zero in each column: [d], float64."""
+    if some.layout == torch.strided:
+        return some.to(FLOAT).square().sum(0), some.count_nonzero(0).to(FLOAT)
+    squares = some.values().to(FLOAT).square()
+    both = squares.new_zeros(2, some.size(1))
+    both.index_add_(1, some.col_indices(), torch.stack([squares, some.values().ne(0).to(FLOAT)]))
+    return both[0], both[1]
+
+
+def _units_apart(units: Tensor, counts: Tensor) -> bool:
+    """Whether many columns have small entries beside those that make up the length of rows."""
+    weights = counts * units.square()
+    large = ((weights * units.square()).sum() / weights.sum().clamp_min(LEAST)).sqrt()
+    small = (units < large / UNITS_APART)[counts > 0]
+    return int(small.sum()) > FEW_COLUMNS * small.numel()
+
+
+def _scales(units: Tensor) -> Tensor:
+    """Powers of two, float32, by which columns with these units [d] come to about 1."""
+    # the same on every device, and they round nothing; of a column of zeros nothing is known
+    usual = units[units > 0].median()
+    powers = -torch.where(units > 0, units, usual).log2().round()
     return powers.clamp(-100, 100).exp2().to(torch.float32)
 
 
-def _mean_squares(some: Tensor) -> Tensor:
-    """Mean squares [d] of the columns of some rows [n, d], dense or CSR, in float64."""
-    if some.layout == torch.strided:
-        return some.to(FLOAT).square().mean(0)
-    squared = some.values().to(FLOAT).square()
-    return squared.new_zeros(some.size(1)).index_add_(0, some.col_indices(), squared) / some.size(0)
+def _much_in_common(some: Tensor) -> bool:
+    """Whether rows whose entries have either sign, and are mostly not zero, are much alike."""
+    values = some if some.layout == torch.strided else some.values()
+    if not bool((values < 0).any()) or 2 * int(values.count_nonzero()) <= some.numel():
+        return False
+    dense = some.to_dense().to(FLOAT)
+    common = normalize(dense[dense.any(1)]).mean(0)
+    return float(common.square().sum()) > COMMON_SHARE
+
+
+def _centre(some: Tensor) -> Tensor:
+    """Means [d] of the columns of some rows, float32, without rows of zeros and overlong ones."""
+    dense = some.to_dense().to(torch.float32)
+    lengths = torch.linalg.vector_norm(dense, dim=1)
+    kept = dense[(lengths > 0) & (lengths <= OVERLONG * lengths[lengths > 0].median())]
+    means = kept.mean(0, dtype=FLOAT)
+    sizes = torch.linalg.vector_norm(kept, dim=0, dtype=FLOAT) / len(kept) ** 0.5
+    # rounded to about 1/256 of a column's size, so that devices agree
+    steps = (sizes.clamp_min(LEAST).log2().round() - 8).exp2()
+    return ((means / steps).round() * steps).to(torch.float32)
 
 
 def _sample(x: Tensor | GraphRows, most: int) -> Tensor:
-    """At most so many rows of X, evenly spaced over all."""
-    rows = torch.arange(0, x.shape[0], -(-x.shape[0] // most), device=x.device)
+    """At most so many rows of X: one of each stretch of rows, at a place of no pattern in it."""
+    stretch = -(-x.shape[0] // most)
+    starts = np.arange(0, x.shape[0], stretch)
+    places = starts + (mixed(starts.astype(np.uint64)) % np.uint64(stretch)).astype(np.int64)
+    rows = torch.from_numpy(places.clip(max=x.shape[0] - 1)).to(x.device)
     return take_rows(x, rows) if isinstance(x, Tensor) else x.take(rows)
 
 

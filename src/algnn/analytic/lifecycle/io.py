@@ -146,6 +146,8 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
             bank = replace(bank, scales=part("encoder.scales", bank.inputs))
             if not bool((tensors["encoder.scales"] > 0).all()):
                 raise CheckpointError("encoder.scales holds values that no scale has")
+        if "encoder.centre" in tensors:
+            bank = replace(bank, centre=part("encoder.centre", bank.inputs))
         plain = all(isinstance(each, bool) for each in (bank.root, bank.sizes))
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not plain:
             raise CheckpointError("bank is none that this version makes")
