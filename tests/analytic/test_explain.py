@@ -149,10 +149,15 @@ def test_wide_features_are_explained_in_their_own_columns(small_graph: Data) -> 
         assert why.score == pytest.approx(model.decision_function(graph, [40]).max(), rel=1e-4)
 
 
+@pytest.mark.parametrize("shift", [0.0, 2.0])
 @pytest.mark.parametrize("expanded", [0, 30])
-def test_a_score_over_views_of_different_widths_is_the_sum_of_its_parts(expanded: int) -> None:
+def test_a_score_over_views_of_different_widths_is_the_sum_of_its_parts(
+    expanded: int, shift: float
+) -> None:
     graph = directed_graph(4)
+    graph.x += shift
     bank = HopEncoder.of(graph.x, 0, seed=1, widest=5, near=2, rank=6)
+    assert (bank.centre is not None) == (shift > 0)
     bank = replace(bank, expanded=expanded)
     weights = torch.randn(bank.width, generator=torch.Generator().manual_seed(0)).double()
     adjacency = normalised_adjacency(graph.edge_index, 30)

@@ -125,7 +125,7 @@ def contributions(
         own = take_rows(x, torch.tensor([node], device=x.device))
         worth = weights[encoder.breadth : encoder.prepared_width].to(x.device)
         size = encoder.size_columns(own).squeeze(0) @ worth
-        shares = encoder.adjusted(own).to_dense().squeeze(0).to(by_feature).square()
+        shares = encoder.measured(own).to_dense().squeeze(0).to(by_feature).square()
         by_feature += size * shares / shares.sum().clamp_min(TINY)
         parts[neighbours == node] += size
     return by_feature, neighbours, parts

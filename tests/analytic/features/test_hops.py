@@ -216,6 +216,7 @@ def test_columns_in_units_of_their_own_cost_no_accuracy():
         x,
         x * units,
         x + 3,
+        x + 20,
         x + 3 + 1e6 * (torch.rand(graph.num_nodes, 1, generator=chance) < 0.01),
     ):
         given = graph.clone()
@@ -229,9 +230,8 @@ def test_rows_that_have_much_in_common_are_centred(layout):
     given = to_csr if layout == "sparse" else torch.clone
     x = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
     assert HopEncoder.of(given(x), 64, 0).centre is None
-    assert HopEncoder.of(given(x.abs()), 64, 0).centre is None  # no entry is negative
-    few = (x + 2) * (torch.arange(6) < 2)
-    assert HopEncoder.of(given(few), 64, 0).centre is None  # most are zero
+    few = (x + 2) * (torch.arange(6) < 5)
+    assert HopEncoder.of(given(few), 64, 0).centre is None  # some are zero
     x += 2
     x[7] = 0  # a node without features
     encoder = HopEncoder.of(given(x), 64, 0)

@@ -32,7 +32,7 @@ def test_the_embedding_stands_beside_the_views_and_their_units(planted):
     Z = encoder(encoder.prepare(adjacency, planted.x))
     torch.testing.assert_close(Z[:, : hops.width], hops(hops.prepare(adjacency, planted.x)))
     dense = adjacency.to_dense().double()
-    x = torch.nn.functional.normalize(hops.adjusted(planted.x).double())
+    x = torch.nn.functional.normalize(hops.entries(planted.x).double())
     W1, W2 = encoder.weight1.double(), encoder.weight2.double()
     expected = torch.nn.functional.normalize(dense @ torch.relu(dense @ x @ W1) @ W2)
     torch.testing.assert_close(Z[:, hops.width :], expected, rtol=1e-5, atol=1e-6)
@@ -49,7 +49,7 @@ def test_training_makes_copies_of_the_graph_agree(planted):
     copies = [thinning().matrix.to_dense() for _ in range(2)]
 
     def apart(one):
-        own = torch.nn.functional.normalize(hops.adjusted(planted.x).float())
+        own = torch.nn.functional.normalize(hops.entries(planted.x).float())
         H = [dense @ torch.relu(dense @ own @ one.weight1) @ one.weight2 for dense in copies]
         first, second = ((h - h.mean(0)) / h.std(0) for h in H)
         return (first - second).square().mean()

@@ -45,6 +45,7 @@ SAMPLED_ROWS = 512  # that show what kind of values X holds
 # Columns are in units of their own where a quarter of them have entries this many times smaller
 # than those that make up the length of rows.
 UNITS_APART, FEW_COLUMNS = 16, 0.25
+DENSE_ROWS = 0.9  # of entries that are not zero, above which columns may have a mean worth removing
 COMMON_SHARE = 1 / 8  # of the squared length of rows: above this, their mean hides differences
 OVERLONG = 4  # times the median length of rows: few such rows must not move the centre
 LEAST = torch.finfo(FLOAT).tiny
@@ -79,7 +80,7 @@ class HopEncoder:
     # [inputs], float32: what columns of X are multiplied by where some would drown the others
     scales: Tensor | None = None
     near: int = 0  # columns of the views before the last one, if fewer than it has; 0: as many
-    # [inputs], float32: what is then subtracted from them where rows would be much alike
+    # [inputs], float32: what is subtracted from them, after roots, where rows would be much alike
     centre: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -104,7 +105,7 @@ class HopEncoder:
         than `widest` columns is reduced, to `rank` of them for the walk and to `near` for the
         other views; unless `root` is given, roots are taken of values like counts. There are
         `sizes` where they differ. Columns are scaled if they are in units of their own, and
-        centred if some are negative, most are not zero, and rows have much in common.
+        centred if hardly an entry is zero and rows have much in common.
         """
         inputs = x.shape[1]
         some = _sample(x, SAMPLED_ROWS)
@@ -116,14 +117,14 @@ class HopEncoder:
         units = (squares / counts.clamp_min(1)).sqrt()
         if encoder._drowned(some) or _units_apart(units.sqrt() if root else units, counts):
             encoder = replace(encoder, scales=_scales(units))
-        if _much_in_common(encoder.adjusted(some)):
-            encoder = replace(encoder, centre=_centre(encoder.adjusted(_sample(x, MOST_ROWS))))
+        if encoder._much_in_common(some):
+            encoder = replace(encoder, centre=_centre(encoder._dense(_sample(x, MOST_ROWS))))
         if sizes:
-            least, most = log_sizes(encoder.adjusted(some)).aminmax()
+            least, most = log_sizes(encoder.measured(some)).aminmax()
             encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
         if inputs > widest:
-            rows = encoder.adjusted(_sample(x, MOST_ROWS))
-            basis = principal_basis(encoder._unit_entries(rows, torch.float32), seed, rank)
+            rows = encoder._unit_entries(encoder.scaled(_sample(x, MOST_ROWS)), torch.float32)
+            basis = principal_basis(rows, seed, rank)
             encoder = replace(encoder, basis=basis, near=near if near < basis.size(1) else 0)
         return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
 
@@ -163,25 +164,25 @@ class HopEncoder:
 
     def entries(self, some: Tensor, columns: slice = slice(None)) -> Tensor:
         """Some rows of X as they are reduced or, where they are not, as the views take them."""
-        some = self.adjusted(some)
+        some = self.scaled(some)
         if self.basis is not None:
             return self._unit_entries(some, FLOAT)
-        return self._rooted(some.to_dense()[:, columns].to(FLOAT))
+        return self._centred(some.to_dense(), FLOAT, columns)
 
-    def adjusted(self, some: Tensor) -> Tensor:
-        """Some rows of X, dense or CSR, their columns scaled and centred where this is to be."""
-        if self.scales is not None:
-            scales = self.scales.to(some.device)
-            if some.layout == torch.strided:
-                some = some.to(FLOAT) * scales
-            else:
-                values = some.values().to(FLOAT) * scales[some.col_indices()]
-                some = csr(some.crow_indices(), some.col_indices(), values, some.shape)
-        if self.centre is None:
+    def scaled(self, some: Tensor) -> Tensor:
+        """Some rows of X, dense or CSR, with columns scaled where the encoder does so."""
+        if self.scales is None:
             return some
-        dense = some.to_dense().to(FLOAT)
-        # a row of zeros, of a node without features, stays one: it is like the centre
-        return torch.where(dense.any(1, keepdim=True), dense - self.centre.to(dense), 0.0)
+        scales = self.scales.to(some.device)
+        if some.layout == torch.strided:
+            return some.to(FLOAT) * scales
+        values = some.values().to(FLOAT) * scales[some.col_indices()]
+        return csr(some.crow_indices(), some.col_indices(), values, some.shape)
+
+    def measured(self, some: Tensor) -> Tensor:
+        """Some rows of X, dense or CSR, whose length is their size."""
+        some = self.scaled(some)
+        return some if self.centre is None else self._centred(some.to_dense(), FLOAT)
 
     def reduction(self, device: torch.device) -> Tensor | None:
         """The matrix [inputs, view_width] by which X is reduced, if it is, in float64."""
@@ -208,7 +209,7 @@ class HopEncoder:
         Column k = 1, 2, … is the larger, the nearer ‖x‖² + 1 is to 2^k, and 0 beyond 2^(k±1).
         """
         powers = torch.arange(1, SIZES + 1, dtype=FLOAT, device=some.device)
-        near = 1 - (log_sizes(self.adjusted(some)).clamp_max(SIZES)[:, None] - powers).abs()
+        near = 1 - (log_sizes(self.measured(some)).clamp_max(SIZES)[:, None] - powers).abs()
         return near.clamp_min_(0).mul_(SIZE_WEIGHT)
 
     @cached_property
@@ -251,7 +252,9 @@ class HopEncoder:
         return unit_weights(device, self.breadth, self.expanded, self.seed, *last)
 
     def _unit_entries(self, some: Tensor, dtype: torch.dtype) -> Tensor:
-        """Some rows of X, rooted where asked for, each of length one: in CSR if most are zero."""
+        """Some rows of X, rooted and centred where asked for, of length one: CSR if mostly zero."""
+        if self.centre is not None:
+            return normalize(self._centred(some.to_dense(), dtype))
         if some.layout == torch.strided:
             if int(some.count_nonzero()) > DENSE_SHARE * some.numel():
                 return normalize(self._rooted(some.to(dtype)))
@@ -265,6 +268,27 @@ class HopEncoder:
         # more than half the way from an equal share to all of it
         least = (1 + 1 / self.inputs) / 2 * some.size(0)
         return self.inputs > 1 and float(squares.max()) > least
+
+    def _much_in_common(self, some: Tensor) -> bool:
+        """Whether some rows, of which hardly an entry is zero, are much alike."""
+        values = some if some.layout == torch.strided else some.values()
+        if int(values.count_nonzero()) <= DENSE_ROWS * some.numel():
+            return False
+        common = normalize(self._dense(some)).mean(0)
+        return float(common.square().sum()) > COMMON_SHARE
+
+    def _dense(self, some: Tensor) -> Tensor:
+        """Some rows of X, scaled and rooted where asked for, that are not all zero, in float32."""
+        dense = self.scaled(some).to_dense().to(torch.float32)
+        return self._rooted(dense[dense.any(1)])
+
+    def _centred(self, dense: Tensor, dtype: torch.dtype, columns: slice = slice(None)) -> Tensor:
+        """Columns of some rows of X, rooted and centred where asked for."""
+        part = self._rooted(dense[:, columns].to(dtype))
+        if self.centre is None:
+            return part
+        # a row of zeros, of a node without features, stays one: it is like the centre
+        return torch.where(dense.any(1, keepdim=True), part - self.centre.to(part)[columns], 0.0)
 
     def _rooted(self, values: Tensor) -> Tensor:
         return values.abs().sqrt_().copysign(values) if self.root else values
@@ -303,26 +327,15 @@ def _scales(units: Tensor) -> Tensor:
     return powers.clamp(-100, 100).exp2().to(torch.float32)
 
 
-def _much_in_common(some: Tensor) -> bool:
-    """Whether rows whose entries have either sign, and are mostly not zero, are much alike."""
-    values = some if some.layout == torch.strided else some.values()
-    if not bool((values < 0).any()) or 2 * int(values.count_nonzero()) <= some.numel():
-        return False
-    dense = some.to_dense().to(FLOAT)
-    common = normalize(dense[dense.any(1)]).mean(0)
-    return float(common.square().sum()) > COMMON_SHARE
-
-
-def _centre(some: Tensor) -> Tensor:
-    """Means [d] of the columns of some rows, float32, without rows of zeros and overlong ones."""
-    dense = some.to_dense().to(torch.float32)
+def _centre(dense: Tensor) -> Tensor:
+    """Means [d] of the columns of some rows [n, d], without overlong rows, in float32."""
     lengths = torch.linalg.vector_norm(dense, dim=1)
-    kept = dense[(lengths > 0) & (lengths <= OVERLONG * lengths[lengths > 0].median())]
+    kept = dense[lengths <= OVERLONG * lengths.median()]
     means = kept.mean(0, dtype=FLOAT)
     sizes = torch.linalg.vector_norm(kept, dim=0, dtype=FLOAT) / len(kept) ** 0.5
     # rounded to about 1/256 of a column's size, so that devices agree
-    steps = (sizes.clamp_min(LEAST).log2().round() - 8).exp2()
-    return ((means / steps).round() * steps).to(torch.float32)
+    steps = torch.exp2(sizes.clamp_min(LEAST).log2().round() - 8)
+    return (torch.round(means / steps) * steps).to(torch.float32)
 
 
 def _sample(x: Tensor | GraphRows, most: int) -> Tensor:
