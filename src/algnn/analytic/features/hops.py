@@ -46,7 +46,7 @@ SAMPLED_ROWS = 512  # that show what kind of values X holds
 # than those that make up the length of rows.
 UNITS_APART, FEW_COLUMNS = 16, 0.25
 DENSE_ROWS = 0.9  # of entries that are not zero, above which columns may have a mean worth removing
-COMMON_SHARE = 1 / 8  # of the squared length of rows: above this, their mean hides differences
+COMMON_SHARE = 1 / 20  # of the squared length of rows: above this, their mean hides differences
 OVERLONG = 4  # times the median length of rows: few such rows must not move the centre
 LEAST = torch.finfo(FLOAT).tiny
 DENSE_SHARE = 0.1  # of entries that are not zero, above which products are faster without CSR
@@ -79,9 +79,9 @@ class HopEncoder:
     sizes: bool = False  # whether columns tell how large ‖x‖² is: rows of length one do not
     # [inputs], float32: what columns of X are multiplied by where some would drown the others
     scales: Tensor | None = None
-    near: int = 0  # columns of the views before the last one, if fewer than it has; 0: as many
     # [inputs], float32: what is subtracted from them, after roots, where rows would be much alike
     centre: Tensor | None = None
+    near: int = 0  # columns of the views before the last one, if fewer than it has; 0: as many
 
     def __post_init__(self) -> None:
         check_choice("views", self.name, VIEW_SETS)
@@ -332,9 +332,10 @@ def _centre(dense: Tensor) -> Tensor:
     lengths = torch.linalg.vector_norm(dense, dim=1)
     kept = dense[lengths <= OVERLONG * lengths.median()]
     means = kept.mean(0, dtype=FLOAT)
-    sizes = torch.linalg.vector_norm(kept, dim=0, dtype=FLOAT) / len(kept) ** 0.5
-    # rounded to about 1/256 of a column's size, so that devices agree
-    steps = torch.exp2(sizes.clamp_min(LEAST).log2().round() - 8)
+    deviations = torch.linalg.vector_norm(kept - means.to(kept), dim=0) / len(kept) ** 0.5
+    # rounded to about 1/256 of a column's deviation, so that devices agree
+    sizes = torch.maximum(deviations.to(FLOAT), 1e-6 * means.abs()).clamp_min(1e-38)
+    steps = torch.exp2(sizes.log2().round() - 8)
     return (torch.round(means / steps) * steps).to(torch.float32)
 
 
