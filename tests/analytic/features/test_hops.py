@@ -209,11 +209,9 @@ def test_columns_in_units_of_their_own_cost_no_accuracy():
     units = 10 ** (4 * torch.rand(x.size(1), generator=chance) - 2)
     nodes = graph.train_mask.nonzero().squeeze(1)
     for features in (
-        graph.x,
         torch.cat([graph.x, noise[:, :1]], dim=1),
         torch.cat([graph.x, noise], dim=1),
         torch.cat([graph.x, noise[:, :1] * some], dim=1),  # only some nodes have it
-        x,
         x * units,
         x + 3,
         x + 1000,
@@ -221,7 +219,7 @@ def test_columns_in_units_of_their_own_cost_no_accuracy():
     ):
         given = graph.clone()
         given.x = features
-        model = algnn.ALGNN(device="cpu").fit(given, nodes, graph.y[nodes])
+        model = algnn.ALGNN(width=512, device="cpu").fit(given, nodes, graph.y[nodes])
         assert model.score(given, graph.test_mask, graph.y[graph.test_mask]) > 0.93
 
 
