@@ -42,11 +42,13 @@ VIEW_SETS: dict[str, tuple[str, ...]] = {
     "raw": ("0",),
 }
 SAMPLED_ROWS = 512  # that show what kind of values X holds
-# Columns are in units of their own where a quarter of them have entries this many times smaller
-# than those that make up the length of rows.
+# Columns are in units of their own where more than a quarter of those that are not zero have
+# entries so many times smaller than the ones that make up the length of rows.
 UNITS_APART, FEW_COLUMNS = 16, 0.25
 DENSE_ROWS = 0.9  # of entries that are not zero, above which columns may have a mean worth removing
 COMMON_SHARE = 1 / 20  # of the squared length of rows: above this, their mean hides differences
+ALIKE = 1e-10  # of the squared length of rows: what tells them apart is rounding below this
+CENTRE_ROWS = 4096  # whose mean is the centre
 OVERLONG = 4  # times the median length of rows: few such rows must not move the centre
 LEAST = torch.finfo(FLOAT).tiny
 DENSE_SHARE = 0.1  # of entries that are not zero, above which products are faster without CSR
@@ -118,7 +120,7 @@ class HopEncoder:
         if encoder._drowned(some) or _units_apart(units.sqrt() if root else units, counts):
             encoder = replace(encoder, scales=_scales(units))
         if encoder._much_in_common(some):
-            encoder = replace(encoder, centre=_centre(encoder._dense(_sample(x, MOST_ROWS))))
+            encoder = replace(encoder, centre=_centre(encoder._dense(_sample(x, CENTRE_ROWS))))
         if sizes:
             least, most = log_sizes(encoder.measured(some)).aminmax()
             encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
@@ -180,7 +182,7 @@ class HopEncoder:
         return csr(some.crow_indices(), some.col_indices(), values, some.shape)
 
     def measured(self, some: Tensor) -> Tensor:
-        """Some rows of X, dense or CSR, whose length is their size."""
+        """Some rows of X, dense or CSR, as `size_columns` takes them: scaled, and centred if so."""
         some = self.scaled(some)
         return some if self.centre is None else self._centred(some.to_dense(), FLOAT)
 
@@ -218,6 +220,7 @@ class HopEncoder:
         seed = self.seed if self.projected else None
         facts = f"{self.name} {self.inputs} {self.projected} {self.root} {seed}"
         facts += " sizes" * self.sizes + f" near {self.near}" * bool(self.near)
+        facts += " centre" * (self.centre is not None)
         digest = hashlib.sha256(facts.encode())
         for tensor in (self.basis, self.scales, self.centre):
             if tensor is not None:
@@ -274,12 +277,15 @@ class HopEncoder:
         values = some if some.layout == torch.strided else some.values()
         if int(values.count_nonzero()) <= DENSE_ROWS * some.numel():
             return False
-        common = normalize(self._dense(some)).mean(0)
-        return float(common.square().sum()) > COMMON_SHARE
+        dense = self._dense(some)
+        apart = (dense - dense.mean(0)).square().sum() > ALIKE * dense.square().sum()
+        common = len(dense) * float(normalize(dense).mean(0).square().sum())
+        # of n rows without anything in common it is 1; of equal ones nothing would be left
+        return bool(apart) and common - 1 > COMMON_SHARE * (len(dense) - 1)
 
     def _dense(self, some: Tensor) -> Tensor:
-        """Some rows of X, scaled and rooted where asked for, that are not all zero, in float32."""
-        dense = self.scaled(some).to_dense().to(torch.float32)
+        """Some rows of X, scaled and rooted where asked for, that are not all zero, in float64."""
+        dense = self.scaled(some).to_dense().to(FLOAT)
         return self._rooted(dense[dense.any(1)])
 
     def _centred(self, dense: Tensor, dtype: torch.dtype, columns: slice = slice(None)) -> Tensor:
@@ -331,10 +337,9 @@ def _centre(dense: Tensor) -> Tensor:
     """Means [d] of the columns of some rows [n, d], without overlong rows, in float32."""
     lengths = torch.linalg.vector_norm(dense, dim=1)
     kept = dense[lengths <= OVERLONG * lengths.median()]
-    means = kept.mean(0, dtype=FLOAT)
-    deviations = torch.linalg.vector_norm(kept - means.to(kept), dim=0) / len(kept) ** 0.5
+    means, deviations = kept.mean(0), kept.std(0, correction=0)
     # rounded to about 1/256 of a column's deviation, so that devices agree
-    sizes = torch.maximum(deviations.to(FLOAT), 1e-6 * means.abs()).clamp_min(1e-38)
+    sizes = torch.maximum(deviations, 1e-6 * means.abs()).clamp_min(1e-38)
     steps = torch.exp2(sizes.log2().round() - 8)
     return (torch.round(means / steps) * steps).to(torch.float32)
 

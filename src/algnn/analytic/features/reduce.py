@@ -13,7 +13,7 @@ NEAR_RANK = 384  # of these, how many the other views have: they average few nod
 OVERSAMPLING = 32  # further directions that the iteration carries along, for accuracy
 ITERATIONS = 3
 LACKING = 1e-10  # of the largest eigenvalue: below this, float32 knows no direction
-MOST_ROWS = 2**15  # rows, evenly spaced over the graph, that the basis is found from
+MOST_ROWS = 2**15  # rows, drawn from all over the graph, that the basis is found from
 
 
 def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
