@@ -2,8 +2,8 @@
 
 That encoder is linear in X (or its roots, less their means where it centres them: a feature at its
 mean then has no part) but for the norm of each view's row and for the random ReLU units beside the
-views. For one node that norm is a number, and a unit is on, and then linear,
-or off. With p_v = row i of view v's polynomial of Â, the score of class c is therefore
+views. For one node that norm is a number, and a unit is on, and then linear, or off. With p_v = row
+i of view v's polynomial of Â, the score of class c is therefore
 
     score_c(i) = b_c + s_c(‖x_i‖²) + Σ_v Σ_j Σ_f  p_v[j] x[j, f] w_v[f],
 
