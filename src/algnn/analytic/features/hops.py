@@ -42,15 +42,14 @@ VIEW_SETS: dict[str, tuple[str, ...]] = {
     "raw": ("0",),
 }
 SAMPLED_ROWS = 512  # that show what kind of values X holds
-# Columns are in units of their own where more than a quarter of those that are not zero have
-# entries so many times smaller than the ones that make up the length of rows.
-UNITS_APART, FEW_COLUMNS = 16, 0.25
-DENSE_ROWS = 0.9  # of entries that are not zero, above which columns may have a mean worth removing
+# Columns are scaled where more than this share of them have entries so many times smaller than
+# those that make up the length of rows.
+SMALL_SHARE, TIMES_SMALLER = 0.25, 16
+FULL_SHARE = 0.9  # of entries that are not zero, above which rows may be centred
 COMMON_SHARE = 1 / 20  # of the squared length of rows: above this, their mean hides differences
 ALIKE = 1e-10  # of the squared length of rows: what tells them apart is rounding below this
 CENTRE_ROWS = 4096  # whose mean is the centre
 OVERLONG = 4  # times the median length of rows: few such rows must not move the centre
-LEAST = torch.finfo(FLOAT).tiny
 DENSE_SHARE = 0.1  # of entries that are not zero, above which products are faster without CSR
 PROJECTION_PARTS = 4  # entries of the random projection for each input
 SIZES = 16  # columns for the size of a row of X: it is at most 2^16 to them
@@ -182,7 +181,7 @@ class HopEncoder:
         return csr(some.crow_indices(), some.col_indices(), values, some.shape)
 
     def measured(self, some: Tensor) -> Tensor:
-        """Some rows of X, dense or CSR, as `size_columns` takes them: scaled, and centred if so."""
+        """Some rows of X, dense or CSR, as their sizes are taken: scaled and, if asked, centred."""
         some = self.scaled(some)
         return some if self.centre is None else self._centred(some.to_dense(), FLOAT)
 
@@ -275,7 +274,7 @@ class HopEncoder:
     def _much_in_common(self, some: Tensor) -> bool:
         """Whether some rows, of which hardly an entry is zero, are much alike."""
         values = some if some.layout == torch.strided else some.values()
-        if int(values.count_nonzero()) <= DENSE_ROWS * some.numel():
+        if int(values.count_nonzero()) <= FULL_SHARE * some.numel():
             return False
         dense = self._dense(some)
         apart = (dense - dense.mean(0)).square().sum() > ALIKE * dense.square().sum()
@@ -320,9 +319,9 @@ def _squares(some: Tensor) -> tuple[Tensor, Tensor]:
 def _units_apart(units: Tensor, counts: Tensor) -> bool:
     """Whether many columns have small entries beside those that make up the length of rows."""
     weights = counts * units.square()
-    large = ((weights * units.square()).sum() / weights.sum().clamp_min(LEAST)).sqrt()
-    small = (units < large / UNITS_APART)[counts > 0]
-    return int(small.sum()) > FEW_COLUMNS * small.numel()
+    large = ((weights * units.square()).sum() / weights.sum().clamp_min(1e-300)).sqrt()
+    small = (units < large / TIMES_SMALLER)[counts > 0]
+    return int(small.sum()) > SMALL_SHARE * small.numel()
 
 
 def _scales(units: Tensor) -> Tensor:
@@ -345,7 +344,7 @@ def _centre(dense: Tensor) -> Tensor:
 
 
 def _sample(x: Tensor | GraphRows, most: int) -> Tensor:
-    """At most so many rows of X: one of each stretch of rows, at a place of no pattern in it."""
+    """At most so many rows of X, one of each stretch of equal length, at a random place in it."""
     stretch = -(-x.shape[0] // most)
     starts = np.arange(0, x.shape[0], stretch)
     places = starts + (mixed(starts.astype(np.uint64)) % np.uint64(stretch)).astype(np.int64)
