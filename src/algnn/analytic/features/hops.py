@@ -15,8 +15,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from algnn.analytic.classes import mixed
 from algnn.analytic.features.blocked import encoded
+from algnn.analytic.features.columns import (
+    CENTRE_ROWS,
+    FULL_SHARE,
+    SAMPLED_ROWS,
+    centre_of,
+    column_squares,
+    much_alike,
+    sample,
+    scales_of,
+    units_apart,
+)
 from algnn.analytic.features.expansion import unit_weights
 from algnn.analytic.features.reduce import (
     MOST_ROWS,
@@ -28,7 +38,7 @@ from algnn.analytic.features.reduce import (
     unit_rows,
 )
 from algnn.checks import check_choice
-from algnn.graph.propagate import blocks, csr, spmm, take_rows, to_csr
+from algnn.graph.propagate import blocks, csr, spmm, to_csr
 from algnn.graph.store import FLOAT, GraphRows, MemoryRows
 
 # The views of an encoder: "k" is Â^k X, "open k" is A°^k X with A° = Â without its self-loops, and
@@ -41,15 +51,6 @@ VIEW_SETS: dict[str, tuple[str, ...]] = {
     "own and two hops": ("0", "2"),
     "raw": ("0",),
 }
-SAMPLED_ROWS = 512  # that show what kind of values X holds
-# Columns are scaled where more than this share of them have entries so many times smaller than
-# those that make up the length of rows.
-SMALL_SHARE, TIMES_SMALLER = 0.25, 16
-FULL_SHARE = 0.9  # of entries that are not zero, above which rows may be centred
-COMMON_SHARE = 1 / 20  # of the squared length of rows: above this, their mean hides differences
-ALIKE = 1e-10  # of the squared length of rows: what tells them apart is rounding below this
-CENTRE_ROWS = 4096  # whose mean is the centre
-OVERLONG = 4  # times the median length of rows: few such rows must not move the centre
 DENSE_SHARE = 0.1  # of entries that are not zero, above which products are faster without CSR
 PROJECTION_PARTS = 4  # entries of the random projection for each input
 SIZES = 16  # columns for the size of a row of X: it is at most 2^16 to them
@@ -109,22 +110,22 @@ class HopEncoder:
         centred if hardly an entry is zero and rows have much in common.
         """
         inputs = x.shape[1]
-        some = _sample(x, SAMPLED_ROWS)
+        some = sample(x, SAMPLED_ROWS)
         if root is None:
             values = some if some.layout == torch.strided else some.values()
             root = not bool((values < 0).any()) and not bool(((values == 0) | (values == 1)).all())
         encoder = cls("all", inputs, root=root, seed=seed)
-        squares, counts = _squares(some)
+        squares, counts = column_squares(some)
         units = (squares / counts.clamp_min(1)).sqrt()
-        if encoder._drowned(some) or _units_apart(units.sqrt() if root else units, counts):
-            encoder = replace(encoder, scales=_scales(units))
+        if encoder._drowned(some) or units_apart(units.sqrt() if root else units, counts):
+            encoder = replace(encoder, scales=scales_of(units))
         if encoder._much_in_common(some):
-            encoder = replace(encoder, centre=_centre(encoder._dense(_sample(x, CENTRE_ROWS))))
+            encoder = replace(encoder, centre=centre_of(encoder._dense(sample(x, CENTRE_ROWS))))
         if sizes:
             least, most = log_sizes(encoder.measured(some)).aminmax()
             encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
         if inputs > widest:
-            rows = encoder._unit_entries(encoder.scaled(_sample(x, MOST_ROWS)), torch.float32)
+            rows = encoder._unit_entries(encoder.scaled(sample(x, MOST_ROWS)), torch.float32)
             basis = principal_basis(rows, seed, rank)
             encoder = replace(encoder, basis=basis, near=near if near < basis.size(1) else 0)
         return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
@@ -266,7 +267,7 @@ class HopEncoder:
 
     def _drowned(self, some: Tensor) -> bool:
         """Whether one column makes up more than half of the squared length of some rows."""
-        squares, _ = _squares(self._unit_entries(some, torch.float32))
+        squares, _ = column_squares(self._unit_entries(some, torch.float32))
         # more than half the way from an equal share to all of it
         least = (1 + 1 / self.inputs) / 2 * some.size(0)
         return self.inputs > 1 and float(squares.max()) > least
@@ -276,11 +277,7 @@ class HopEncoder:
         values = some if some.layout == torch.strided else some.values()
         if int(values.count_nonzero()) <= FULL_SHARE * some.numel():
             return False
-        dense = self._dense(some)
-        apart = (dense - dense.mean(0)).square().sum() > ALIKE * dense.square().sum()
-        common = len(dense) * float(normalize(dense).mean(0).square().sum())
-        # of n rows without anything in common it is 1; of equal ones nothing would be left
-        return bool(apart) and common - 1 > COMMON_SHARE * (len(dense) - 1)
+        return much_alike(self._dense(some))
 
     def _dense(self, some: Tensor) -> Tensor:
         """Some rows of X, scaled and rooted where asked for, that are not all zero, in float64."""
@@ -304,52 +301,6 @@ class HopEncoder:
             for view in torch.split(parts[block, : self.breadth], self.widths, dim=1):
                 view.copy_(normalize(view.to(FLOAT)))
         return parts
-
-
-def _squares(some: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum of squares, and number, of the entries other than zero in each column: [d], float64."""
-    if some.layout == torch.strided:
-        return some.to(FLOAT).square().sum(0), some.count_nonzero(0).to(FLOAT)
-    squares = some.values().to(FLOAT).square()
-    both = squares.new_zeros(2, some.size(1))
-    both.index_add_(1, some.col_indices(), torch.stack([squares, some.values().ne(0).to(FLOAT)]))
-    return both[0], both[1]
-
-
-def _units_apart(units: Tensor, counts: Tensor) -> bool:
-    """Whether many columns have small entries beside those that make up the length of rows."""
-    weights = counts * units.square()
-    large = ((weights * units.square()).sum() / weights.sum().clamp_min(1e-300)).sqrt()
-    small = (units < large / TIMES_SMALLER)[counts > 0]
-    return int(small.sum()) > SMALL_SHARE * small.numel()
-
-
-def _scales(units: Tensor) -> Tensor:
-    """Powers of two, float32, by which columns with these units [d] come to about 1."""
-    # the same on every device, and they round nothing; of a column of zeros nothing is known
-    usual = units[units > 0].median()
-    powers = -torch.where(units > 0, units, usual).log2().round()
-    return powers.clamp(-100, 100).exp2().to(torch.float32)
-
-
-def _centre(dense: Tensor) -> Tensor:
-    """Means [d] of the columns of some rows [n, d], without overlong rows, in float32."""
-    lengths = torch.linalg.vector_norm(dense, dim=1)
-    kept = dense[lengths <= OVERLONG * lengths.median()]
-    means, deviations = kept.mean(0), kept.std(0, correction=0)
-    # rounded to about 1/256 of a column's deviation, so that devices agree
-    sizes = torch.maximum(deviations, 1e-6 * means.abs()).clamp_min(1e-38)
-    steps = torch.exp2(sizes.log2().round() - 8)
-    return (torch.round(means / steps) * steps).to(torch.float32)
-
-
-def _sample(x: Tensor | GraphRows, most: int) -> Tensor:
-    """At most so many rows of X, one of each stretch of equal length, at a random place in it."""
-    stretch = -(-x.shape[0] // most)
-    starts = np.arange(0, x.shape[0], stretch)
-    places = starts + (mixed(starts.astype(np.uint64)) % np.uint64(stretch)).astype(np.int64)
-    rows = torch.from_numpy(places.clip(max=x.shape[0] - 1)).to(x.device)
-    return take_rows(x, rows) if isinstance(x, Tensor) else x.take(rows)
 
 
 def _projection(inputs: int, projected: int, seed: int) -> Tensor:
