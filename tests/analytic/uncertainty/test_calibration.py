@@ -61,7 +61,7 @@ def test_nodes_that_have_faded_decide_less_of_their_scores():
 @pytest.mark.parametrize("half_life", [1, 3])
 def test_probabilities_stay_calibrated_while_old_nodes_fade(half_life):
     digits = load("digits")
-    model = ALGNN(half_life=half_life, device="cpu")
+    model = ALGNN(width=1024, half_life=half_life, device="cpu")
     for session in ClassStream(digits):
         model.partial_fit(session.graph, session.nodes, session.labels)
     right = model.predict(digits, digits.test_mask) == digits.y[digits.test_mask].numpy()
