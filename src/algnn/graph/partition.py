@@ -57,9 +57,7 @@ def write_graph(graph: Data, path: Name, parts: int = 1) -> GraphStore:
     slice(0, 449, None)
     """
     check_graph(graph)
-    source, target = (row.cpu().numpy() for row in graph.edge_index)
-    weight = graph.get("edge_weight")
-    edges = (source, target, None if weight is None else weight.detach().cpu().float().numpy())
+    edges = (*graph.edge_index, graph.get("edge_weight"))
     x = graph.x.detach().cpu().float()
     x = x if x.layout == torch.strided else to_csr(x)
     known = check_stored(graph, x.size(0))
@@ -103,7 +101,7 @@ def write_partitions(
             for number, part in enumerate(counted("partitions", rows)):
                 mine = _sorted(Path(work), number, weighted, limit, merge=undirected)
                 known = {"y": y, "split": split}
-                more = {name: None if one is None else one[part] for name, one in known.items()}
+                more = {name: one[part] for name, one in known.items() if one is not None}
                 own = take_rows(x, torch.arange(part.start, part.stop))
                 found.append(_write_partition(folder, number, part, nodes, mine, own, **more))
         manifest = {"format": "algnn graph", "version": store.VERSION, "nodes": nodes}

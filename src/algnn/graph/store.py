@@ -28,7 +28,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from algnn.errors import DatasetError, InputError
-from algnn.files import replacing
+from algnn.files import replacing, write_atomically
 from algnn.graph.catalogue import MANIFEST, Name, cache_dir, filesystem
 from algnn.graph.npz import MASKS
 from algnn.graph.propagate import csr, inverse_roots, looped_rows, scaled_rows, take_rows
@@ -340,8 +340,7 @@ def _consistent(manifest: dict[str, Any]) -> bool:
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write a manifest: the last step of a change, by which it counts."""
-    with replacing(folder / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(manifest, indent=1), "utf-8")
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
 
 
 def parse_bytes(size: str | int) -> int:
