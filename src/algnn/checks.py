@@ -21,7 +21,7 @@ LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
 Array = npt.NDArray[Any]
 Nodes = Tensor | Array | Sequence[int]
 NO_LABEL = -1  # in a graph's y, a table of labels, a session
-NOTHING = (NO_LABEL, str(NO_LABEL), "")  # the same in any form
+NO_LABELS = (NO_LABEL, str(NO_LABEL), "")  # the same in any form
 Labels = Tensor | Array | Sequence[int] | Sequence[str]
 
 
@@ -270,11 +270,11 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
     if array.dtype.kind in "OT" or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
         # np.asarray makes strings of a list that mixes numbers with strings
         items = pd.Series(list(given), dtype=object)
-        named = items.map(lambda one: np.ndim(one) == 0 and one in NOTHING, na_action="ignore")
+        named = items.map(lambda one: np.ndim(one) == 0 and one in NO_LABELS, na_action="ignore")
         _check_none_missing(items, items.isna() | named.eq(True), seen)
         array = _of_one_kind(items.tolist())
     elif array.dtype.kind in "ifU":
-        nothing = NOTHING[1:] if array.dtype.kind == "U" else NO_LABEL
+        nothing = NO_LABELS[1:] if array.dtype.kind == "U" else NO_LABEL
         _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
     array = array.astype(np.float64) if array.dtype.kind == "f" else array
     whole = array.dtype.kind == "f" and bool((array == np.trunc(array)).all())
@@ -298,7 +298,7 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
 def _check_none_missing(labels: Any, missing: Any, seen: Array | None) -> None:
     """Raise `InputError` where a label says that there is none."""
     # models of early versions may hold a class of that name
-    known = seen is not None and set(NOTHING) & set(seen.tolist())
+    known = seen is not None and set(NO_LABELS) & set(seen.tolist())
     count = int(np.sum(missing))
     if count and not known:
         place = int(np.argmax(missing))

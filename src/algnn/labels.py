@@ -28,7 +28,7 @@ Row = tuple[str, list[str]]
 NUMBER = re.compile("-?[0-9]+")
 PLAIN = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0+)?")  # as numbers are written: 007 is a name
 PARQUET = (".parquet", ".pq")
-NO_FILE = "is a pipe or the like, and tables are read twice: write it to a file and name that"
+IS_PIPE = "is a pipe or the like, and tables are read twice: write it to a file and name that"
 BOOLS = {"True": "1", "False": "0"}
 MOST_DIGITS = 19  # of a number in 64 bits; Python reads only so many quickly
 
@@ -118,7 +118,7 @@ def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[R
         raise InputError(f"{path}: there is no such file") from None
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
-        reason = NO_FILE if error.errno == errno.ESPIPE else reason
+        reason = IS_PIPE if error.errno == errno.ESPIPE else reason
         raise InputError(f"{path} {reason}") from error
     if not rows:
         raise InputError(f"{path} names no node: give at least one row below the header")

@@ -133,8 +133,8 @@ def grid(matrix: Matrix, width: int = 80) -> Text:
     heading = " " * margin
     # numbers of sessions are left out where they would touch
     for place in range(0, len(shown), -(-(len(str(shown[-1])) + 1) // cell)):
-        label = f"{shown[place]}{' ' * (cell == DECIMAL)}"
-        heading = heading.ljust(margin + place * cell) + label.rjust(cell)
+        number = f"{shown[place]}{' ' * (cell == DECIMAL)}"
+        heading = heading.ljust(margin + place * cell) + number.rjust(cell)
     drawing.append(f"{heading.rstrip()}\n", style="dim")
     for t in shown:
         drawing.append(str(t).rjust(margin - 1) + " ", style="dim")
@@ -197,8 +197,8 @@ def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None
 
 
 def _draw_stages(axes: Any, outcomes: Sequence[Outcome], paper_ap: float | None) -> None:
-    summaries = [summarise(each) for each in np.transpose([one.stagewise for one in outcomes])]
-    mean, half = np.array([[one.mean, one.ci95 or 0.0] for one in summaries]).T
+    stages = [summarise(each) for each in np.transpose([one.stagewise for one in outcomes])]
+    mean, half = np.array([[stage.mean, stage.ci95 or 0.0] for stage in stages]).T
     last, many = len(mean) - 1, len(outcomes) > 1
     label = f"mean of {len(outcomes)} seeds" if many else "one seed"
     axes.plot(mean, marker="o", markersize=4, color="C0", label=label)

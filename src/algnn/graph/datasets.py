@@ -77,7 +77,7 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     (torch.Size([1797, 64]), 719, 'random 40/10/50, seed 42')
     """
     check_number("seed", seed, 0, 2**63, whole=True)
-    found = _found(name, root)
+    found = _resolve(name, root)
     if isinstance(found, Entry):
         return load_entry(found, root, seed)
     if isinstance(found, Path):
@@ -90,7 +90,7 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
 
 def load_inputs(name: Name, root: Root = None) -> Data | GraphStore:
     """The inputs alone of a graph, named as for `load`; one on disk stays there."""
-    found = _found(name)
+    found = _resolve(name)
     if isinstance(found, GraphStore):
         return found
     graph = load(name, root) if isinstance(found, Entry) else read_npz(found, "ignored")
@@ -139,13 +139,13 @@ def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
 
 def available(name: Name, root: Root = None) -> bool:
     """Whether a graph, named as for `load`, can be loaded without a network."""
-    found = _found(name)
+    found = _resolve(name)
     if isinstance(found, Entry):
         return found.status(root) == "ready"
     return isinstance(found, GraphStore) or found.exists()
 
 
-def _found(name: Name, root: Root = None) -> Entry | Path | GraphStore:
+def _resolve(name: Name, root: Root = None) -> Entry | Path | GraphStore:
     found = catalogue.find(name, root)
     if isinstance(found, Entry) or (isinstance(found, Path) and not found.is_dir()):
         return found

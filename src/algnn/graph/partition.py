@@ -205,19 +205,19 @@ def _new_labels(y: Tensor | None, manifest: dict[str, Any], nodes: int) -> dict[
 
 
 def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[Edges]:
-    """The same chunks, sound, and their reverses where these are asked for."""
+    """The chunks, each checked, and followed by its reverse where that is asked for."""
     if not isinstance(edges, Iterable):
         raise InputError(f"edges is a {type(edges).__name__}: give {CHUNKS}")
     for chunk in edges:
-        source, target, weight = _typed(chunk, nodes)
+        source, target, weight = _check_chunk(chunk, nodes)
         yield source, target, weight
         if undirected:
             apart = source != target
             yield target[apart], source[apart], None if weight is None else weight[apart]
 
 
-def _typed(chunk: Any, nodes: int) -> Edges:
-    """A chunk as arrays of the very types in which edges are put aside, once it is sound."""
+def _check_chunk(chunk: Any, nodes: int) -> Edges:
+    """A chunk as int64, int64 and float32 arrays; `InputError` for one that cannot be used."""
     if not isinstance(chunk, tuple | list) or len(chunk) != 3:
         raise InputError(f"edges holds a {type(chunk).__name__}: give {CHUNKS}")
     arrays = [as_array("edges", part) for part in chunk if part is not None]

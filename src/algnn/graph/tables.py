@@ -20,7 +20,7 @@ from algnn.graph.catalogue import Name
 from algnn.graph.npz import check_stored
 from algnn.graph.partition import Edges, Ints, append_nodes, write_partitions
 from algnn.graph.store import GraphStore
-from algnn.labels import NO_FILE, PARQUET, is_parquet, read_labels
+from algnn.labels import IS_PIPE, PARQUET, is_parquet, read_labels
 from algnn.progress import WatchedFile
 
 CHUNK = 2**21  # edges read at once, and as many cells of wider tables
@@ -139,7 +139,7 @@ def _tables(path: Path) -> list[Path]:
         return tables
     if not path.is_file():
         raise DatasetError(
-            f"{path} {NO_FILE}" if path.exists() else f"{path}: there is no such file"
+            f"{path} {IS_PIPE}" if path.exists() else f"{path}: there is no such file"
         )
     return [path]
 

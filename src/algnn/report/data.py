@@ -149,7 +149,7 @@ class Study:
         return next(iter(sorted(there, key=lambda cell: not cell.usual.any())), self.runs[:0])
 
     def anywhere(self, dataset: str, method: str, tuned: bool = False) -> pd.DataFrame:
-        """Those on the split and order that every method has: means are over these alone."""
+        """Runs as `drawn` gives them, on the split and order of the means alone."""
         return (runs := self.drawn(dataset, method, tuned))[runs.usual.astype(bool)]
 
     @cached_property

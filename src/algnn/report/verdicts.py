@@ -82,11 +82,11 @@ def opening(study: Study) -> Iterator[str]:
     yield from _networks(study, graphs, tuned=True)
 
 
-def _split(study: Study, rivals: dict[str, list[str]], tuned: bool = False) -> dict[str, str]:
+def _split(study: Study, against: dict[str, list[str]], tuned: bool = False) -> dict[str, str]:
     """The graphs on which `algnn` leads all of some rivals, trails one, and neither."""
-    of = {g: standing(study, g, names, "ap", tuned) for g, names in rivals.items()}
+    of = {g: standing(study, g, names, "ap", tuned) for g, names in against.items()}
     trails = []
-    for g, names in rivals.items():
+    for g, names in against.items():
         if behind := [n for n in names if standing(study, g, [n], "ap", tuned) == "trails"]:
             trails.append(f"{_code(g)} ({_codes(behind)})")
     return {
