@@ -167,11 +167,9 @@ def retained(study: Study) -> Table | None:
 
 def fastest(study: Study, hardware: str) -> list[float]:
     """Of each graph, the learn time of the fastest baseline over that of the paper's method."""
-    found = []
-    for graph in study.datasets(hardware, 1, scored=False):
-        each = [ratios(study, hardware, graph, name) for name in BASELINES]
-        found += [min(median(ratio) for ratio in each if ratio)] if any(each) else []
-    return sorted(found)
+    graphs = study.datasets(hardware, 1, scored=False)
+    each = ([ratios(study, hardware, graph, name) for name in BASELINES] for graph in graphs)
+    return sorted(min(median(ratio) for ratio in some if ratio) for some in each if any(some))
 
 
 def speeds(study: Study, hardware: str) -> Table | None:
