@@ -70,6 +70,7 @@ BAD_SESSIONS = {
     "label table": (lambda g: g, [0, 1], [[0], [1]], "labels has shape"),
     "label ragged": (lambda g: g, [0, 1], [[0], [1, 2]], "labels must be"),
     "label mix": (lambda g: g, [0, 1], ["a", 1], "labels mixes strings with 1"),
+    "label NUL": (lambda g: g, [0, 1], ["a", "a\0"], r"labels holds 'a\\x00', which ends in NUL"),
     "label sparse": (lambda g: g, [0, 1], torch.ones(2).to_sparse(), "labels must be"),
     "label bfloat": (lambda g: g, [0, 1], torch.ones(2, dtype=torch.bfloat16), "labels must be"),
     "node huge": (lambda g: g, [0, 2**70], [0, 1], "below 2.63"),

@@ -6,6 +6,7 @@ says what to do.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import os
@@ -53,6 +54,14 @@ def same(one, other, bound=1e-9):
 
 
 # -- learning twice, relabelling, merging twice ---------------------------------------------------
+
+
+def test_nothing_is_skipped_where_no_record_says_what_was_learned(model, small_graph):
+    model.drop_record()
+    before, nodes = model._learned, base_nodes(small_graph)
+    with pytest.raises(InputError, match=r"'ignore' .*--again.* needs the record"):
+        model.partial_fit(small_graph, nodes, small_graph.y[nodes], repeat="ignore")
+    assert model._learned is before
 
 
 def test_what_was_learned_is_refused_skipped_or_counted(model, small_graph):
@@ -339,6 +348,27 @@ def test_open_model_writes_what_changed_and_nothing_else(small_graph, tmp_path):
     with pytest.raises(CheckpointError, match="is not a file"):
         pytest.fail(algnn.open_model(tmp_path / "absent" / "m").__enter__())
     assert not (tmp_path / "absent").exists()
+
+
+def test_a_thread_opens_a_model_once(small_graph, tmp_path):
+    """Of two that are open at a time, who writes last would undo the other."""
+    path = tmp_path / "m.safetensors"
+    algnn.ALGNN(**SMALL).fit(small_graph, range(8), small_graph.y[:8]).save(path)
+
+    async def learn(node):
+        with algnn.open_model(path) as found:
+            await asyncio.sleep(0.01)
+            found.partial_fit(small_graph, [node], [1])
+
+    async def both():
+        return await asyncio.gather(learn(9), learn(13), return_exceptions=True)
+
+    first, second = asyncio.run(both())
+    assert first is None
+    assert isinstance(second, InputError)
+    assert "open in this thread already" in str(second)
+    asyncio.run(learn(13))
+    assert algnn.ALGNN.load(path).statistics_.n.tolist() == [2, 4, 2, 2]
 
 
 def test_open_model_writes_parameters_too(small_graph, tmp_path):

@@ -312,6 +312,8 @@ def _of_one_kind(labels: list[Any]) -> Array:
     """An array of a list whose items must all be strings, or all be numbers."""
     strange = next((c for c in labels if not isinstance(c, str)), None)
     if strange is None:
+        if cut := next((c for c in labels if c.endswith("\0")), None):
+            raise InputError(f"labels holds {cut!r}, which ends in NUL: NumPy would leave that out")
         return np.array(labels, dtype=np.str_)
     if not any(isinstance(c, str) for c in labels):
         try:

@@ -96,10 +96,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 @contextmanager
 def locked(
     path: str | os.PathLike[str], patience: float | None = None, busy: str = ""
-) -> Iterator[None]:
+) -> Iterator[bool]:
     """Hold a file's lock, so that a second writer starts from what the first has written.
 
-    Who waits longer than `patience` seconds gets an `InputError` with the words `busy`.
+    Yields whether this thread has held it already. Who waits longer than `patience` seconds gets an
+    `InputError` with the words `busy`.
     """
     # it ends with the process that holds it; the empty file that carries it may then stay behind
     target = Path(os.path.realpath(path))
@@ -116,7 +117,7 @@ def locked(
     try:
         if held.lock_counter == 1:
             _sweep(target, 0.0)  # whoever wrote here is dead, or does not hold the lock
-        yield
+        yield held.lock_counter > 1
     finally:
         if held.lock_counter == 1:
             # while it is held: who waits for it then finds the file gone, and makes a new one

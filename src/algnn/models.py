@@ -7,6 +7,7 @@ from algnn import checkpoint
 from algnn.analytic.model import ALGNN
 from algnn.analytic.privacy.model import PrivateALGNN
 from algnn.checkpoint import Path
+from algnn.errors import InputError
 from algnn.files import locked
 
 Model = ALGNN | PrivateALGNN
@@ -27,7 +28,7 @@ def open_model(path: Path, device: str | None = None) -> Iterator[Model]:
     It takes the lock that `Learner.save` and the commands of the shell take. Another writer on this
     machine waits and then starts from what this one has written: no change is lost. Who only reads
     the file never waits, and finds the old model or the new one. If the block raises, the file
-    stays as it was.
+    stays as it was. A thread that has the file open cannot open it once more.
 
     Parameters
     ----------
@@ -54,7 +55,12 @@ def open_model(path: Path, device: str | None = None) -> Iterator[Model]:
     300
     """
     checkpoint.peek(path)  # a lock would make the folder of a file that is not there
-    with locked(path):
+    with locked(path) as already:
+        if already:  # else the change that is written last would undo the other
+            raise InputError(
+                f"{path} is open in this thread already: change the model that was opened there, or"
+                " leave that block (await nothing in it) before it is opened again"
+            )
         model = load_model(path, device)
         before, params = model._learned, model.get_params()
         yield model

@@ -214,3 +214,5 @@ def test_features_that_say_nothing_agree_on_nothing():
 def test_nodes_are_halved_in_several_ways_while_sums_are_small():
     assert (halvings(140, 1433), halvings(50_000, 64)) == (MOST_HALVINGS, MOST_HALVINGS)
     assert halvings(50_000, 3000) == 1
+    # once they span too much, sums have as many coordinates as there are features
+    assert (halvings(200, 512), halvings(220, 512)) == (MOST_HALVINGS, 1)

@@ -42,6 +42,22 @@ def test_names_become_ids_in_the_order_of_the_features():
     assert "y" not in graph
 
 
+def test_nodes_of_an_earlier_graph_keep_their_ids_and_features():
+    before = algnn.from_pandas(EDGES, **NAMES)
+    assert before.node_names == list("abcd")
+    more = pd.DataFrame({"payer": ["Zoe", "e"], "payee": ["e", "Zoe"]})
+    edges = pd.concat([more, EDGES])
+    after = algnn.from_pandas(edges, labels=pd.Series({"0": 1}), nodes=before.node_names, **NAMES)
+    assert after.node_names == [*"abcd", "0", "Zoe", "e"]
+    torch.testing.assert_close(after.x[:4], before.x)  # there is no edge to the new ones
+    assert edges_of(after).keys() == edges_of(algnn.from_pandas(edges, **NAMES)).keys()
+    without = algnn.from_pandas(more, nodes=before.node_names, **NAMES)
+    assert without.node_names == [*"abcd", "Zoe", "e"]  # though no edge names them any more
+    assert algnn.from_pandas(EDGES, nodes=[], **NAMES).node_names == list("abcd")
+    ints = pd.DataFrame({"payer": [5, 2], "payee": [2, 9]})
+    assert algnn.from_pandas(ints, nodes=[9, 2], **NAMES).node_names == [9, 2, 5]
+
+
 def test_weights_of_parallel_edges_add_up():
     directed = algnn.from_pandas(EDGES, weight="euro", directed=True, **NAMES)
     wanted = {("d", "c"): 1.0, ("a", "b"): 5.0, ("b", "a"): 4.0, ("a", "c"): 0.5}
@@ -138,6 +154,11 @@ def test_networkx():
         ({"features": FEATURES[1:]}, r"edges\['payer'\] names 'd' in row 0"),
         ({"features": pd.concat([FEATURES, FEATURES[:1]])}, "'d' twice"),
         ({"features": FEATURES.assign(age="old")}, r"features\['age'\] holds .*get_dummies"),
+        ({"features": FEATURES.assign(age=["0012", "7", "1e3", "4"])}, "holds .* give numbers"),
+        ({"features": FEATURES.assign(age=[b"1", 2, 3, 4])}, "holds object values: give numbers"),
+        ({"features": FEATURES, "nodes": list("abcd")}, "both fix the order .* leave nodes out"),
+        ({"nodes": list("aba")}, "nodes holds 'a' twice"),
+        ({"nodes": [1, 2]}, "by numbers and by strings"),
         ({"features": FEATURES.assign(age=pd.Timestamp(0))}, r"holds datetime.* values: give numb"),
         ({"features": FEATURES.assign(age=1j)}, "holds complex128 values: give numbers"),
         ({"features": FEATURES.assign(age=np.nan)}, r"features\['age'\] holds missing"),

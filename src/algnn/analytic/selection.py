@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from algnn.analytic.classes import mixed
+from algnn.analytic.linalg import LARGEST_SHARE
 from algnn.analytic.statistics import Statistics
 from algnn.checks import onto
 from algnn.progress import tell
@@ -45,7 +46,8 @@ NEGLIGIBLE = 1e-12
 def halvings(nodes: int, width: int) -> int:
     """The number of ways in which nodes are halved: several, as long as the sums are small."""
     # of all nodes learned, this session's too: how they were divided into sessions is no matter
-    return MOST_HALVINGS if min(nodes, width) <= SMALL_SUMS else 1
+    coordinates = nodes if nodes <= LARGEST_SHARE * width else width
+    return MOST_HALVINGS if coordinates <= SMALL_SUMS else 1
 
 
 def half_masks(nodes: Tensor, seed: int, ways: int) -> npt.NDArray[np.bool_]:

@@ -215,7 +215,7 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
     return [(home / PACK, len(paths)) for home, paths in loose.items()]
 
 
-def locked(folder: Path) -> contextlib.AbstractContextManager[None]:
+def locked(folder: Path) -> contextlib.AbstractContextManager[bool]:
     """Keep other benchmarks out of a folder of records; refused where one is at work there."""
     remedy = "wait for it, or give another folder for the records"
     busy = f"{folder} is in use by another algnn bench or sweep: {remedy}"

@@ -26,6 +26,7 @@ def from_pandas(
     features: pd.DataFrame | None = None,
     labels: pd.Series | None = None,
     *,
+    nodes: Sequence[Any] | None = None,
     source: str = "source",
     target: str = "target",
     weight: str | None = None,
@@ -45,6 +46,9 @@ def from_pandas(
     labels : Series, optional
         The labels of some nodes or all, strings or ints of at least 0; its index holds the nodes.
         Missing values mean that a node has no label.
+    nodes : sequence, optional
+        Without `features`: the `node_names` of an earlier graph. These nodes keep their ids, and
+        new ones follow; otherwise a new name may shift the ids of those that are sorted after it.
     source, target, weight : str
         The columns of `edges` with both ends and, optionally, with weights of at least 0.
     directed : bool
@@ -78,7 +82,12 @@ def from_pandas(
         raise InputError(f"edges has column {twice[0]!r} more than once: rename or drop one")
     _check_table("features", features, pd.DataFrame, by_node=True)
     _check_table("labels", labels, pd.Series, by_node=True)
-    names = _names([edges[source], edges[target]], labels) if features is None else features.index
+    if features is None:
+        names = _names([edges[source], edges[target]], labels, nodes)
+    elif nodes is None:
+        names = features.index
+    else:
+        raise InputError("nodes and features both fix the order of nodes: leave nodes out")
     ends = [_ids(f"edges[{column!r}]", edges[column], names) for column in (source, target)]
     arrays: Arrays = {"edge_index": np.stack(ends)}
     if weight is not None:
@@ -188,18 +197,26 @@ def _check_table(name: str, table: Any, kind: Any, by_node: bool = False) -> Non
         raise InputError(f"{name} has a missing node in its index: name every node")
 
 
-def _names(ends: list[pd.Series], labels: pd.Series | None) -> pd.Index:
-    """The nodes of edges and labels, sorted."""
+def _names(
+    ends: list[pd.Series], labels: pd.Series | None, nodes: Sequence[Any] | None
+) -> pd.Index:
+    """The nodes of an earlier graph, then the others of edges and labels, sorted."""
     parts = [*ends, *([] if labels is None else [pd.Series(labels.index)])]
+    before = pd.Index([] if nodes is None else list(nodes), tupleize_cols=False)
+    if before.has_duplicates:
+        raise InputError(f"nodes holds {before[before.duplicated()][0]!r} twice: give each once")
+    if len(before):
+        parts.append(pd.Series(before))
     if len({part.dtype.kind for part in parts}) > 1:  # floats hold ints up to 2**53 only
         parts = [part.astype(object) for part in parts]
     found = pd.unique(pd.concat(parts).dropna())
     try:
-        return pd.Index(np.sort(found))
+        names = pd.Index(np.sort(found))
     except TypeError:
         raise InputError(
-            "edges and labels name nodes by numbers and by strings: use one kind for all"
+            "edges, labels and nodes name nodes by numbers and by strings: use one kind for all"
         ) from None
+    return before.append(names[~names.isin(before)]) if len(before) else names
 
 
 def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
@@ -219,7 +236,9 @@ def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
 
 def _numbers(what: str, column: pd.Series) -> Any:
     try:
-        if getattr(column.dtype, "kind", "") in "mMc":  # times and complex numbers
+        kind = getattr(column.dtype, "kind", "")
+        # times, complex numbers, and strings, which may be codes even if they read as numbers
+        if kind in "mMc" or (kind == "O" and any(isinstance(v, str | bytes) for v in column)):
             raise TypeError
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):

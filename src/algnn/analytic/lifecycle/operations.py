@@ -442,6 +442,11 @@ class Lifecycle(Encoding[State]):
 
     def _new(self, nodes: Tensor, labels: npt.NDArray[Any], repeat: str) -> npt.NDArray[np.bool_]:
         record, classes = self._known.membership, self.classes_
+        if record is None and repeat == "ignore":
+            raise InputError(
+                "repeat='ignore' (algnn learn --again) needs the record of learned nodes, and this"
+                " model keeps none: leave out what was learned before, and repeat='ignore' too"
+            )
         if record is None or repeat == "count":
             return super()._new(nodes, labels, repeat)
         same = record.times(nodes, labels) > 0
