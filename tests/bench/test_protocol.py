@@ -73,6 +73,23 @@ def test_a_class_not_seen_yet_is_a_wrong_answer(small_graph: Data) -> None:
     assert outcome.correct.tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 6]]
 
 
+def test_an_answer_counts_as_the_class_it_names(small_graph: Data) -> None:
+    class Anything:
+        """Equal to whatever it is compared with."""
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    cheat = Student(lambda nodes, seen: np.array([Anything() for _ in nodes], dtype=object))
+    with pytest.raises(InputError, match=r"gave an array of object.* one class per node"):
+        run(cheat, ClassStream(small_graph))
+    # as floats, or as words, which are no class here
+    floats = run(Student(lambda nodes, _: small_graph.y[nodes].double()), ClassStream(small_graph))
+    assert floats.ap == 100
+    words = Student(lambda nodes, seen: np.full(len(nodes), "0"))
+    assert run(words, ClassStream(small_graph)).correct.sum() == 0
+
+
 def test_one_question_per_session_about_all_test_nodes(small_graph: Data) -> None:
     student = Student(lambda nodes, seen: np.zeros(len(nodes), dtype=int))
     run(student, ClassStream(small_graph, order=[3, 1, 0, 2]))
@@ -170,6 +187,10 @@ def test_bytes_below_zero_are_refused(small_graph: Data) -> None:
 
     with pytest.raises(InputError, match=r"retained_bytes\(\)=-5 must be a number of at least 0"):
         run(Lending(device="cpu", width=16), ClassStream(small_graph))
+    student = Student(lambda nodes, seen: np.zeros(len(nodes)))
+    student.retained_bytes = lambda: float("nan")  # type: ignore[method-assign]
+    with pytest.raises(InputError, match=r"retained_bytes\(\)=nan must be a number"):
+        run(student, ClassStream(small_graph))
 
 
 def test_node_ids_where_the_graph_grows(small_graph: Data) -> None:

@@ -54,6 +54,14 @@ def test_the_difference_is_that_of_the_figures_and_the_interval_is_paired():
     assert (same.difference, same.low, same.high, same.verdict) == (0, 0, 0, "undecided")
 
 
+def test_streams_are_not_mixed():
+    runs = pd.concat([table(wrong_at(1)), table(wrong_at(1)).assign(edges="seen")])
+    with pytest.raises(InputError, match="several base, step or edges: compare those of one"):
+        compare(runs, runs)
+    with pytest.raises(InputError, match="no two runs share"):
+        compare(runs[:1], runs[1:])
+
+
 @pytest.mark.parametrize("missed", range(1, 20))
 def test_one_pair_of_runs_has_the_interval_of_its_nodes(missed):
     found = compare(table(wrong_at()), table(wrong_at(*range(missed))))

@@ -75,7 +75,7 @@ def run(
     >>> outcome.matrix.shape, len(outcome.learn_seconds)
     ((2, 2), 2)
     """
-    column = {label: i for i, label in enumerate(c for part in stream.classes for c in part)}
+    classes = pd.Index([c for part in stream.classes for c in part])
     tests = tests_of(stream, split)
     correct, figures = [], []
     measured = _Confidence(stream, tests) if confidence and isinstance(learner, Learner) else None
@@ -91,24 +91,23 @@ def run(
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
         _, learning = _timed(learn, session.graph, session.nodes, session.labels, *extra)
         answers, predicting = _timed(learner.predict, session.graph, _nodes(asked))
-        retained = int(learner.retained_bytes())
-        check_number("learner.retained_bytes()", retained, 0)
-        figures.append((learning, predicting, retained))
+        check_number("learner.retained_bytes()", retained := learner.retained_bytes(), 0)
+        figures.append((learning, predicting, int(retained)))
         given = np.asarray(answers)
-        if given.shape != (len(asked),):
-            what = f"an array of shape {given.shape} for {len(asked)} nodes"
+        if given.shape != (len(asked),) or given.dtype.kind == "O":  # which may equal anything
+            what = f"an array of {given.dtype}, of shape {given.shape}, for {len(asked)} nodes"
             raise InputError(f"learner.predict gave {what}: it must give one class per node")
-        right = given == asked["label"].to_numpy()
-        right &= asked["session"].to_numpy() <= session.index
-        correct.append(np.bincount(asked["column"][right], minlength=len(column)))
+        found = classes.get_indexer(pd.Index(given))  # the one thing that is counted and kept
+        right = (found == asked["column"]) & (asked["session"] <= session.index)
+        correct.append(np.bincount(asked["column"][right], minlength=classes.size))
         if measured is not None:
             measured.measure(learner, session.graph, asked)
         _check_kept(session.graph, copies, learner, session.index)
         if on_session is not None:
             on_session(session.index)
-    found = np.array([column.get(one, len(column)) for one in given.tolist()])
+    found[found < 0] = classes.size
     ordered = found[np.lexsort((stream.original_ids(_nodes(asked)).numpy(), asked["column"]))]
-    total = np.bincount(tests["column"], minlength=len(column))
+    total = np.bincount(tests["column"], minlength=classes.size)
     # a user's own learner need not clock its selection
     selecting = tuple(map(float, getattr(learner, "selection_seconds_", ())))
     clocks: Any = (*zip(*figures, strict=True), selecting)

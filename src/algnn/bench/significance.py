@@ -43,9 +43,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Com
     Parameters
     ----------
     ours, theirs : DataFrame
-        Runs of one method on one dataset each, as `algnn.bench.runs.read_runs` gives them, with
-        answers. Those with the same graph, split, stream and seed are compared, the others left
-        out.
+        Runs of one method on one dataset and stream (base, step and edges) each, with answers, as
+        `read_runs` gives them. Those that share graph, split and seed are compared.
     figure : {"ap", "micro"}
         AP, in which sessions count the same, or accuracy, in which nodes do.
 
@@ -61,10 +60,12 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Com
     """
     if figure not in FIGURES:
         raise InputError(f"figure={figure!r} cannot be compared: use one of {', '.join(FIGURES)}")
-    found = [(key[:2], *_ahead(pairs, figure)) for key, pairs in _paired(ours, theirs)]
+    found = [(key[:5], *_ahead(pairs, figure)) for key, pairs in _paired(ours, theirs)]
     if not found:
         lack = "no two runs share graph, split, stream and seed and have kept their answers"
         raise InputError(f"{lack}: run both methods with the same seeds")
+    if len({key[2:] for key, *_ in found}) > 1:
+        raise InputError("runs hold several base, step or edges: compare those of one stream")
     if len(found) == 1:
         ((split, leads, nodes),) = found
         units = [(split, *one) for one in zip(leads, nodes, strict=True)]
