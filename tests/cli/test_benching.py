@@ -103,6 +103,11 @@ def test_a_table_of_methods_and_datasets(here: Path, capsys: pytest.CaptureFixtu
     assert [(r["method"], r["step"], r["seeds"]) for r in found["results"]] == [
         ("algnn", 1, [1, 2]), ("bare", 1, [1, 2]), ("algnn", 2, [1, 2]), ("bare", 2, [1, 2]),
     ]  # fmt: skip
+    # the graph has a split of its own, so there is no second one to count
+    assert main([*arguments, "--splits", "2", "--seeds", "1", "--steps", "1"]) == 0
+    out, _ = capsys.readouterr()
+    assert "· step 1 · seed 1\n" in out
+    assert "0 done, 2 reused" in out
 
 
 def test_two_graphs_of_one_name_have_columns_of_their_own(

@@ -255,9 +255,12 @@ def tables(tally: Tally, plans: Sequence[Plan]) -> None:
             cells = [[p for p in here if (p.method, p.dataset) == (method, g)] for g in graphs]
             figures = (_figure(tally.of(*some), tally.wanted(*some)) for some in cells)
             table.add_row(method, *figures)
-        count = sum(len(p.seeds) for p in here if p.method == here[0].method) // len(graphs)
-        noun = "runs" if count > len(here[0].seeds) else "seeds"
-        over = f"mean of {count} {noun} ± 95%" if count > 1 else f"seed {here[0].seeds[0]}"
+        own = [p for p in here if p.method == here[0].method]
+        # a graph that comes with a split has no others, and fewer runs
+        counts = {tally.wanted(*(p for p in own if p.dataset == graph)) for graph in graphs}
+        most, noun = max(counts), "runs" if max(counts) > len(own[0].seeds) else "seeds"
+        many = f"mean of {'' if len(counts) == 1 else 'up to '}{most} {noun} ± 95%"
+        over = many if most > 1 else f"seed {own[0].seeds[0]}"
         print_table(table, f"AP, average performance (%) · step {step} · {over}")
 
 
