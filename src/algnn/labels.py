@@ -26,7 +26,7 @@ Column = npt.NDArray[Any]
 Row = tuple[str, list[str]]
 
 NUMBER = re.compile("-?[0-9]+")
-PLAIN = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0+)?")  # as numbers are written: 007 is a name
+PLAIN = re.compile(r"(0|-?[1-9][0-9]*)(\.0+)?")  # as numbers are written: 007 is a name
 PARQUET = (".parquet", ".pq")
 IS_PIPE = "is a pipe or the like, and tables are read twice: write it to a file and name that"
 BOOLS = {"True": "1", "False": "0"}
@@ -65,9 +65,10 @@ def read_labels(
     as_ints = seen is None or seen.dtype.kind != "U"
     if as_ints and BOOLS.keys() >= set(texts):
         texts = [BOOLS[text] for text in texts]
-    whole = [int(text.partition(".")[0]) for text in texts if PLAIN.fullmatch(text)]
-    as_ints &= len(whole) == len(texts) and -(2**63) <= min(whole) <= max(whole) < 2**63
-    return nodes[labelled], np.array(whole if as_ints else texts), int((~labelled).sum())
+    whole = [text.partition(".")[0] for text in texts if PLAIN.fullmatch(text)]
+    as_ints &= len(whole) == len(texts) and all(map(_fits, whole))
+    labels = [int(text) for text in whole] if as_ints else texts
+    return nodes[labelled], np.array(labels), int((~labelled).sum())
 
 
 def read_nodes(path: Source, num_nodes: int) -> npt.NDArray[np.int64]:
@@ -185,6 +186,11 @@ def _places(path: Source, header: list[str], names: Sequence[str]) -> list[int]:
             " once each, with commas between columns"
         )
     return [header.index(name) for name in names]
+
+
+def _fits(number: str) -> bool:
+    """Whether a whole number is one of 64 bits."""
+    return len(number.lstrip("-")) <= MOST_DIGITS and -(2**63) <= int(number) < 2**63
 
 
 def _ids(path: Source, rows: Sequence[Row], num_nodes: int) -> npt.NDArray[np.int64]:
