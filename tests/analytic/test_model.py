@@ -17,6 +17,7 @@ from algnn.analytic.joint import JointRidge
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.lifecycle.membership import Membership
 from algnn.analytic.linalg import MOST_ROWS_DIVISOR, UpdatedFactor
+from algnn.analytic.selection import MOST_HALVINGS
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
 
@@ -419,6 +420,18 @@ def test_the_default_is_the_same_in_any_order_and_batches():
         assert relative_error(model.weights_, joint.weights_) < 1e-9
         assert np.array_equal(model.predict(first.graph), joint.predict(first.graph))
         assert relative_error(model.statistics_.G, joint.statistics_.G) < 1e-12
+
+
+def test_nodes_that_fade_keep_one_halving_once_they_outgrow_the_span():
+    digits = algnn.load("digits")
+    model = algnn.ALGNN(width=400, half_life=1, device="cpu")
+    for start in range(0, 240, 60):
+        nodes = torch.arange(start, start + 60)
+        model.partial_fit(digits, nodes, digits.y[nodes])
+        outgrown = model._learned.span.basis is None
+        assert model._learned.ways == (1 if outgrown else MOST_HALVINGS)
+    assert outgrown
+    assert float(model.statistics_.n.sum()) < 160  # what they still count for
 
 
 def seeded(seed):

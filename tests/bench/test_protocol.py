@@ -86,6 +86,11 @@ def test_an_answer_counts_as_the_class_it_names(small_graph: Data) -> None:
     # as floats, or as words, which are no class here
     floats = run(Student(lambda nodes, _: small_graph.y[nodes].double()), ClassStream(small_graph))
     assert floats.ap == 100
+    for kind in (torch.float16, torch.uint8):
+        short = Student(lambda nodes, _, kind=kind: small_graph.y[nodes].to(kind))
+        assert run(short, ClassStream(small_graph)).ap == 100
+    bools = run(Student(lambda nodes, _: small_graph.y[nodes] == 1), ClassStream(small_graph))
+    assert bools.correct[-1].tolist() == [6, 6, 0, 0]
     words = Student(lambda nodes, seen: np.full(len(nodes), "0"))
     assert run(words, ClassStream(small_graph)).correct.sum() == 0
 
@@ -185,7 +190,7 @@ def test_bytes_below_zero_are_refused(small_graph: Data) -> None:
         def retained_bytes(self) -> int:
             return -5
 
-    with pytest.raises(InputError, match=r"retained_bytes\(\)=-5 must be a number of at least 0"):
+    with pytest.raises(InputError, match=r"retained_bytes\(\)=-5.0 must be a number of at least 0"):
         run(Lending(device="cpu", width=16), ClassStream(small_graph))
     student = Student(lambda nodes, seen: np.zeros(len(nodes)))
     student.retained_bytes = lambda: float("nan")  # type: ignore[method-assign]

@@ -17,6 +17,7 @@ EDGES = pd.DataFrame(
     }
 )
 NAMES = {"source": "payer", "target": "payee"}
+DATES = pd.Categorical(pd.to_datetime(["2026-01-01"] * 4))
 FEATURES = pd.DataFrame({"age": [1, 2, 3, 4], "debt": [0.5, 0.0, 1.5, 2.5]}, index=list("dbca"))
 
 
@@ -56,6 +57,14 @@ def test_nodes_of_an_earlier_graph_keep_their_ids_and_features():
     assert algnn.from_pandas(EDGES, nodes=[], **NAMES).node_names == list("abcd")
     ints = pd.DataFrame({"payer": [5, 2], "payee": [2, 9]})
     assert algnn.from_pandas(ints, nodes=[9, 2], **NAMES).node_names == [9, 2, 5]
+    large = 2**53
+    mixed = pd.DataFrame({"payer": [large + 1, large], "payee": [2.5, 1.0]})
+    names = algnn.from_pandas(mixed, **NAMES).node_names
+    assert algnn.from_pandas(mixed, nodes=names, **NAMES).node_names == names
+    for given in (np.array(["b", "a"]), pd.Index(["b", "a"]), ("b", "a")):
+        found = algnn.from_pandas(EDGES, nodes=given, **NAMES).node_names
+        assert found == list("bacd")
+        assert {type(name) for name in found} == {str}
 
 
 def test_weights_of_parallel_edges_add_up():
@@ -159,6 +168,11 @@ def test_networkx():
         ({"features": FEATURES, "nodes": list("abcd")}, "both fix the order .* leave nodes out"),
         ({"nodes": list("aba")}, "nodes holds 'a' twice"),
         ({"nodes": [1, 2]}, "by numbers and by strings"),
+        ({"nodes": "abcd"}, "nodes is a str: give the node_names"),
+        ({"nodes": set("abcd")}, "nodes is a set: give the node_names"),
+        ({"nodes": ["a", None]}, "nodes holds None: give the node_names"),
+        ({"nodes": [["a"], "b"]}, r"nodes holds \['a'\]: give the node_names"),
+        ({"features": FEATURES.assign(age=DATES)}, "give numbers"),
         ({"features": FEATURES.assign(age=pd.Timestamp(0))}, r"holds datetime.* values: give numb"),
         ({"features": FEATURES.assign(age=1j)}, "holds complex128 values: give numbers"),
         ({"features": FEATURES.assign(age=np.nan)}, r"features\['age'\] holds missing"),

@@ -223,13 +223,15 @@ class State:
 
     def with_room_for(self, count: int) -> State:
         """The same, ready for so many more nodes: over all features once a span saves nothing."""
-        nodes = int(self.statistics.n.sum())
-        kept = self.half_sums[: halvings(nodes + count, self.span.width)]
+        nodes, width = int(self.statistics.n.sum()), self.span.width
         # nodes that count for little by now span as much as any
-        if self.span.basis is None or self.span.has_room(max(nodes, self.span.rank) + count):
+        room = self.span.has_room(max(nodes, self.span.rank) + count)
+        outgrown = self.span.basis is not None and not room
+        kept = self.half_sums[: halvings(width if outgrown else nodes + count, width)]
+        if not outgrown:
             return replace(self, half_sums=kept)
         whole = self.span.whole
-        return self._with(whole(self.statistics), whole(kept), span=Span(self.span.width, None))
+        return self._with(whole(self.statistics), whole(kept), span=Span(width, None))
 
     def asked_for(self, head: str, gamma: float) -> State:
         """With the head and γ of the parameters, which may have changed; γ = 0 keeps the last."""

@@ -91,13 +91,14 @@ def run(
         extra = (stream.nodes("val", session.index),) if learner.uses_validation else ()
         _, learning = _timed(learn, session.graph, session.nodes, session.labels, *extra)
         answers, predicting = _timed(learner.predict, session.graph, _nodes(asked))
-        check_number("learner.retained_bytes()", retained := learner.retained_bytes(), 0)
+        check_number("learner.retained_bytes()", retained := float(learner.retained_bytes()), 0)
         figures.append((learning, predicting, int(retained)))
         given = np.asarray(answers)
         if given.shape != (len(asked),) or given.dtype.kind == "O":  # which may equal anything
             what = f"an array of {given.dtype}, of shape {given.shape}, for {len(asked)} nodes"
             raise InputError(f"learner.predict gave {what}: it must give one class per node")
-        found = classes.get_indexer(pd.Index(given))  # the one thing that is counted and kept
+        named = given.astype(np.float64) if given.dtype.kind in "bf" else given  # pandas is strict
+        found = classes.get_indexer(named)
         right = (found == asked["column"]) & (asked["session"] <= session.index)
         correct.append(np.bincount(asked["column"][right], minlength=classes.size))
         if measured is not None:

@@ -54,9 +54,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Com
         `ours` − `theirs` ± its standard error times Student's t. The squared error is s²/k + c: s²
         is the variance over k units (a split with an order of classes; where there is one, its
         seeds), and c the mean covariance between two units when test nodes are drawn anew, 0
-        for units of different splits. Of one pair of runs it is the variance under
-        drawing nodes alone. This is the limit of a bootstrap of many draws, corrected for few
-        units; t has their degrees of freedom as far as they make the error (Satterthwaite).
+        for units of different splits. Of one pair of runs it is the variance under drawing nodes
+        alone. It is the limit of a bootstrap; t has the units' degrees of freedom (Satterthwaite).
     """
     if figure not in FIGURES:
         raise InputError(f"figure={figure!r} cannot be compared: use one of {', '.join(FIGURES)}")

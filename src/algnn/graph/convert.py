@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from datetime import datetime, timedelta
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ from algnn.graph.npz import Arrays, graph_of_arrays
 
 if TYPE_CHECKING:
     import networkx
+
+TIMES = (datetime, timedelta, np.datetime64, np.timedelta64)
+WORDS = (str, bytes, bytearray)  # which may be codes, even if they read as numbers
 
 
 def from_pandas(
@@ -91,7 +95,7 @@ def from_pandas(
     ends = [_ids(f"edges[{column!r}]", edges[column], names) for column in (source, target)]
     arrays: Arrays = {"edge_index": np.stack(ends)}
     if weight is not None:
-        arrays["edge_weight"] = _numbers(f"edges[{weight!r}]", edges[weight])
+        arrays["edge_weight"] = _numbers(f"edges[{weight!r}]", edges[weight], words=True)
     if features is not None:
         columns = [_numbers(f"features[{name!r}]", column) for name, column in features.items()]
         arrays["x"] = np.stack(columns, axis=1) if columns else np.zeros((len(names), 0))
@@ -150,7 +154,8 @@ def from_networkx(
     ends = [[ids[row[end]] for row in rows] for end in (0, 1)]
     arrays: Arrays = {"edge_index": np.array(ends, np.int64)}
     if weight is not None:
-        arrays["edge_weight"] = _numbers(f"weight={weight!r}", pd.Series([r[2] for r in rows]))
+        given = pd.Series([row[2] for row in rows])
+        arrays["edge_weight"] = _numbers(f"weight={weight!r}", given, words=True)
     if x is not None:
         arrays["x"] = _vectors(graph, x)
     if y is not None:
@@ -202,7 +207,12 @@ def _names(
 ) -> pd.Index:
     """The nodes of an earlier graph, then the others of edges and labels, sorted."""
     parts = [*ends, *([] if labels is None else [pd.Series(labels.index)])]
-    before = pd.Index([] if nodes is None else list(nodes), tupleize_cols=False)
+    if not isinstance(nodes, list | tuple | np.ndarray | pd.Index | pd.Series | None):
+        raise InputError(f"nodes is a {type(nodes).__name__}: give the node_names of a graph")
+    # as objects: a float among large ints would make floats of them, some of which are equal
+    before = pd.Index(pd.Series(nodes, dtype=object).tolist(), dtype=object, tupleize_cols=False)
+    if strange := [n for n in before if not isinstance(n, Hashable) or n is None or n != n]:
+        raise InputError(f"nodes holds {strange[0]!r}: give the node_names of a graph")
     if before.has_duplicates:
         raise InputError(f"nodes holds {before[before.duplicated()][0]!r} twice: give each once")
     if len(before):
@@ -216,7 +226,10 @@ def _names(
         raise InputError(
             "edges, labels and nodes name nodes by numbers and by strings: use one kind for all"
         ) from None
-    return before.append(names[~names.isin(before)]) if len(before) else names
+    if not len(before):
+        return names
+    new = names[~names.isin(before)].tolist()
+    return pd.Index([*before, *new], dtype=object, tupleize_cols=False)
 
 
 def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
@@ -234,11 +247,12 @@ def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
     return ids.astype(np.int64)
 
 
-def _numbers(what: str, column: pd.Series) -> Any:
+def _numbers(what: str, column: pd.Series, words: bool = False) -> Any:
+    """A column as float64; of strings that read as numbers if `words` allows it."""
     try:
         kind = getattr(column.dtype, "kind", "")
-        # times, complex numbers, and strings, which may be codes even if they read as numbers
-        if kind in "mMc" or (kind == "O" and any(isinstance(v, str | bytes) for v in column)):
+        some = column.unique() if kind in "OUS" else ()
+        if kind in "mMc" or any(isinstance(v, TIMES if words else TIMES + WORDS) for v in some):
             raise TypeError
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):

@@ -80,7 +80,7 @@ class Lifecycle(Encoding[State]):
             What to do with nodes that were already learned with the same label: refuse them, skip
             them (so that a call may be repeated), or count them again. A node learned with another
             label is refused (see `relabel`), except with "count". Without the record of learned
-            nodes (after `drop_record`, or with a `half_life`) nothing is refused.
+            nodes (after `drop_record`, or with a `half_life`) nothing is refused but "ignore".
         client : distributed.Client, optional
             As for `ALGNN.fit`.
 
