@@ -141,7 +141,7 @@ def _gradient(encoder: HopEncoder, sums: Tensor, weights: Tensor) -> Tensor:
     lengths = (views * there).norm(dim=1, keepdim=True).clamp_min(TINY)
     worth, _, beyond = weights.tensor_split([encoder.breadth, encoder.prepared_width])
     if encoder.expanded:
-        units = encoder.units((views / lengths)[there].unsqueeze(0))
+        units = encoder.units((views / lengths)[there][None], views.new_empty(1, beyond.numel()))
         # without a bias, a unit that is on is its own weights times its input
         active = (units.squeeze(0) > 0) * beyond / units.norm().clamp_min(TINY)
         worth = worth + encoder.unit_weights(views.device) @ active

@@ -97,8 +97,7 @@ def _by_degree(mix: Tensor, inputs: int, hidden: int) -> Iterator[tuple[Tensor, 
     ranked, order = torch.sort(degrees)
     # a node needs S_v, and a row of inputs and one of units for each neighbour
     floats = inputs * hidden + ranked * (inputs + hidden)
-    # a quarter of a block: S_v is written and read at once, and should not leave the cache
-    room = propagate.BLOCK_BYTES // 16
+    room = propagate.BLOCK_BYTES // 4  # of float32: S_v should not leave the cache
     first = 0
     while first < order.numel():
         ahead = floats[first : first + max(1, room // (inputs * hidden))]

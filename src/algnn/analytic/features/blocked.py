@@ -22,7 +22,7 @@ from torch import Tensor
 
 from algnn.errors import InputError
 from algnn.files import make_folder, replacing
-from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
+from algnn.graph.propagate import BLOCK_BYTES, GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
 from algnn.graph.store import FLOAT, GraphRows, GraphStore, MemoryRows, mapped
 from algnn.progress import tell
 
@@ -39,7 +39,6 @@ MEMORY_BYTES = 3072 * 2**20
 OTHER_BYTES = 400 * 2**20
 STORE_SHARE = 0.6
 ARRAYS = 3
-PRODUCT_BYTES = 16 * 2**20  # of a product before it is copied into its array
 # Nodes so many ids apart on average are on pages of their own, and reading ahead finds none of
 # them; so many threads wait for the disk at once. 5,000 of ten million nodes, none of them in the
 # page cache, take 2 s; 5 s by one thread, and 19 s by one that reads ahead (docs/scale/cold.json).
@@ -238,7 +237,7 @@ def hop(
     start = None if beside is None else opened(beside)
     first, matrix = graph.parts[part].start, graph.adjacency(part)
     starts, on_gpu = matrix.crow_indices(), x.device.type == "cuda"
-    size = matrix.size(0) if on_gpu else max(1, PRODUCT_BYTES // (8 * x.size(1)))
+    size = matrix.size(0) if on_gpu else max(1, BLOCK_BYTES // (8 * x.size(1)))
     for a in range(0, matrix.size(0), size):
         b = min(a + size, matrix.size(0))
         entries = slice(int(starts[a]), int(starts[b]))

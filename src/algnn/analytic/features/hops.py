@@ -229,19 +229,22 @@ class HopEncoder:
 
     def __call__(self, prepared: Tensor) -> Tensor:
         """Z [n, width] of some rows of what `prepare` gave, in float64."""
-        exact = prepared.to(FLOAT)
-        if not self.expanded:
-            return exact
-        units = normalize(self.units(exact[:, : self.breadth]))
-        return torch.cat([exact, units], dim=1)
+        shape = prepared.size(0), self.prepared_width + self.expanded
+        Z = torch.empty(shape, dtype=FLOAT, device=prepared.device)
+        Z[:, : self.prepared_width] = prepared
+        if self.expanded:
+            units = self.units(Z[:, : self.breadth], Z[:, self.prepared_width :])
+            normalize(units, out=units)
+        return Z
 
-    def units(self, exact: Tensor) -> Tensor:
+    def units(self, exact: Tensor, out: Tensor) -> Tensor:
         """The random units [n, expanded] of some views [n, breadth], before normalisation."""
         weights, shared = self.unit_weights(exact.device), self.expanded - self.units_apart
         # not multiplied by the zeros of the units that see the last view alone
         last = slice(self.breadth - self.view_width, None)
-        apart = torch.mm(exact[:, last], weights[last, shared:])
-        return torch.cat([torch.mm(exact, weights[:, :shared]), apart], dim=1).relu_()
+        torch.mm(exact, weights[:, :shared], out=out[:, :shared])
+        torch.mm(exact[:, last], weights[last, shared:], out=out[:, shared:])
+        return out.relu_()
 
     @property
     def units_apart(self) -> int:
