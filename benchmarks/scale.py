@@ -5,11 +5,11 @@
 
 Planted graphs (`algnn.graph.synthetic.communities`): heavy-tailed degrees, ten directed edges a
 node, 128 features, 100 classes. The base session has half of them, with 5% of all nodes labelled,
-then one class is learned, then 100,000 nodes, or all, are predicted. Each measurement is a process
-of its own. Memory is the peak of anonymous resident pages (RssAnon), mapped files apart, without
-what Python and torch take before they do anything. Beside each time stand the machine's rate of
-matrix products and of gathering rows, measured in the same process just before, since the machine
-may be shared.
+then one class is learned, then 100,000 nodes are predicted; with ``--all``, then all of them, so
+many at a time. Each measurement is a process of its own. Memory is the peak of anonymous resident
+pages (RssAnon), mapped files apart, without what Python and torch take before they do anything.
+Beside each time stand the machine's rate of matrix products and of gathering rows, measured in the
+same process just before, since the machine may be shared.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ PREDICTED = 100_000
 ROADS = ("memory", "disk", "1 worker", "2 workers", "gpu", "sgc+ridge", "gcn")
 USUAL = "memory,disk,sgc+ridge"
 GCN_EPOCHS, GCN_HIDDEN = 50, 64
+SPANS = ("encoding", "base session", "whole")
 STEPS = ("encode", "sums and weights", "one class", "predict")
 
 
@@ -171,6 +172,10 @@ def measure(nodes: int, road: str, work: Path) -> dict:
     asked = torch.arange(min(nodes, PREDICTED))
     with clock(steps, "predict", peak):
         found = model.predict(graph, asked)
+    if "all" in sys.argv[5:]:
+        with clock(steps, "predict all", peak):
+            for start in range(0, nodes, PREDICTED):
+                model.predict(graph, torch.arange(start, min(start + PREDICTED, nodes)))
     truth = y[asked.numpy()]
     record["predicted"] = asked.numel()
     record["accuracy"] = round(float((found == truth)[truth <= CLASSES // 2].mean()), 4)
@@ -254,15 +259,15 @@ def run(args: argparse.Namespace) -> None:
     for size in args.sizes:
         nodes = int(float(size))
         for road in args.roads.split(","):
-            found = [once(nodes, road, work) for _ in range(args.times)]
+            found = [once(nodes, road, work, args.all) for _ in range(args.times)]
             found.sort(key=lambda one: one["steps"]["encode"]["seconds"])
             record = found[len(found) // 2]
-            again = f" --times {args.times}" * (args.times > 1)
+            again = f" --times {args.times}" * (args.times > 1) + " --all" * args.all
             record["command"] = f"python benchmarks/scale.py run {size} --roads {road}{again}"
             keep(record | {"encode_seconds": [one["steps"]["encode"]["seconds"] for one in found]})
 
 
-def once(nodes: int, road: str, work: Path) -> dict:
+def once(nodes: int, road: str, work: Path, everyone: bool) -> dict:
     """One measurement, in a process of its own."""
     if on_disk(road):
         # views that an earlier run has left would be found, not made
@@ -270,6 +275,7 @@ def once(nodes: int, road: str, work: Path) -> dict:
         subprocess.run([sys.executable, __file__, "make", str(nodes), str(work)], check=True)
     before = os.getloadavg()[0]
     command = [sys.executable, __file__, "measure", str(nodes), road, str(work)]
+    command += ["all"] * everyone
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     record = json.loads(done.stdout.splitlines()[-1])
     print(nodes, road, {k: v["seconds"] for k, v in record["steps"].items()}, flush=True)
@@ -344,12 +350,71 @@ def cold(work: Path) -> None:
     print(found)
 
 
+def one_class(work: Path) -> None:
+    """A class of 1,000 nodes at width 2,048, beside one SYRK and one Cholesky of these sizes."""
+    import numpy as np
+    import torch
+    from scipy.linalg.blas import dsyrk
+
+    import algnn
+    from algnn.graph.synthetic import communities
+
+    width, nodes = 2048, 1000
+    graph = communities(200_000, 10**6, FEATURES, CLASSES)
+    y = graph.y.numpy()
+    base, _ = sessions(y, 200_000)
+    later = np.flatnonzero(y == CLASSES // 2)[:nodes]
+    assert len(later) == nodes
+    Z = np.asfortranarray(np.random.default_rng(0).random((width, nodes)))
+    G = np.zeros((width, width), order="F")
+    matrix = torch.eye(width, dtype=torch.float64) + 0.5
+    found: dict = {"one SYRK": [], "one Cholesky": []}
+    models = {}
+    for name, gamma in (("gamma given", 1e-5), ("gamma chosen", 0.0)):
+        model = algnn.ALGNN(width=width, gamma=gamma, device="cpu").fit(graph, base, y[base])
+        models[name], found[name] = (model, model._learned), []
+
+    def clocked(name: str, run) -> None:
+        start = time.perf_counter()
+        run()
+        found[name].append(round(time.perf_counter() - start, 4))
+
+    for _ in range(7):
+        clocked("one SYRK", lambda: dsyrk(1.0, Z, beta=1.0, c=G, overwrite_c=True))
+        clocked("one Cholesky", lambda: torch.linalg.cholesky(matrix))
+        for name, (model, state) in models.items():
+            model._replace(state)
+            clocked(name, lambda model=model: model.partial_fit(graph, later, y[later]))
+    usual = {name: float(np.median(times)) for name, times in found.items()}
+    both = usual["one SYRK"] + usual["one Cholesky"]
+    record = {
+        "command": "python benchmarks/scale.py class --work FOLDER",
+        "nodes": nodes,
+        "width": width,
+        "processor": platform.machine(),
+        "load before": round(os.getloadavg()[0], 2),
+        "median seconds": usual,
+        "over SYRK and Cholesky": {name: round(usual[name] / both, 2) for name in models},
+    }
+    (FOLDER / "class.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    print(record)
+
+
 def own_bytes(record: dict) -> int:
     """The peak over all steps: the graph, where it is in memory, and what is made of it."""
     if record["road"] == "gpu":
         return record["gpu_peak_bytes"]
     most = max(step["peak_anonymous_bytes"] for step in record["steps"].values())
     return most - record["rest_bytes"] + (record["graph_bytes"] if record["road"] != "disk" else 0)
+
+
+def seconds(record: dict, what: str) -> float:
+    """Seconds of encoding, of the base session or of the whole: with one class and all answers."""
+    steps = {name: step["seconds"] for name, step in record["steps"].items()}
+    each = steps["predict"] * record["nodes"] / min(record["nodes"], PREDICTED)
+    parts = {"encoding": 0.0, "base session": steps["sums and weights"]}
+    parts["whole"] = parts["base session"] + steps["one class"] + steps.get("predict all", each)
+    return steps["encode"] + parts[what]
 
 
 def document() -> None:
@@ -390,11 +455,17 @@ def document() -> None:
         most = [own_bytes(r) for r in mine]
         axes[0].loglog(sizes, times, "o-", label=road)
         axes[1].loglog(sizes, np.array(most) / 2**30, "o-", label=road)
-        large = sizes >= 10**5
-        if large.sum() > 1:
-            slope = np.polyfit(np.log(sizes[large]), np.log(times[large]), 1)[0]
-            span = f"{sizes[large][0]:,} to {sizes[-1]:,}"
-            lines.append(f"\nEncoding, {road}, exponent from {span} nodes: {slope:.2f}.")
+        large = [r for r in mine if r["nodes"] >= 10**5]
+        if len(large) > 1:
+            span = f"{large[0]['nodes']:,} to {large[-1]['nodes']:,}"
+            each = {what: np.log([seconds(r, what) for r in large]) for what in SPANS}
+            grown = np.log([r["nodes"] for r in large])
+            slopes = [f"{what} {np.polyfit(grown, of, 1)[0]:.2f}" for what, of in each.items()]
+            lines.append(f"\nExponents, {road}, {span} nodes: {', '.join(slopes)}.")
+    for r in found:
+        if "predict all" in r["steps"]:
+            took = r["steps"]["predict all"]["seconds"]
+            lines.append(f"\nAll predictions of {r['nodes']:,} nodes, {r['road']}: {took:.0f} s.")
     ideal = np.array([10**4, 10**7])
     axes[0].loglog(ideal, 0.3 * ideal / 10**4, "k:", label="ideal slope")
     axes[0].set(xlabel="nodes", ylabel="seconds", title="encoding")
@@ -420,11 +491,13 @@ if __name__ == "__main__":
         runs.add_argument("--work", type=Path, required=True)
         runs.add_argument("--roads", default=USUAL, help=", ".join(ROADS))
         runs.add_argument("--times", type=int, default=1, help="Keep the median by encoding.")
+        runs.add_argument("--all", action="store_true", help="Predict all nodes, too.")
         commands.add_parser("document")
-        for name in ("columns", "cold"):
+        studies = {"columns": columns, "cold": cold, "class": one_class}
+        for name in studies:
             commands.add_parser(name).add_argument("--work", type=Path, required=True)
         chosen = parser.parse_args()
-        if chosen.command in ("columns", "cold"):
-            (columns if chosen.command == "columns" else cold)(chosen.work)
+        if chosen.command in studies:
+            studies[chosen.command](chosen.work)
         else:
             run(chosen) if chosen.command == "run" else document()
