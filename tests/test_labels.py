@@ -247,9 +247,23 @@ for call in (lambda: read_labels("a.parquet", 3), lambda: write_table("b.pq", [{
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [2**63 - 1, 1234567890123456789])
+def test_a_gap_in_parquet_changes_no_number(tmp_path: Path, number: int) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"node": [1, 2, 3], "label": [number, None, 7]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "labels.parquet")
+    nodes, labels, without = read_labels(tmp_path / "labels.parquet", 5)
+    assert (nodes.tolist(), labels.tolist(), without) == ([1, 3], [number, 7], 1)
+
+
 def test_bytes_in_parquet_are_text(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     path = tmp_path / "labels.parquet"
     pandas.DataFrame({"node": [1, 2], "label": [b"cat", b"dog"]}).to_parquet(path)
     assert read_labels(path, num_nodes=5)[1].tolist() == ["cat", "dog"]
+    # two classes, which would look the same once what is no text is replaced
+    pandas.DataFrame({"node": [1, 2], "label": [b"caf\xe9", b"caf\xe8"]}).to_parquet(path)
+    with pytest.raises(InputError, match=r"labels\.parquet is not text in UTF-8"):
+        read_labels(path, num_nodes=5)

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 import stat
 import time
 import uuid
@@ -16,11 +17,15 @@ from algnn.errors import AlgnnError, InputError
 
 PATIENCE = 60.0  # seconds that a second writer waits for the first
 PAUSE = 0.02
+SCHEME = re.compile("[a-z][a-z0-9+.-]+:")  # how an address begins, where Path has left a slash out
 LEFTOVER = 24 * 3600.0  # age in seconds at which a temporary file belongs to a writer that is dead
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder that can be written to, before hours of work whose result could not be."""
+    above = (folder, *folder.parents)
+    if any(SCHEME.fullmatch(one.name) and not one.exists() for one in above):
+        raise InputError(f"{folder} is an address, where graphs alone can be: give a local folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -107,7 +112,7 @@ def locked(
     lock = target.with_name(f".{target.name}.lock")
     held = FileLock(lock, is_singleton=True)  # which counts how often a thread has taken it
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         held.acquire(timeout=PATIENCE if patience is None else patience, poll_interval=PAUSE)
     except Timeout:
         usual = f"{path} is being changed by another algnn command: wait for it, then try again"

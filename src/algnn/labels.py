@@ -110,6 +110,11 @@ def is_parquet(path: Source) -> bool:
     return named
 
 
+def without_index(frame: Any, names: Sequence[str]) -> Any:
+    """A table of pandas in which what is called so is a column, also where it was the index."""
+    return frame.reset_index([n for n in frame.index.names if n in names and n not in frame])
+
+
 def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[Row]:
     """The cells of some columns, row by row: all, or the first ones."""
     read = _parquet_rows if is_parquet(path) else _csv_rows
@@ -121,6 +126,8 @@ def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[R
         reason = f"cannot be read: {error.strerror or error}"
         reason = IS_PIPE if error.errno == errno.ESPIPE else reason
         raise InputError(f"{path} {reason}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not text in UTF-8: write it again in UTF-8") from error
     if not rows:
         raise InputError(f"{path} names no node: give at least one row below the header")
     return rows
@@ -146,8 +153,6 @@ def _csv_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
             raise InputError(
                 f"{path}, line {reader.line_num}: is not CSV ({error}): close every quote"
             ) from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not text in UTF-8: save it as CSV in UTF-8") from error
 
 
 def _parquet_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
@@ -155,9 +160,11 @@ def _parquet_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
 
     with Path(path).open("rb") as file:
         try:
-            frame = pandas.read_parquet(file, engine="pyarrow")
+            # a gap would make floats of whole numbers, which hold them up to 2**53 only
+            frame = pandas.read_parquet(file, engine="pyarrow", dtype_backend="numpy_nullable")
         except Exception as error:  # pyarrow raises many kinds over damaged bytes
             raise InputError(f"{path} is not a whole Parquet file: write it again") from error
+    frame = without_index(frame, names)
     frame = frame.iloc[:, _places(path, list(map(str, frame.columns)), names)]
     for place, cells in enumerate(frame.itertuples(index=False, name=None), 1):
         if not all(pandas.api.types.is_scalar(cell) for cell in cells):
@@ -169,7 +176,7 @@ def _text(cell: Any) -> str:
     """A cell as text; a whole number that a gap made a float, as a whole number."""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    return cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell)
+    return cell.decode() if isinstance(cell, bytes) else str(cell)
 
 
 def _spelled(cell: str, known: set[str]) -> str:

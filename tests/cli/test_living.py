@@ -20,7 +20,7 @@ import torch
 from torch_geometric.data import Data
 
 import algnn.files as files_module
-from algnn import ALGNN, InputError, write_graph
+from algnn import ALGNN, InputError, save_npz, write_graph
 from algnn.cli import main
 from algnn.errors import is_out_of_memory
 from algnn.graph.datasets import load_inputs
@@ -470,6 +470,26 @@ def test_a_model_is_not_replaced_unless_that_is_said(
     assert ALGNN.load("a.safetensors").classes_.tolist() == ["bee", "owl"]
 
 
+def test_an_address_is_no_local_file(
+    desk: Path, small_graph: Data, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("fit", "a.safetensors", "graph.npz", "base.csv")
+    before = sorted(desk.rglob("*"))
+    for command in (
+        "fit s3://bucket/a.safetensors graph.npz base.csv",
+        "predict a.safetensors graph.npz -o s3://bucket/out.csv",
+    ):
+        assert main(command.split()) == 2
+        assert "bucket is an address, where graphs alone can be" in capsys.readouterr().err
+    with pytest.raises(InputError, match="bucket is an address"):
+        ALGNN.load("a.safetensors").save("s3://bucket/a.safetensors")
+    with pytest.raises(InputError, match="bucket is an address"):
+        save_npz(small_graph, "s3://bucket/graph.npz")
+    assert sorted(desk.rglob("*")) == before
+    (desk / "here:").mkdir()
+    save_npz(small_graph, "here:/new/graph.npz")
+
+
 def test_a_link_stays_one(desk: Path) -> None:
     (desk / "versions").mkdir()
     os.symlink("versions/one.safetensors", "a.safetensors")
@@ -555,7 +575,7 @@ def test_the_lock_is_taken_on_the_file_that_is_there(tmp_path: Path) -> None:
             pool.submit(again).result()
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(ValueError, match="cannot be made"),
+        pytest.raises(ValueError, match="cannot be a folder"),
         files_module.locked(tmp_path / "file" / "a"),
     ):
         raise AssertionError

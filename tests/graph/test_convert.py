@@ -139,6 +139,14 @@ def test_a_graph_of_tables_is_learned_saved_and_loaded(tmp_path):
     assert again.class_names == ["cat", "dog", "owl"]
 
 
+def test_lists_of_arrow_are_no_numbers():
+    pyarrow = pytest.importorskip("pyarrow")
+    kind = pd.ArrowDtype(pyarrow.list_(pyarrow.float64()))
+    lists = pd.Series([[1.0]] * 4, FEATURES.index, dtype=kind)
+    with pytest.raises(InputError, match=r"features\['age'\] holds list.* values: give numbers"):
+        algnn.from_pandas(EDGES, FEATURES.assign(age=lists), **NAMES)
+
+
 def test_networkx():
     given = nx.Graph()
     given.add_node(("x", 1), x=[1.0, 2.0], kind="fox")

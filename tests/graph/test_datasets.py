@@ -603,6 +603,8 @@ def test_unknown_names_and_bad_arguments(tmp_path):
             call("coar")
         with pytest.raises(DatasetError, match=r"graph.pt is a pickle.*algnn\.save_npz"):
             call("graph.pt")
+    with pytest.raises(DatasetError, match=r"my\.npz: there is no such file"):
+        load("~no-such-user/my.npz")  # nor such a user
     with pytest.raises(DatasetError, match=r"root=.*is not a folder"):
         load("cora", root=tmp_path / "none")
     for seed in (-1, 1.0, True, None, 2**63):

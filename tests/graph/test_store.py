@@ -20,6 +20,7 @@ from algnn.graph.partition import append_nodes, write_partitions
 from algnn.graph.propagate import normalised_adjacency, to_csr
 from algnn.graph.store import GraphStore, parse_bytes
 from algnn.graph.tables import read_edges, read_features
+from algnn.labels import read_labels
 
 
 def random_graph(seed=0, nodes=40, edges=150, weighted=False, sparse=False) -> Data:
@@ -371,6 +372,7 @@ def test_a_slash_at_the_end_of_an_address_overwrites_nothing(tmp_path):
     with pytest.raises(InputError, match="holds a graph already"):
         algnn.write_graph(random_graph(3), f"{address}/")
     assert algnn.open_graph(address, cache=tmp_path).num_nodes == graph.num_nodes
+    assert append_nodes(f"{address}/", graph.x[:1], []).num_nodes == graph.num_nodes + 1
 
 
 def pairs(store: GraphStore) -> list[tuple[int, int]]:
@@ -569,6 +571,51 @@ def test_tables_with_a_header_alone_count_for_nothing(tmp_path):
     (tmp_path / "e.csv").write_text("from,to\n")
     with pytest.raises(DatasetError, match="no column source"):
         list(read_edges(tmp_path / "e.csv"))
+
+
+def test_tables_of_features_follow_the_numbers_in_their_names(tmp_path):
+    for place in range(12):  # as Dask names them
+        pd.DataFrame({"a": [place], "b": [0]}).to_parquet(tmp_path / f"part.{place}.parquet")
+    assert read_features(tmp_path)[:, 0].tolist() == list(range(12))
+    pd.DataFrame({"b": [0], "a": [12]}).to_parquet(tmp_path / "part.12.parquet")
+    with pytest.raises(DatasetError, match=r"12\.parquet has the columns b,a and .* it a,b: give"):
+        read_features(tmp_path)
+
+
+def test_an_index_of_pandas_is_a_column_of_a_parquet_table(tmp_path):
+    x = pd.DataFrame({"node": [1, 0], "a": [2.0, 3.0]})
+    x.set_index("node").to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DatasetError, match="node must be 0, 1, 2"):
+        read_features(tmp_path / "x.parquet")
+    for keep in (True, False):
+        x[::-1].set_index("node", drop=keep).to_parquet(tmp_path / "x.parquet")
+        assert read_features(tmp_path / "x.parquet").tolist() == [[3.0], [2.0]]
+    edges = pd.DataFrame({"source": [0, 0, 1], "target": [1, 1, 0], "weight": [2.0, 3.0, 4.0]})
+    edges.groupby(["source", "target"]).sum().to_parquet(tmp_path / "e.parquet")
+    [found] = read_edges(tmp_path / "e.parquet")
+    assert [part.tolist() for part in found] == [[0, 1], [1, 0], [5.0, 4.0]]
+    y = pd.Series(["a", "b"], pd.Index([3, 1], name="node"), name="label")
+    y.to_frame().to_parquet(tmp_path / "y.parquet")
+    assert [part.tolist() for part in read_labels(tmp_path / "y.parquet", 5)[:2]] == [
+        [3, 1],
+        ["a", "b"],
+    ]
+
+
+def test_spaces_after_commas_are_no_part_of_a_name(tmp_path):
+    (tmp_path / "e.csv").write_text("source,target, weight\n0, 1, 2.5\n")
+    [found] = read_edges(tmp_path / "e.csv")
+    assert [part.tolist() for part in found] == [[0], [1], [2.5]]
+    (tmp_path / "x.csv").write_text("a, node\n7, 0\n")
+    assert read_features(tmp_path / "x.csv").tolist() == [[7.0]]
+
+
+@pytest.mark.parametrize("kind", [torch.uint16, torch.uint32])
+def test_new_nodes_of_a_sparse_graph_may_have_counts_for_features(tmp_path, kind):
+    algnn.write_graph(random_graph(sparse=True), tmp_path / "g")
+    x = torch.tensor([[0, 1, 0, 1, 1, 0]]).to(kind)
+    store = append_nodes(tmp_path / "g", x, [])
+    assert store.take(torch.tensor([40])).to_dense().tolist() == [[0, 1, 0, 1, 1, 0]]
 
 
 @pytest.mark.parametrize("kind", [">f4", ">i2", np.longdouble])

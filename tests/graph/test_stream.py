@@ -145,6 +145,15 @@ def test_nodes_without_a_label_are_there_from_the_start_and_never_handed_out():
     assert sorted(stream.original_ids(torch.arange(5)).tolist()) == [0, 1, 2, 4, 5]
 
 
+@pytest.mark.parametrize("edges", [[[0, 1], [1, 0]], [[], []]])
+def test_the_last_nodes_of_a_seen_graph_may_have_no_edge(edges):
+    graph = graph_of([0, 1, 2])
+    graph.edge_index = torch.tensor(edges, dtype=torch.int64)
+    stream = ClassStream(graph, base=1, edges="seen")
+    assert [session.graph.num_nodes for session in stream] == [1, 2, 3]
+    assert stream.graph(2).edge_index.equal(graph.edge_index)
+
+
 def test_class_ids_may_be_any_numbers():
     stream = ClassStream(graph_of([5, 10**12, 7, 5]), base=2)
     assert stream.classes == [(5, 7), (10**12,)]

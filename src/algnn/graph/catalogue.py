@@ -93,7 +93,7 @@ def datasets() -> list[Entry]:
 
 def find(name: Name, root: Root = None) -> Entry | Path | str:
     """The graph of a name: one that is known, a file's or folder's path, or an fsspec address."""
-    if root is not None and not Path(root).expanduser().is_dir():
+    if root is not None and not Path(os.path.expanduser(root)).is_dir():
         raise DatasetError(f"root={str(root)!r} is not a folder: give the one that holds raw files")
     known = {entry.name: entry for entry in datasets()}
     if isinstance(name, str) and name.lower() in known:
@@ -105,7 +105,7 @@ def find(name: Name, root: Root = None) -> Entry | Path | str:
         return known[name.lower()]
     if "://" in str(name):
         return str(name)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # which leaves a user nobody knows as it is
     if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
         raise DatasetError(
             f"{path} is a pickle, which can run code and is never opened here: load it yourself"
@@ -180,7 +180,7 @@ def cache_dir() -> Path:
 def folders(root: Root = None) -> list[Path]:
     """The folders in which raw files are looked for: the data root, if any, then the cache."""
     chosen = root or os.environ.get("ALGNN_DATA")
-    return ([Path(chosen).expanduser()] if chosen else []) + [cache_dir() / "raw"]
+    return ([Path(os.path.expanduser(chosen))] if chosen else []) + [cache_dir() / "raw"]
 
 
 def locate(file: str, root: Root = None) -> Path | None:

@@ -255,7 +255,7 @@ def _numbers(what: str, column: pd.Series, words: bool = False) -> Any:
         if kind in "mMc" or any(isinstance(v, TIMES if words else TIMES + WORDS) for v in some):
             raise TypeError
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, NotImplementedError):  # the last by Arrow, of lists
         raise InputError(
             f"{what} holds {column.dtype} values: give numbers; categories may become columns with"
             " pandas.get_dummies"

@@ -173,7 +173,8 @@ def append_nodes(
                 wanted = "edges must have weights" if weighted else "edges must have no weights"
                 raise InputError(f"{wanted}, as those that the graph has")
             old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
-        x = to_csr(x.detach().cpu()) if manifest["sparse"] else x.detach().cpu().to_dense()
+        x = x.detach().cpu().float()
+        x = to_csr(x) if manifest["sparse"] else x.to_dense()
         more = dict(zip(store.MORE, old, strict=True))
         number = len(manifest["partitions"])
         found = _write_partition(folder, number, part, part.stop, new, x, **more, **known)

@@ -285,7 +285,7 @@ def whole(graph: Data | GraphStore) -> Data:
 
 def read_manifest(path: Name) -> dict[str, Any]:
     """The checked manifest of a graph on disk."""
-    name = os.fspath(path)
+    name = os.fspath(path).rstrip("/")  # to an object store, a second slash is another name
     place = f"{name}/{MANIFEST}"
     try:
         if "://" in name:

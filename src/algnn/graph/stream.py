@@ -131,13 +131,14 @@ class ClassStream:
         if self.edges == "full":
             weight = graph.get("edge_weight")
             return Data(x=graph.x, edge_index=graph.edge_index, edge_weight=weight)
-        exists = self._arrival[: int((self._session_of <= index).sum())]
         device = graph.edge_index.device
+        exists = self._arrival[: int((self._session_of <= index).sum())].to(device)
         # node ids in the order of arrival, of the nodes that exist
-        edge_index, weight = subgraph(exists.to(device), graph.edge_index, graph.get("edge_weight"))
+        edges = graph.edge_index, graph.get("edge_weight")
+        edge_index, weight = subgraph(exists, *edges, num_nodes=graph.x.size(0))
         x = graph.x if graph.x.layout == torch.strided else to_csr(graph.x)
         edge_index = self._position.to(device)[edge_index]
-        return Data(x=take_rows(x, exists.to(device)), edge_index=edge_index, edge_weight=weight)
+        return Data(x=take_rows(x, exists), edge_index=edge_index, edge_weight=weight)
 
     def nodes(self, split: str, index: int) -> tuple[Tensor, Tensor]:
         """Nodes [n] of session `index`'s classes in one split, with their labels [n].

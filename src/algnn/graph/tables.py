@@ -20,7 +20,7 @@ from algnn.graph.catalogue import Name
 from algnn.graph.npz import check_stored
 from algnn.graph.partition import Edges, Ints, append_nodes, write_partitions
 from algnn.graph.store import GraphStore
-from algnn.labels import IS_PIPE, PARQUET, is_parquet, read_labels
+from algnn.labels import IS_PIPE, PARQUET, is_parquet, read_labels, without_index
 from algnn.progress import WatchedFile
 
 CHUNK = 2**21  # edges read at once, and as many cells of wider tables
@@ -98,7 +98,8 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
         # foreign bytes, and numbers wider than torch has, are kept as they will be written
         plain = found.dtype.isnative and found.dtype.itemsize <= 8
         return torch.from_numpy(found if plain else found.astype(np.float32))
-    width, count, place = 0, 0, work or tempfile.gettempdir()
+    columns: list[str] | None = None
+    count, place = 0, work or tempfile.gettempdir()
     # a file that is gone once nobody maps it
     with naming(place), tempfile.TemporaryFile(dir=place) as out:
         for table in _tables(file):
@@ -108,17 +109,22 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
                     if not np.array_equal(ids, np.arange(count, count + len(ids))):
                         raise DatasetError(f"{table}: node must be 0, 1, 2, … from row to row")
                 frame = frame.drop(columns="node", errors="ignore")
+                names = [str(name) for name in frame]
                 if header:
-                    _check_header(table, [str(name) for name in frame])
+                    _check_header(table, names)
+                columns = names if columns is None else columns
+                if names != columns:
+                    raise DatasetError(
+                        f"{table} has the columns {','.join(names)[:40]} and tables before it"
+                        f" {','.join(columns)[:40]}: give the same ones in the same order"
+                    )
                 values = _numbers(table, frame)
-                if width and values.shape[1] != width:
-                    raise DatasetError(f"{table} has {values.shape[1]} features, others {width}")
-                width, count = values.shape[1], count + len(values)
+                count += len(values)
                 out.write(np.ascontiguousarray(values).data)
-        if not width or not count:
+        if not columns or not count:
             raise DatasetError(f"{file} holds no features: give a row of numbers for each node")
         out.flush()
-        return torch.from_numpy(np.memmap(out, np.float32, "c", shape=(count, width)))
+        return torch.from_numpy(np.memmap(out, np.float32, "c", shape=(count, len(columns))))
 
 
 def _beside(path: Name) -> Path | None:
@@ -130,10 +136,10 @@ def _beside(path: Name) -> Path | None:
 
 
 def _tables(path: Path) -> list[Path]:
-    """A table, or all tables in a folder by their names."""
+    """A table, or all tables in a folder by their names, in the order of their numbers."""
     if path.is_dir():
         tables = [p for p in path.iterdir() if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
-        tables = sorted(p for p in tables if not p.name.startswith((".", "_")))
+        tables = sorted((p for p in tables if not p.name.startswith((".", "_"))), key=_turn)
         if not tables:
             raise DatasetError(f"{path} holds no table: give a folder of .csv, .gz or .parquet")
         return tables
@@ -142,6 +148,11 @@ def _tables(path: Path) -> list[Path]:
             f"{path} {IS_PIPE}" if path.exists() else f"{path}: there is no such file"
         )
     return [path]
+
+
+def _turn(path: Path) -> list[str | int]:
+    """A name whose numbers count as such: part.2 comes before part.10."""
+    return [int(text) if text.isdecimal() else text for text in re.split(r"(\d+)", path.name)]
 
 
 def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
@@ -154,10 +165,10 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
             table = ParquetFile(file)
             names = [n for n in table.schema_arrow.names if columns is None or n in columns]
             for batch in table.iter_batches(2 * CHUNK // max(2, len(names)), columns=names):
-                yield batch.to_pandas()
+                yield without_index(batch.to_pandas(), columns or ("node",))
         else:
             gzip = "gzip" if file.suffix.lower() == ".gz" else None
-            options: dict[str, Any] = {"compression": gzip}
+            options: dict[str, Any] = {"compression": gzip, "skipinitialspace": True}
             with WatchedFile(file) as lines:
                 # without a header, pandas refuses a row that is longer than the first one; with
                 # one, it would take the first cell for the row's name, and shift all columns
