@@ -532,18 +532,18 @@ def test_no_label_is_the_same_everywhere(small_graph, tmp_path):
 def test_what_a_fit_depends_on_cannot_be_changed_after_it(
     model, small_graph, tmp_path, name, value
 ):
-    path = tmp_path / "m.safetensors"
+    path, unsaved = tmp_path / "m.safetensors", copy.deepcopy(model)
     model.save(path)
-    for one in (model, algnn.ALGNN.load(path), model.blank()):
+    for one in (unsaved, model, algnn.ALGNN.load(path), model.blank()):
         old = getattr(one, name)
         value = "hops" if (name, old) == ("encoder", "gcn") else value
         one.set_params(**{name: value})
         for call in (
+            lambda m: m.save(path),
             lambda m: m.predict(small_graph),
             lambda m: m.partial_fit(small_graph, [41], [1]),
             lambda m: m.forget(small_graph, [0], [0]),
             lambda m: m.merge(m),
-            lambda m: m.save(path),
             lambda m: m.summary(),
         ):
             with pytest.raises(InputError, match=f"{name}=.* was set after fit, which had"):
