@@ -650,6 +650,10 @@ def test_numbers_of_every_make(small_graph, tmp_path):
         model = algnn.ALGNN(**SMALL).fit(graph, range(40), small_graph.y[:40])
         assert model.score(floats, None, small_graph.y) > 0.9
         assert np.array_equal(model.novelty(integers), model.novelty(floats))
+    floats.edge_weight = torch.arange(small_graph.num_edges) % 3 / 1
+    expected = model.decision_function(floats)
+    floats.edge_weight = floats.edge_weight.to(torch.uint16)  # of which torch compares no two
+    assert np.array_equal(model.decision_function(floats), expected)
 
 
 def test_labels_of_every_make(small_graph):
