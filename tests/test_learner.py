@@ -317,6 +317,8 @@ def test_an_html_table_for_notebooks(small_graph):
         assert model._repr_mimebundle_() == {"text/plain": repr(model), "text/html": shown}
     assert "&lt;b&gt;: 2, fox: 2" in quick().fit(small_graph, NODES, names[LABELS])._repr_html_()
     assert "γ = 0.01" in quick().fit(small_graph, NODES, LABELS)._repr_html_()
+    changed = quick().fit(small_graph, NODES, LABELS).set_params(width=9)
+    assert "width=9 was set after fit" in changed._repr_html_()
     assert "classes</th><td style='text-align:left'>0: none" in model_of_nothing(small_graph)
 
 

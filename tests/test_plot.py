@@ -118,6 +118,23 @@ def test_bars_of_accuracy_and_its_course_over_sessions(graph, model, test):
     np.testing.assert_allclose(ages.lines[0].get_ydata(), means)
 
 
+def test_calls_that_brought_no_class_take_no_room_on_the_axis(small_graph):
+    model = ALGNN(device="cpu", width=64).fit(small_graph, [0, 1], [0, 1])
+    for node in range(4, 60, 2):
+        model.partial_fit(small_graph, [node], [0])
+    model.partial_fit(small_graph, [2], [2])
+    nodes = [0, 1, 2]
+    ages = plot.accuracy(model, small_graph, nodes, nodes).axes[1]
+    assert ages.lines[0].get_xdata().tolist() == [0, 29]
+    assert 2 < len(ages.get_xticks()) < 14
+
+
+def test_a_class_whose_name_starts_with_an_underscore_has_its_place_in_the_legend(small_graph):
+    model = ALGNN(device="cpu", width=64).fit(small_graph, [0, 1], ["a", "b"])
+    legend = plot.class_map(model, small_graph, [0, 2], ["a", "_other"]).axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["never learned: _other"]
+
+
 def test_novelty_marks_what_was_never_learned(graph, model, test):
     nodes, labels = test
     times = np.linspace(2020, 2026, nodes.size)[::-1]

@@ -532,18 +532,18 @@ def test_no_label_is_the_same_everywhere(small_graph, tmp_path):
 def test_what_a_fit_depends_on_cannot_be_changed_after_it(
     model, small_graph, tmp_path, name, value
 ):
-    path = tmp_path / "m.safetensors"
+    path, unsaved = tmp_path / "m.safetensors", copy.deepcopy(model)
     model.save(path)
-    for one in (model, algnn.ALGNN.load(path), model.blank()):
+    for one in (unsaved, model, algnn.ALGNN.load(path), model.blank()):
         old = getattr(one, name)
         value = "hops" if (name, old) == ("encoder", "gcn") else value
         one.set_params(**{name: value})
         for call in (
+            lambda m: m.save(path),
             lambda m: m.predict(small_graph),
             lambda m: m.partial_fit(small_graph, [41], [1]),
             lambda m: m.forget(small_graph, [0], [0]),
             lambda m: m.merge(m),
-            lambda m: m.save(path),
             lambda m: m.summary(),
         ):
             with pytest.raises(InputError, match=f"{name}=.* was set after fit, which had"):
@@ -650,6 +650,10 @@ def test_numbers_of_every_make(small_graph, tmp_path):
         model = algnn.ALGNN(**SMALL).fit(graph, range(40), small_graph.y[:40])
         assert model.score(floats, None, small_graph.y) > 0.9
         assert np.array_equal(model.novelty(integers), model.novelty(floats))
+    floats.edge_weight = torch.arange(small_graph.num_edges) % 3 / 1
+    expected = model.decision_function(floats)
+    floats.edge_weight = floats.edge_weight.to(torch.uint16)  # of which torch compares no two
+    assert np.array_equal(model.decision_function(floats), expected)
 
 
 def test_labels_of_every_make(small_graph):

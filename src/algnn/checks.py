@@ -100,8 +100,8 @@ def check_graph(graph: Data) -> None:
             f"graph.edge_weight must be a dense tensor [{edges}], one for each edge, and is"
             f" {_kind(weight)}"
         )
-    # in float32, which is what they are used in
-    if weight.is_complex() or not bool((torch.isfinite(weight.float()) & (weight >= 0)).all()):
+    # in float32, which is what they are used in; what is negative has no root
+    if weight.is_complex() or not bool(torch.isfinite(weight.float().sqrt()).all()):
         raise InputError(
             "graph.edge_weight holds values that are negative, NaN, infinite or beyond 3e38: give"
             " each edge a finite weight of at least 0"

@@ -102,9 +102,11 @@ class GraphCache:
     def _inputs(self, graph: Data, *, sparse: bool = False) -> Tensor:
         """X in float32 on the learner's device, moved once: dense or, where it may stay so, CSR."""
         sparse = sparse and graph.x.layout != torch.strided
-        made: dict[bool, Tensor] = self._memos["inputs"].get((graph.x,), dict)
-        if sparse not in made:
+
+        def build() -> Tensor:
             # detached: a tensor of its own, so that the memo does not keep its own key alive
             x: Tensor = graph.x.detach().to(self._device, torch.float32)
-            made[sparse] = to_csr(x) if sparse else x.to_dense()
-        return made[sparse]
+            return to_csr(x) if sparse else x.to_dense()
+
+        memo = self._memos["sparse inputs" if sparse else "inputs"]
+        return cast(Tensor, memo.get((graph.x,), build))

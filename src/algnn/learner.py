@@ -378,7 +378,10 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
 
     def _repr_html_(self) -> str:
         view = self._view()
-        rows = view._described() if view._learned is not None else {"": "not fitted yet"}
+        try:
+            rows = view._described() if view._learned is not None else {"": "not fitted yet"}
+        except InputError as error:  # of a parameter that was set since
+            rows = {"": str(error)}
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"

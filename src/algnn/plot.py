@@ -107,7 +107,7 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
     figure = Figure(figsize=(12 if aged else 8, 4.6), layout="constrained")
     panels = figure.subplots(1, 1 + aged, squeeze=False, width_ratios=[2, 1][: 1 + aged])[0]
     bars = panels[0]
-    last = max(sessions.index, default=0) or 1
+    last = int(max(sessions.index, default=0)) or 1
     shades = [
         SOFT if pd.isna(s) else colormaps["viridis"](0.2 + 0.75 * s / last) for s in table.session
     ]
@@ -120,7 +120,7 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
     if aged:
         ages = panels[1]
         ages.plot(sessions.index.astype(int), 100 * sessions, "o-", color=KNOWN)
-        ages.set_xticks(range(0, int(sessions.index.max()) + 1, -(-len(sessions) // 12)))
+        ages.set_xticks(range(0, last + 1, last // 12 + 1))
         ages.set_xlabel("session in which a class was learned")
         ages.set_title("mean over the classes of a session")
     for axes in panels:
@@ -276,7 +276,7 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
         x, y = flat[true == name].T
         if name not in known:
             axes.plot(
-                x, y, "x", color="black", alpha=0.6, ms=5, label=f"{_plain(name)}, never learned"
+                x, y, "x", color="black", alpha=0.6, ms=5, label=f"never learned: {_plain(name)}"
             )
             continue
         axes.plot(x, y, ".", color=colour, alpha=0.5, ms=6)

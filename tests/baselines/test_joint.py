@@ -211,3 +211,16 @@ def test_bad_validation_nodes_are_refused(small_graph):
     smaller = small_graph.subgraph(torch.arange(50))
     with pytest.raises(InputError, match="a graph may grow"):
         model.partial_fit(smaller, train[:1], labels[:1])
+
+
+def test_weights_of_one_network_are_not_taken_for_those_of_another(small_graph, tmp_path):
+    train, labels, _ = everything(small_graph)
+    model = quick().fit(small_graph, train, labels).set_params(model="appnp")
+    for call in (
+        lambda: model.predict(small_graph),
+        lambda: model.save(tmp_path / "joint.safetensors"),
+        lambda: model.partial_fit(small_graph, train, labels),
+    ):
+        with pytest.raises(InputError, match="model='appnp' was set after fit, which had"):
+            call()
+    assert model.fit(small_graph, train, labels).predict(small_graph).size == 60

@@ -60,3 +60,13 @@ def test_the_contrast_by_hand():
     # each node: itself across (e²), the other within and across (1 each)
     expected = -torch.log(torch.tensor(np.e**2 / (np.e**2 + 1 + 1)))
     torch.testing.assert_close(_contrast(one, two), expected.float())
+
+
+def test_answers_in_inference_mode_do_not_stand_in_the_way_of_learning(small_graph):
+    model = TPP(hidden=8, pretrain=2, epochs=2, device="cpu")
+    model.fit(small_graph, [0, 1, 4, 5], [0, 1, 0, 1])
+    grown = small_graph.clone()
+    grown.x = small_graph.x.double()  # of which a copy is made, and kept
+    with torch.inference_mode():
+        model.predict(grown)
+    assert model.partial_fit(grown, [2, 6], [2, 2]).classes_.tolist() == [0, 1, 2]

@@ -35,6 +35,13 @@ class JointRidge(ALGNN):
             "JointRidge keeps the nodes of one graph and cannot be merged: merge ALGNN learners"
         )
 
+    def drop_record(self) -> Self:
+        """Refused: what it keeps names each node and its label."""
+        raise InputError(
+            "JointRidge keeps nodes and labels, with or without a record of them: drop that of an"
+            " ALGNN"
+        )
+
     def _check_params(self) -> None:
         super()._check_params()
         if self.half_life:

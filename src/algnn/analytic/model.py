@@ -371,7 +371,7 @@ class ALGNN(Lifecycle):
         if self._lock.acquire(blocking=False):  # else another state is about to replace this one
             try:
                 if self._learned is known:
-                    self._replace(solved)
+                    self._learned = solved  # its parameters stay those of `fit`
             finally:
                 self._lock.release()
 

@@ -186,6 +186,7 @@ class Joint(GradientLearner):
     check_every: int = 5
     uses_validation: ClassVar[bool] = True
     _limits: ClassVar = {"other_weight_decay": 0, "check_every": 1}
+    _fixed = ("model",)
 
     def __post_init__(self) -> None:
         # the validation nodes and labels of the session in progress

@@ -329,6 +329,8 @@ def test_what_the_joint_reference_cannot_do(make_graph, tmp_path):
     assert JointRidge.load(tmp_path / "joint.safetensors")._learned.kept[0].numel() == 24
     with pytest.raises(InputError, match="cannot be merged"):
         joint.merge(joint)
+    with pytest.raises(InputError, match="keeps nodes and labels"):
+        joint.drop_record()  # its file would still name them
     with pytest.raises(InputError, match="half_life=3"):
         JointRidge(half_life=3).fit(graph, [0, 1], [0, 1])
     blank = joint.blank()
