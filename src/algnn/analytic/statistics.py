@@ -23,7 +23,7 @@ from algnn.graph.propagate import blocks
 
 # From this many rows on the CPU adds half of the Gram matrix (a symmetric rank-n update), which
 # halves the time of a large session.
-SYMMETRIC_ROWS = 256
+SYMMETRIC_ROWS = 128
 Masks = npt.NDArray[np.bool_]  # [k, n]: the rows of a half, for each way of halving
 
 

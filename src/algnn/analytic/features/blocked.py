@@ -220,7 +220,8 @@ def steps(view: str) -> int:
 def fill(graph: GraphRows, part: int, made_of: Callable[[Tensor], Tensor], out: Array) -> None:
     """What is made of rows of X, a block of them after another."""
     into, rows = opened(out, write=True), graph.parts[part]
-    for block in blocks(rows.stop - rows.start, 2 * 8 * graph.shape[1], graph.device):
+    # by X in float32: each block reads all of the matrix that wide features are reduced by
+    for block in blocks(rows.stop - rows.start, 4 * graph.shape[1], graph.device):
         place = slice(rows.start + block.start, rows.start + block.stop)
         some = graph.take(torch.arange(place.start, place.stop, device=graph.device))
         into[place] = made_of(some)
