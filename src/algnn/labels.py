@@ -111,7 +111,7 @@ def is_parquet(path: Source) -> bool:
 
 
 def without_index(frame: Any, names: Sequence[str]) -> Any:
-    """A table of pandas in which what is called so is a column, also where it was the index."""
+    """A table of pandas whose index levels with these names are columns."""
     return frame.reset_index([n for n in frame.index.names if n in names and n not in frame])
 
 

@@ -380,7 +380,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         try:
             rows = view._described() if view._learned is not None else {"": "not fitted yet"}
-        except InputError as error:  # of a parameter that was set since
+        except InputError as error:  # a parameter was changed after `fit`
             rows = {"": str(error)}
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 # Rows are handled in blocks of about this many bytes, so that memory does not grow with the graph.
-# Arrays beyond 32 MiB are given back to the system and cleared anew for each block, which took
-# predictions of all nodes a quarter of their time.
+# The allocator gives arrays beyond 32 MiB back to the system, which clears them anew each time.
 BLOCK_BYTES = 16 * 2**20
 # A GPU has more memory, and each block costs it a few kernel launches.
 GPU_BLOCK_BYTES = 1024 * 2**20

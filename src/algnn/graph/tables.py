@@ -139,7 +139,7 @@ def _tables(path: Path) -> list[Path]:
     """A table, or all tables in a folder by their names, in the order of their numbers."""
     if path.is_dir():
         tables = [p for p in path.iterdir() if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
-        tables = sorted((p for p in tables if not p.name.startswith((".", "_"))), key=_turn)
+        tables = sorted((p for p in tables if not p.name.startswith((".", "_"))), key=_order)
         if not tables:
             raise DatasetError(f"{path} holds no table: give a folder of .csv, .gz or .parquet")
         return tables
@@ -150,7 +150,7 @@ def _tables(path: Path) -> list[Path]:
     return [path]
 
 
-def _turn(path: Path) -> list[str | int]:
+def _order(path: Path) -> list[str | int]:
     """A name whose numbers count as such: part.2 comes before part.10."""
     return [int(text) if text.isdecimal() else text for text in re.split(r"(\d+)", path.name)]
 
