@@ -54,7 +54,9 @@ def test_the_projected_gradient_satisfies_every_constraint(problem, margin):
     assert ((directions(memory) @ found) / scale).min() >= -1e-7
     # a projection onto a cone is never longer than what is projected
     assert float(found.norm()) <= (1 + 1e-6) * scale
-    if (memory @ g).min() >= 0:
+    # a product of 0 may be rounded to either side of it, but for that with a row of zeros
+    clear = directions(memory) @ g > 1e-12 * g.norm()
+    if (clear | (memory == 0).all(1)).all():
         assert found is g
 
 
