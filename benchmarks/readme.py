@@ -23,15 +23,7 @@ from algnn.bench.runs import summarise, write_atomically
 from algnn.methods import METHODS
 from algnn.report.data import Study, read
 from algnn.report.table import listed
-from algnn.report.verdicts import (
-    best_network,
-    best_of,
-    leads,
-    mark,
-    rivals,
-    standing,
-    tuned_rivals,
-)
+from algnn.report.verdicts import best_network, best_of, mark, opening, rivals, standing
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "docs/performance.md")
@@ -83,37 +75,8 @@ def long(study: Study) -> str:
 
 
 def verdicts(study: Study) -> str:
-    """Where `algnn` leads and trails by the paired test, in four sentences."""
-    ahead = leads(study)
-    joint, other = _against_networks(study), _against_networks(study, tuned=True)
-    won = [graph for graph, found in ahead.items() if found]
-    tried = tuned_rivals(study)
-    cells = sum(map(len, tried.values()))
-    tuned = {g: standing(study, g, names, tuned=True) for g, names in tried.items()}
-    still, behind = ([g for g in tuned if tuned[g] == one] for one in ("leads", "trails"))
-    return (
-        f"By a paired test at 95%, `algnn` leads every rival that learns class by class on"
-        f" {len(won)} of {len(ahead)} graphs{f': {listed(won)}' if won else ''}. Rivals were also"
-        f" run with settings tuned on validation nodes ({cells} pairs of rival and graph): against"
-        f" these it leads every one on {_graphs(still)}, and trails at least one on"
-        f" {_graphs(behind)}. Against the best network that is retrained on all labels it"
-        f" {joint}. Against the best of these networks after tuning on validation nodes it {other}."
-    )
-
-
-def _against_networks(study: Study, tuned: bool = False) -> str:
-    """Where `algnn` leads and trails the best joint network."""
-    best = {g: best_network(study, g, tuned) for g in graphs(study)}
-    found = {g: standing(study, g, [name], "ap", tuned) for g, name in best.items() if name}
-    leads, trails, undecided = (
-        _graphs(g for g in found if found[g] == verdict)
-        for verdict in ("leads", "trails", "undecided")
-    )
-    missing = _graphs(g for g in best if g not in found)
-    end = f" (on {missing} not all of them were tuned)" if len(found) < len(best) else ""
-    return (
-        f"leads on {leads}, trails on {trails}, and is undecided or not tested on {undecided}{end}"
-    )
+    """The first paragraph of the report: where `algnn` leads and trails by the paired test."""
+    return next(opening(study))
 
 
 def trained(study: Study) -> str:
@@ -123,6 +86,8 @@ def trained(study: Study) -> str:
     both = {graph: pair for graph, pair in runs.items() if all(map(len, pair))}
     means = [summarise(pair[at]["ap"].mean() for pair in both.values()).mean for at in (0, 1)]
     found = {graph: standing(study, graph, [names[1]]) for graph in both}
+    units = {test.units for g in both if (test := study.against(g, names[1], "ap"))}
+    once = "; each of these verdicts rests on one split and one order of classes" * (units == {1})
     # the verdicts are those on `algnn`
     ahead, behind = ([g for g in found if found[g] == one] for one in ("trails", "leads"))
     alone = {g: [some[some["alone"]] for some in pair] for g, pair in both.items()}
@@ -133,9 +98,10 @@ def trained(study: Study) -> str:
     return (
         f'`ALGNN(encoder="self-supervised")` (`{names[1]}`) first trains a GCN on the graph without'
         f" labels, and puts its embedding beside the views: mean AP over {len(both)} graphs"
-        f" {means[1]:.1f} in the place of {means[0]:.1f}. By the same test it leads the default on"
-        f" {_graphs(ahead)}, and trails it on {_graphs(behind)}. Learning all classes takes"
-        f" {min(ratios):.1f} to {max(ratios):.1f} times as long ({listed(where)})."
+        f" {means[1]:.1f} instead of {means[0]:.1f}. By the same test it leads the default on"
+        f" {_graphs(ahead)}, and trails it on {_graphs(behind)}{once}. Learning all classes takes"
+        f" {min(ratios):.1f} to {max(ratios):.1f} times as long ({len(timed)} graphs,"
+        f" {listed(where)})."
     )
 
 

@@ -58,6 +58,22 @@ def test_ranpac_chooses_lambda_by_the_error_on_every_fifth_node_and_solves_over_
     torch.testing.assert_close(model._known.solved[0][0], W, rtol=0, atol=1e-5)
 
 
+def test_balanced_ranpac_is_least_squares_with_each_class_weighing_the_same(small_graph):
+    model = taught(RanPAC(width=40, balanced=True, device="cpu"), small_graph)
+    Z, Y = features_and_codes(model, small_graph)
+    n = Y.sum(0)
+    assert n.min() < n.max()
+    # rows of class c weigh N / (C n_c), 1 in the mean; the means are targets of the shared spread
+    apart = Z - Y @ ((Y.T @ Z) / n[:, None])
+    means = Y.T @ Z / n[:, None]
+    spread = apart.T @ apart
+    total, classes = float(n.sum()), len(n)
+    (penalty,) = model._known.penalties
+    system = total / classes * means.T @ means + spread + penalty * torch.eye(40).double()
+    W = torch.linalg.solve(system, total / classes * means.T)
+    torch.testing.assert_close(model._known.solved[0][0], W, rtol=0, atol=1e-5)
+
+
 def test_ranpac_keeps_lambda_where_a_session_has_one_class():
     # chosen there, against a constant target, it would be 1e-8 in two of five sessions
     model = RanPAC(width=300, device="cpu")

@@ -147,6 +147,20 @@ def test_of_few_splits_the_interval_holds_the_truth_as_often_as_it_says():
     assert held >= 0.92 * 200  # of the samples' percentiles 0.875 do
 
 
+@pytest.mark.parametrize(("seeds", "low", "high"), [(2, 0.85, 0.94), (3, 0.90, 0.97)])
+def test_of_two_seeds_of_one_split_the_interval_holds_less_often_than_it_says(seeds, low, high):
+    random, held = np.random.default_rng(1), 0
+    theirs = table(*[wrong_at(*range(60))] * seeds)
+    spread = 2 * (0.25 / 60) ** 0.5  # seeds differ twice as much as drawing the 60 nodes does
+    for _ in range(400):
+        level = random.random(60)
+        shares = np.clip(random.normal(0.5, spread, seeds), 0, 1)
+        ours = (wrong_at(*np.flatnonzero(level >= share)) for share in shares)
+        found = compare(table(*ours), theirs)
+        held += found.low <= 25 <= found.high
+    assert low <= held / 400 <= high
+
+
 def test_what_cannot_be_compared_is_refused():
     one = wrong_at(0)
     with pytest.raises(InputError, match="no two runs share"):

@@ -136,6 +136,14 @@ def test_answers_are_kept_by_true_class_and_read_back(path, tmp_path):
         text = record.as_json(found) | {"answers": damaged}
         with pytest.raises(AlgnnError, match="is not a record"):
             record.from_json(runs.json.dumps(text).encode(), "here")
+    # figures that do not follow from the answers
+    text = record.as_json(found)
+    text["correct"] = [
+        *text["correct"][:-1],
+        [text["correct"][-1][0] - 1, *text["correct"][-1][1:]],
+    ]
+    with pytest.raises(AlgnnError, match="answers and the last row of correct do not agree"):
+        record.from_json(runs.json.dumps(text).encode(), "here")
     # a class that was never seen is none of the columns
     stream = algnn.ClassStream(algnn.load(path))
 

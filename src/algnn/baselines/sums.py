@@ -19,8 +19,9 @@ from torch_geometric.data import Data
 
 from algnn.analytic.features.encoding import Encoding
 from algnn.analytic.features.hops import HopEncoder
-from algnn.analytic.heads import Affine, ridge, slda
+from algnn.analytic.heads import Affine, balanced_system, ridge, slda
 from algnn.analytic.lifecycle import io
+from algnn.analytic.linalg import solve
 from algnn.analytic.statistics import Statistics
 from algnn.checks import Array, check_base, check_number, check_trained
 from algnn.gcn import glorot
@@ -68,7 +69,6 @@ class SumLearner(Encoding[Sums]):
     _fixed: ClassVar[tuple[str, ...]] = ("width", "seed")
     _takes_stores = False
 
-    head: ClassVar[Any] = staticmethod(ridge)  # what is solved, of `algnn.analytic.heads`
     over_views: ClassVar[bool] = False  # whether features are made from label-free views, or from X
 
     @abstractmethod
@@ -78,6 +78,10 @@ class SumLearner(Encoding[Sums]):
     @abstractmethod
     def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         """γ of one channel's head, from a session's features [n, d], labels [n] and all sums."""
+
+    def _head(self, sums: Statistics, gamma: float) -> Affine:
+        """What is solved for one channel."""
+        return ridge(sums, gamma)
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Sums | None) -> Sums:
         if learned is None:
@@ -95,7 +99,7 @@ class SumLearner(Encoding[Sums]):
             after = before.plus([part.contiguous()], labels)
             found.append((after, self._penalty(part, labels, after, last)))
         sums, penalties = zip(*found, strict=True)
-        solved = tuple(self.head(one, gamma) for one, gamma in found)
+        solved = tuple(self._head(*pair) for pair in found)
         check_trained(*(tensor for affine in solved for tensor in affine))
         return replace(learned, statistics=sums, penalties=penalties, solved=solved)
 
@@ -134,7 +138,7 @@ class SumLearner(Encoding[Sums]):
             io.restored_sums(tensors, f"sums{one}", features.width // count, classes, device)
             for one in range(count)
         )
-        solved = tuple(self.head(*pair) for pair in zip(sums, penalties, strict=True))
+        solved = tuple(self._head(*pair) for pair in zip(sums, penalties, strict=True))
         return Sums(features, sums, penalties, solved)
 
 
@@ -172,16 +176,28 @@ class RanPAC(SumLearner):
     McDonnell et al., "RanPAC: Random Projections and Pre-trained Models for Continual Learning",
     NeurIPS 2023.
 
+    With `balanced`, which is ours, every class counts the same: W = (B + λ C/N I)⁻¹ [μ_1 … μ_C],
+    with B of the balanced head (`algnn.analytic.heads`), in which ZᵀZ has the factor C/N.
+
     `width` is d, 10,000 in the paper.
     """
 
     width: int = 10_000
+    balanced: bool = False
     over_views: ClassVar[bool] = True
+    _fixed = ("width", "seed", "balanced")
     LAMBDAS: ClassVar[tuple[float, ...]] = tuple(10.0**k for k in range(-8, 9))
 
     def _frozen(self, inputs: int, views: Any) -> Features:
         units = partial(random_units, width=self.width, seed=self.seed)
         return Features(inputs, self.width, views.prepare, units, views=views)
+
+    def _head(self, sums: Statistics, gamma: float) -> Affine:
+        if not self.balanced:
+            return ridge(sums, gamma)
+        matrix, means = balanced_system(sums)
+        weights = solve(matrix, means, gamma * sums.n.numel() / float(sums.n.sum()))
+        return weights, weights.new_zeros(weights.size(1))
 
     def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         if Z.size(0) < 5 or np.unique(labels).size < 2:
@@ -214,9 +230,11 @@ def chosen_penalty(Z: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> float:
 class Shrunk(SumLearner):
     """A rival whose head is linear discriminant analysis with a shrunk covariance."""
 
-    head: ClassVar[Any] = staticmethod(slda)
     shrinkage: float
     _limits: ClassVar = {"shrinkage": (0, 1)}
+
+    def _head(self, sums: Statistics, gamma: float) -> Affine:
+        return slda(sums, gamma)
 
     def _penalty(self, Z: Tensor, labels: Array, sums: Statistics, last: float) -> float:
         # ((1 − ε) Σ + εI)⁻¹ is (Σ + ε / (1 − ε) I)⁻¹ but for a factor, and slda takes γ / N

@@ -177,6 +177,11 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
     trial = found.get("split", "test") != "test"  # which may have sessions without nodes
     if not trial and np.isnan(outcome.matrix[-1]).any():
         raise TypeError("total counts no test node in a session")
+    if (answers := outcome.answers) is not None:
+        truth = np.repeat(np.arange(outcome.total.size), outcome.total)
+        right = np.bincount(truth[answers == truth], minlength=outcome.total.size)
+        if (right != outcome.correct[-1]).any():
+            raise TypeError("answers and the last row of correct do not agree")
     lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
     aurocs = tuple(range(count)) if trial else (0, count - 1)
     optional = {"calibration_errors": (0, count), "novelty_aurocs": aurocs}

@@ -143,8 +143,9 @@ def _headlines(study: Study) -> Iterator[tuple[str, str]]:
     nouns = {"method": runs.method.nunique(), "graph": len(_graphs(study))}
     counts = [count(n, noun) for noun, n in {**nouns, "seed": runs.seed.nunique()}.items()]
     yield f"{len(runs):,}", f"{'run' if len(runs) == 1 else 'runs'}: {', '.join(counts)}"
-    if wins := verdicts.leads(study):
-        yield f"{sum(wins.values())} of {len(wins)}", words["first"]
+    for figure in ("ap", "micro"):
+        if wins := verdicts.leads(study, figure):
+            yield f"{sum(wins.values())} of {len(wins)}", words[figure]
     gaps = []
     for graph in study.datasets(step=1):
         paper = paper_figures(graph, FOCUS)
@@ -183,12 +184,13 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
     runs = study.runs
     older = f" (and {study.passed_over:,} older)" if study.passed_over else ""
     yield "records", f"{len(runs):,}{older}"
-    if study.trials:
-        yield "trials on validation nodes", f"{study.trials:,}"
+    if len(study.trials):
+        yield "trials on validation nodes", f"{len(study.trials):,}"
     yield "seeds", ", ".join(map(str, sorted(set(runs.seed))))
-    for name, column in (("machines", runs.hardware), ("code", runs.code)):
-        found = column.value_counts()
-        yield name, "; ".join(f"{value} ({count(n, 'run')})" for value, n in found.items())
+    columns = {"machines": runs.hardware, "code": runs.code, "code of trials": study.trials}
+    for name, column in columns.items():
+        if len(found := column.value_counts()):
+            yield name, "; ".join(f"{value} ({count(n, 'run')})" for value, n in found.items())
     names = {name for versions in runs.versions for name in versions} - {"code"}
     for name in in_order(names, ["algnn", "python", "torch"]):
         found = {str(versions.get(name, UNKNOWN)) for versions in runs.versions}

@@ -48,13 +48,14 @@ class Study:
     A run also has ``changes`` (what differs from the main tables), the same in words as
     ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
     it; ``drawn`` are those with the stream of the main tables, or with a random split and order.
-    `chosen` are the settings that trials chose; runs with these are ``tuned``.
+    `trials` has the code's version of each trial, `chosen` the settings that trials chose; runs
+    with these are ``tuned``.
     """
 
     runs: pd.DataFrame
     failures: pd.DataFrame
     passed_over: int = 0
-    trials: int = 0
+    trials: pd.Series = field(default_factory=pd.Series)
     chosen: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @cached_property
@@ -265,7 +266,7 @@ def gather(
     shown = best[(best.step == 1) & (best.edges == "full") & (best.base == half)]
     # a copy has columns of one type side by side, and is cut into pieces far more quickly
     kept = found.reset_index(drop=True).copy()
-    return Study(kept, missing, len(given) - len(found), len(tried), shown)
+    return Study(kept, missing, len(given) - len(found), tried.code, shown)
 
 
 def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -66,14 +66,12 @@ def tally(study: Study, method: str, tuned: bool = False) -> str:
 
 
 def opening(study: Study) -> Iterator[str]:
-    """What was compared, where `algnn` leads and trails, and what the verdicts rest on."""
+    """The verdicts in one paragraph; then what was compared, and what the verdicts rest on."""
     graphs = _graphs(study)
     if not graphs or len(study.methods(step=1)) < 2:
         return
+    yield " ".join(_summary(study, graphs))
     yield _compared(study)
-    if against := {g: found for g in graphs if (found := rivals(study, g))}:
-        micro = [graph for graph, ahead in leads(study, "micro").items() if ahead]
-        yield TEXT["rivals"].format(**_split(study, against), micro=_graphs_of(micro))
     yield from _networks(study, graphs)
     yield " ".join(_limits(study, graphs))
     own = any(name not in METHODS for name in study.methods())
@@ -82,17 +80,40 @@ def opening(study: Study) -> Iterator[str]:
     yield from _networks(study, graphs, tuned=True)
 
 
-def _split(study: Study, against: dict[str, list[str]], tuned: bool = False) -> dict[str, str]:
+def _summary(study: Study, graphs: Sequence[str]) -> Iterator[str]:
+    """Where `algnn` leads and trails: rivals by AP and micro, tuned rivals, joint networks."""
+    methods, over = study.methods(step=1), study.datasets(step=1)
+    yield TEXT["summary"].format(
+        methods=count(len(methods), "method"), graphs=count(len(over), "graph")
+    )
+    every = {g: names for g in graphs if (names := rivals(study, g))}
+    for key, against in (("rivals", every), ("rivals, tuned", tuned_rivals(study))):
+        if against:
+            by = {of: _split(study, against, of, "tuned" in key) for of in ("ap", "micro")}
+            yield TEXT[key].format(**by)
+    for key in ("joint", "joint, tuned"):
+        best = {g: name for g in graphs if (name := best_network(study, g, "tuned" in key))}
+        if best:
+            found = {g: standing(study, g, [n], "ap", "tuned" in key) for g, n in best.items()}
+            ahead, behind = ([g for g in found if found[g] == of] for of in ("leads", "trails"))
+            yield TEXT[key].format(_graphs_of(ahead), _graphs_of(behind))
+    yield TEXT["reach"]
+
+
+def _split(
+    study: Study, against: dict[str, list[str]], figure: str = "ap", tuned: bool = False
+) -> dict[str, str]:
     """The graphs on which `algnn` leads all of some rivals, trails one, and neither."""
-    of = {g: standing(study, g, names, "ap", tuned) for g, names in against.items()}
+    of = {g: standing(study, g, names, figure, tuned) for g, names in against.items()}
     trails = []
     for g, names in against.items():
-        if behind := [n for n in names if standing(study, g, [n], "ap", tuned) == "trails"]:
+        if behind := [n for n in names if standing(study, g, [n], figure, tuned) == "trails"]:
             trails.append(f"{_code(g)} ({_codes(behind)})")
+    undecided = [g for g in of if of[g] == "undecided"]
     return {
         "leads": _graphs_of(g for g in of if of[g] == "leads"),
         "trails": listed(trails) if trails else "no graph",
-        "open": _graphs_of(g for g in of if of[g] == "undecided"),
+        "open": TEXT["open"].format(_graphs_of(undecided)) if undecided else "",
     }
 
 
@@ -110,7 +131,7 @@ def _tuned(study: Study) -> str:
     return str(TEXT["tuned" if against else "tried"].format(
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
         graphs=count(best.dataset.nunique(), "graph"), tried=count(len(best), "case"),
-        cells=count(len(units), "case"), lone=units.count(1), **_split(study, against, tuned=True),
+        cells=count(len(units), "case"), lone=units.count(1),
     ))  # fmt: skip
 
 
