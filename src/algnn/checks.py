@@ -267,8 +267,8 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
         raise InputError(
             f"labels has shape {list(array.shape)} for {count} nodes: give one label per node"
         )
-    if array.dtype.kind in "OT" or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
-        # np.asarray makes strings of a list that mixes numbers with strings
+    if array.dtype.kind in "OT" or (array.dtype.kind == "U" and not isinstance(given, np.ndarray)):
+        # np.asarray makes strings of a list that mixes numbers with strings, and cuts off enums
         items = pd.Series(list(given), dtype=object)
         named = items.map(lambda one: np.ndim(one) == 0 and one in NO_LABELS, na_action="ignore")
         _check_none_missing(items, items.isna() | named.eq(True), seen)
@@ -314,7 +314,8 @@ def _of_one_kind(labels: list[Any]) -> Array:
     if strange is None:
         if cut := next((c for c in labels if c.endswith("\0")), None):
             raise InputError(f"labels holds {cut!r}, which ends in NUL: NumPy would leave that out")
-        return np.array(labels, dtype=np.str_)
+        # of a member of an enum, NumPy would write its name, cut off at the length of its value
+        return np.array(list(map(str.__str__, labels)), dtype=np.str_)
     if not any(isinstance(c, str) for c in labels):
         try:
             return np.array([c if isinstance(c, float) else operator.index(c) for c in labels])
