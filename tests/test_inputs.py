@@ -107,6 +107,7 @@ GOOD_GRAPHS = {
     "double": changed(x=GRAPH.x.double()),
     "strided": changed(x=GRAPH.x.repeat(1, 2)[:, :6]),
     "packed": PACKED,
+    "one kind": changed(edge_type=torch.zeros(GRAPH.num_edges), node_type=torch.ones(COUNT)),
     "ones as weights": changed(edge_weight=torch.ones(GRAPH.num_edges)),
 }
 BAD_GRAPHS = {
@@ -123,6 +124,8 @@ BAD_GRAPHS = {
     "floats": changed(edge_index=GRAPH.edge_index.float()),
     "beyond": changed(edge_index=GRAPH.edge_index + 1),
     "attributes": changed(edge_attr=torch.ones(GRAPH.num_edges, 2)),
+    "kinds of edges": changed(edge_type=torch.arange(GRAPH.num_edges) % 2),
+    "kinds of nodes": changed(node_type=RING % 2),
     "weights": changed(edge_weight=-torch.ones(GRAPH.num_edges)),
     "dense": Data(x=GRAPH.x, adj_t=torch.eye(COUNT)),
 }

@@ -58,8 +58,8 @@ def check_kind(graph: Any) -> None:
     """Raise `InputError` for what is no graph, and for a graph with parts that would be ignored."""
     if isinstance(graph, HeteroData):
         raise InputError(
-            "graph is a HeteroData, with several kinds of nodes: give a Data of one kind, such as"
-            " graph.to_homogeneous()"
+            "graph is a HeteroData, with several kinds of nodes: give a Data of one kind, or"
+            " graph.to_homogeneous() without its node_type and edge_type, if all count alike"
         )
     if not isinstance(graph, Data):
         raise InputError(
@@ -72,6 +72,13 @@ def check_kind(graph: Any) -> None:
             "graph.edge_attr is not used by any learner: remove it (del graph.edge_attr), or put"
             " one weight for each edge into graph.edge_weight"
         )
+    for name, part in (("edge_type", "edge_subgraph"), ("node_type", "subgraph")):
+        kinds = graph.get(name)
+        if isinstance(kinds, Tensor) and bool((kinds.flatten() != kinds.flatten()[:1]).any()):
+            raise InputError(
+                f"graph.{name} names several kinds, which no learner tells apart: keep one, as"
+                f" graph.{part}(graph.{name} == 0) does, or del graph.{name} if all count alike"
+            )
 
 
 def check_graph(graph: Data) -> None:
