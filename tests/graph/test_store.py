@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import threading
 
 import numpy as np
@@ -21,6 +22,8 @@ from algnn.graph.propagate import normalised_adjacency, to_csr
 from algnn.graph.store import GraphStore, parse_bytes
 from algnn.graph.tables import read_edges, read_features
 from algnn.labels import read_labels
+
+BARE = {"header": False, "index": False}  # as OGB writes tables
 
 
 def random_graph(seed=0, nodes=40, edges=150, weighted=False, sparse=False) -> Data:
@@ -259,6 +262,27 @@ def test_damage_is_noticed(tmp_path):
         manifest.write_text(json.dumps(content))
         with pytest.raises(DatasetError, match="it is damaged"):
             algnn.open_graph(tmp_path / "h")
+
+
+@pytest.mark.parametrize("name", ["edge", "node-feat", "node-label", "num-node-list"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "wide"])
+def test_a_damaged_gzip_is_named(tmp_path, capsys, name, damage):
+    wide = {"edge": 2, "node-feat": 3}
+    (tmp_path / "ogb" / "raw").mkdir(parents=True)
+    for each in ("edge", "node-feat", "node-label", "num-node-list"):
+        rows = 1 if each == "num-node-list" else 600
+        numbers = np.arange(600).reshape(-1, 1)[:rows] * 7919 % 600
+        numbers = np.repeat(numbers if rows > 1 else [[600]], wide.get(each, 1), axis=1)
+        content = bytearray(gzip.compress(pd.DataFrame(numbers).to_csv(None, **BARE).encode()))
+        if each == name and damage == "wide":
+            content = gzip.compress(b"1,2,3\n1,2,3,4\n")
+        elif each == name:
+            content[-6] ^= 255 * (damage == "flipped")
+            del content[{"cut": len(content) // 2, "flipped": len(content), "empty": 0}[damage] :]
+        (tmp_path / "ogb" / "raw" / f"{each}.csv.gz").write_bytes(content)
+    assert main(["partition", str(tmp_path / "ogb"), str(tmp_path / "g")]) == 2
+    assert re.search(rf"{name}\.csv\.gz is no whole table", capsys.readouterr().err)
+    assert [file.name for file in tmp_path.iterdir()] == ["ogb"]
 
 
 def test_bad_tables_are_named(tmp_path):
