@@ -285,6 +285,27 @@ def test_a_damaged_gzip_is_named(tmp_path, capsys, name, damage):
     assert [file.name for file in tmp_path.iterdir()] == ["ogb"]
 
 
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("source,target,Weight", "Weight"),
+        ("source,target,weight ", "weight "),
+        ("Source,target,weight", "Source"),
+    ],
+)
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_columns_of_edges_are_not_passed_over(tmp_path, header, found, ending):
+    path = tmp_path / f"e{ending}"
+    path.write_text(f"{header}\n0,1,2\n")
+    if ending == ".parquet":
+        pd.read_csv(path).to_parquet(path)
+    with pytest.raises(DatasetError, match=f"has the column {found}: name one .*, exactly so"):
+        list(read_edges(path))
+    path.with_suffix(".csv").write_text("source,target,target\n0,1,2\n")
+    with pytest.raises(DatasetError, match=r"has the column target, target\.1: name one target,"):
+        list(read_edges(path.with_suffix(".csv")))
+
+
 def test_bad_tables_are_named(tmp_path):
     graph = random_graph()
     far = (np.array([0, 40]), np.array([1, 2]), None)

@@ -81,6 +81,11 @@ def read_edges(path: Name, header: bool = True) -> Iterator[Edges]:
     columns = ("source", "target", "weight") if header else ("source", "target")
     for file in _tables(Path(path)):
         for frame in _frames(file, columns, header):
+            for name in columns:  # a Weight would be left out, and so would a second weight, the .1
+                alike = [n for n in frame if str(n).strip().lower().removesuffix(".1") == name]
+                if alike not in ([], [name]):
+                    words = f"has the column {', '.join(alike)}: name one {name}, exactly so"
+                    raise DatasetError(f"{file} {words}")
             source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
             weight = _numbers(file, frame[["weight"]])[:, 0] if "weight" in frame else None
             yield source, target, weight
@@ -169,7 +174,8 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
             from pyarrow.parquet import ParquetFile
 
             table = ParquetFile(file)
-            names = [n for n in table.schema_arrow.names if columns is None or n in columns]
+            every = table.schema_arrow.names
+            names = [n for n in every if columns is None or n.strip().lower() in columns]
             for batch in table.iter_batches(2 * CHUNK // max(2, len(names)), columns=names):
                 yield without_index(batch.to_pandas(), columns or ("node",))
         else:
