@@ -84,8 +84,7 @@ def read_edges(path: Name, header: bool = True) -> Iterator[Edges]:
             for name in columns:  # a Weight would be left out, and so would a second weight, the .1
                 alike = [n for n in frame if str(n).strip().lower().removesuffix(".1") == name]
                 if alike not in ([], [name]):
-                    words = f"has the column {', '.join(alike)}: name one {name}, exactly so"
-                    raise DatasetError(f"{file} {words}")
+                    raise DatasetError(f"{file} has column {', '.join(alike)}: name one {name}")
             source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
             weight = _numbers(file, frame[["weight"]])[:, 0] if "weight" in frame else None
             yield source, target, weight
@@ -190,6 +189,8 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
                 for frame in pd.read_csv(lines, **options):
                     yield frame if header or not columns else frame.set_axis(columns, axis=1)
     except (ValueError, OSError, EOFError, zlib.error) as error:  # pyarrow's, too
+        if "Calling read(nbytes)" in str(error):  # what pandas makes of Ctrl-C in Python 3.11
+            raise KeyboardInterrupt from None
         words = "is no whole table, Parquet or CSV"
         words += " with as many cells in each row as in the header" * header
         raise DatasetError(f"{file} {words}: {error}") from error
