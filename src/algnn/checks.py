@@ -321,8 +321,7 @@ def _of_one_kind(labels: list[Any]) -> Array:
     if strange is None:
         if cut := next((c for c in labels if c.endswith("\0")), None):
             raise InputError(f"labels holds {cut!r}, which ends in NUL: NumPy would leave that out")
-        # of a member of an enum, NumPy would write its name, cut off at the length of its value
-        return np.array(list(map(str.__str__, labels)), dtype=np.str_)
+        return np.array(list(map(str.__str__, labels)), dtype=np.str_)  # the value of an enum
     if not any(isinstance(c, str) for c in labels):
         try:
             return np.array([c if isinstance(c, float) else operator.index(c) for c in labels])
