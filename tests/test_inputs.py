@@ -9,6 +9,9 @@ import csv
 import io
 import os
 import shutil
+from collections import deque
+from enum import Enum, IntEnum
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +107,7 @@ GOOD_GRAPHS = {
     "double": changed(x=GRAPH.x.double()),
     "strided": changed(x=GRAPH.x.repeat(1, 2)[:, :6]),
     "packed": PACKED,
+    "one kind": changed(edge_type=torch.zeros(GRAPH.num_edges), node_type=torch.ones(COUNT)),
     "ones as weights": changed(edge_weight=torch.ones(GRAPH.num_edges)),
 }
 BAD_GRAPHS = {
@@ -120,6 +124,8 @@ BAD_GRAPHS = {
     "floats": changed(edge_index=GRAPH.edge_index.float()),
     "beyond": changed(edge_index=GRAPH.edge_index + 1),
     "attributes": changed(edge_attr=torch.ones(GRAPH.num_edges, 2)),
+    "kinds of edges": changed(edge_type=torch.arange(GRAPH.num_edges) % 2),
+    "kinds of nodes": changed(node_type=RING % 2),
     "weights": changed(edge_weight=-torch.ones(GRAPH.num_edges)),
     "dense": Data(x=GRAPH.x, adj_t=torch.eye(COUNT)),
 }
@@ -237,6 +243,33 @@ def test_the_shell(desk, command, table):
         change = {"learn": len(named), "forget": -len(named), "relabel": 0}[command]
         assert int(found.statistics_.n.sum()) == 12 + change
     assert not list(Path(desk).glob(".*"))
+
+
+class Fraud(str, Enum):  # noqa: UP042, which StrEnum is not: its str() is Fraud.CARD
+    CARD = "card"
+    LOAN = "loan"
+
+
+Level = IntEnum("Level", ["LOW", "HIGH"])
+OBJECTS = partial(np.array, dtype=object)
+
+
+@pytest.mark.parametrize("as_labels", [list, deque, OBJECTS, pd.Series, pd.Categorical])
+def test_members_of_an_enum_are_their_values(as_labels):
+    kinds, levels = ([list(kind)[i % 2] for i in range(COUNT)] for kind in (Fraud, Level))
+    values = [kind.value for kind in kinds]
+    model = algnn.ALGNN(**SMALL).fit(GRAPH, RING[:12], as_labels(kinds[:12]))
+    model.partial_fit(GRAPH, RING[12:], as_labels(kinds[12:]))
+    assert list(map(repr, model.classes_.tolist())) == ["'card'", "'loan'"]
+    assert model.score(GRAPH, RING, as_labels(kinds)) == model.score(GRAPH, RING, values)
+    assert model.explain(GRAPH, 0, Fraud.LOAN).label == "loan"
+    assert model.forget(GRAPH, [0], as_labels(kinds[:1])).statistics_.n.tolist() == [11, 12]
+    assert algnn.ALGNN(**SMALL).fit(GRAPH, RING, as_labels(levels)).classes_.tolist() == [1, 2]
+
+
+def test_names_of_classes_may_be_members_of_an_enum(tmp_path):
+    algnn.save_npz(changed(y=RING % 2, class_names=list(Fraud)), tmp_path / "named.npz")
+    assert algnn.load(tmp_path / "named.npz").class_names == ["card", "loan"]
 
 
 def test_an_empty_selection_of_every_library():

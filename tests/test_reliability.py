@@ -696,6 +696,8 @@ def test_mistakes_are_named(small_graph):
     turned = Data(x=small_graph.x, edge_index=small_graph.edge_index.t().contiguous())
     attributes = small_graph.clone()
     attributes.edge_attr = torch.ones(small_graph.num_edges, 2)
+    kinds = small_graph.clone()
+    kinds.edge_type = (torch.arange(small_graph.num_edges) > 0).long()
     dense = Data(x=small_graph.x, adj_t=torch.eye(60))
     small = Data(x=small_graph.x, adj_t=torch.eye(10).to_sparse())
     hybrid = Data(x=small_graph.x.to_sparse(1), edge_index=small_graph.edge_index)
@@ -707,6 +709,7 @@ def test_mistakes_are_named(small_graph):
         ((small_graph, y), "labels are missing: a session is a graph, nodes and their labels"),
         ((turned, [0, 1], [0, 1]), r": give graph\.edge_index\.t\(\)"),
         ((HeteroData(), [0, 1], [0, 1]), r"HeteroData.*graph\.to_homogeneous\(\)"),
+        ((kinds, [0, 1], [0, 1]), r"graph\.edge_type names several kinds.*or del graph\.edge_type"),
         ((attributes, [0, 1], [0, 1]), r"graph\.edge_attr is not used.*graph\.edge_weight"),
         ((dense, [0, 1], [0, 1]), r"graph\.adj_t must be a sparse torch tensor \[60, 60\]"),
         ((small, [0, 1], [0, 1]), r"graph\.adj_t must .*, and is a tensor \[10, 10\]"),

@@ -58,8 +58,8 @@ def check_kind(graph: Any) -> None:
     """Raise `InputError` for what is no graph, and for a graph with parts that would be ignored."""
     if isinstance(graph, HeteroData):
         raise InputError(
-            "graph is a HeteroData, with several kinds of nodes: give a Data of one kind, such as"
-            " graph.to_homogeneous()"
+            "graph is a HeteroData, with several kinds of nodes: give a Data of one kind, or"
+            " graph.to_homogeneous() without its node_type and edge_type, if all count alike"
         )
     if not isinstance(graph, Data):
         raise InputError(
@@ -72,6 +72,13 @@ def check_kind(graph: Any) -> None:
             "graph.edge_attr is not used by any learner: remove it (del graph.edge_attr), or put"
             " one weight for each edge into graph.edge_weight"
         )
+    for name, part in (("edge_type", "edge_subgraph"), ("node_type", "subgraph")):
+        kinds = graph.get(name)
+        if isinstance(kinds, Tensor) and bool((kinds.flatten() != kinds.flatten()[:1]).any()):
+            raise InputError(
+                f"graph.{name} names several kinds, which no learner tells apart: keep one, as"
+                f" graph.{part}(graph.{name} == 0) does, or del graph.{name} if all count alike"
+            )
 
 
 def check_graph(graph: Data) -> None:
@@ -267,8 +274,8 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
         raise InputError(
             f"labels has shape {list(array.shape)} for {count} nodes: give one label per node"
         )
-    if array.dtype.kind in "OT" or (array.dtype.kind == "U" and isinstance(given, list | tuple)):
-        # np.asarray makes strings of a list that mixes numbers with strings
+    if array.dtype.kind in "OT" or (array.dtype.kind == "U" and not isinstance(given, np.ndarray)):
+        # np.asarray makes strings of a list that mixes numbers with strings, and cuts off enums
         items = pd.Series(list(given), dtype=object)
         named = items.map(lambda one: np.ndim(one) == 0 and one in NO_LABELS, na_action="ignore")
         _check_none_missing(items, items.isna() | named.eq(True), seen)
@@ -314,7 +321,7 @@ def _of_one_kind(labels: list[Any]) -> Array:
     if strange is None:
         if cut := next((c for c in labels if c.endswith("\0")), None):
             raise InputError(f"labels holds {cut!r}, which ends in NUL: NumPy would leave that out")
-        return np.array(labels, dtype=np.str_)
+        return np.array(list(map(str.__str__, labels)), dtype=np.str_)  # the value of an enum
     if not any(isinstance(c, str) for c in labels):
         try:
             return np.array([c if isinstance(c, float) else operator.index(c) for c in labels])

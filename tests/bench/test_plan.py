@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,9 @@ def test_generators_that_everyone_shares_follow_the_seed(
 def test_names_in_records() -> None:
     assert recorded_name("CORA") == "cora"
     assert recorded_name("/home/someone/cora.npz") == "cora.npz"
+    assert recorded_name("été.npz") == "été.npz"
+    with pytest.raises(InputError, match="is not in UTF-8, and records need its name: rename it"):
+        recorded_name(os.fsdecode(b"\xe9t\xe9.npz"))
 
 
 @pytest.mark.parametrize("method", ["algnn", "bare", "joint"])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from enum import Enum, IntEnum
+
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -88,6 +90,22 @@ def test_labels(labels, y, names):
     assert graph.get("class_names") == names
     assert graph.provenance["features"].startswith("structural")
     assert int((graph.train_mask | graph.val_mask | graph.test_mask).sum()) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "y", "names"),
+    [
+        (Enum("Fraud", {"CARD": "card", "LOAN": "loan"}, type=str), [0, 1], ["card", "loan"]),
+        (IntEnum("Level", {"LOW": 3, "HIGH": 5}), [3, 5], None),
+    ],
+)
+def test_members_of_an_enum_are_their_values(kind, y, names):
+    labels = dict(zip("ab", kind, strict=True))
+    given = nx.Graph([("a", "b")])
+    nx.set_node_attributes(given, labels, "kind")
+    tables = algnn.from_pandas(EDGES, labels=pd.Series(labels), **NAMES)
+    for graph in (algnn.from_networkx(given, y="kind"), tables):
+        assert (graph.y[:2].tolist(), graph.get("class_names")) == (y, names)
 
 
 def test_ints_stay_as_they_are():

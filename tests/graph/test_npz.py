@@ -147,6 +147,9 @@ def test_a_graph_without_labels_is_written_and_read(tmp_path, features):
         save_npz(Data(edge_index=edges, y=torch.tensor([-1, -1])), tmp_path / "none.npz")
     with pytest.raises(InputError, match="edge_attr is not used by any learner"):
         save_npz(Data(edge_index=edges, edge_attr=torch.ones(1)), tmp_path / "none.npz")
+    kinds = torch.tensor([0, 1, 1])
+    with pytest.raises(InputError, match=r"graph\.node_type names several .* graph\.subgraph\("):
+        save_npz(Data(edge_index=edges, node_type=kinds), tmp_path / "none.npz")
     assert not (tmp_path / "none.npz").exists()
     assert not (tmp_path / "none.npz").exists()
 

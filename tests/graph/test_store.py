@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import re
+import signal
 import threading
+from io import FileIO
 
 import numpy as np
 import pandas as pd
@@ -21,6 +24,8 @@ from algnn.graph.propagate import normalised_adjacency, to_csr
 from algnn.graph.store import GraphStore, parse_bytes
 from algnn.graph.tables import read_edges, read_features
 from algnn.labels import read_labels
+
+BARE = {"header": False, "index": False}  # as OGB writes tables
 
 
 def random_graph(seed=0, nodes=40, edges=150, weighted=False, sparse=False) -> Data:
@@ -259,6 +264,67 @@ def test_damage_is_noticed(tmp_path):
         manifest.write_text(json.dumps(content))
         with pytest.raises(DatasetError, match="it is damaged"):
             algnn.open_graph(tmp_path / "h")
+
+
+@pytest.mark.parametrize("name", ["edge", "node-feat", "node-label", "num-node-list"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "wide"])
+def test_a_damaged_gzip_is_named(tmp_path, capsys, name, damage):
+    wide = {"edge": 2, "node-feat": 3}
+    (tmp_path / "ogb" / "raw").mkdir(parents=True)
+    for each in ("edge", "node-feat", "node-label", "num-node-list"):
+        rows = 1 if each == "num-node-list" else 600
+        numbers = np.arange(600).reshape(-1, 1)[:rows] * 7919 % 600
+        numbers = np.repeat(numbers if rows > 1 else [[600]], wide.get(each, 1), axis=1)
+        content = bytearray(gzip.compress(pd.DataFrame(numbers).to_csv(None, **BARE).encode()))
+        if each == name and damage == "wide":
+            content = gzip.compress(b"1,2,3\n1,2,3,4\n")
+        elif each == name:
+            content[-6] ^= 255 * (damage == "flipped")
+            del content[{"cut": len(content) // 2, "flipped": len(content), "empty": 0}[damage] :]
+        (tmp_path / "ogb" / "raw" / f"{each}.csv.gz").write_bytes(content)
+    assert main(["partition", str(tmp_path / "ogb"), str(tmp_path / "g")]) == 2
+    assert re.search(rf"{name}\.csv\.gz is no whole table", capsys.readouterr().err)
+    assert [file.name for file in tmp_path.iterdir()] == ["ogb"]
+
+
+def test_an_interrupted_table_is_not_called_damaged(tmp_path, capsys, monkeypatch):
+    def read(file, size=-1):
+        if file.tell():  # by now pandas reads in C
+            signal.raise_signal(signal.SIGINT)
+        return FileIO.read(file, size)
+
+    monkeypatch.setattr(tables.WatchedFile, "read", read)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    (tmp_path / "e.csv").write_text("source,target\n" + "0,1\n" * 300_000)
+    np.save(tmp_path / "x.npy", np.ones((2, 3)))
+    made = ["partition", str(tmp_path / "e.csv"), str(tmp_path / "g")]
+    try:
+        assert main([*made, "--features", str(tmp_path / "x.npy")]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "algnn: interrupted\n"
+    assert not (tmp_path / "g").exists()
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("source,target,Weight", "Weight"),
+        ("source,target,weight ", "weight "),
+        ("Source,target,weight", "Source"),
+    ],
+)
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_columns_of_edges_are_not_passed_over(tmp_path, header, found, ending):
+    path = tmp_path / f"e{ending}"
+    path.write_text(f"{header}\n0,1,2\n")
+    if ending == ".parquet":
+        pd.read_csv(path).to_parquet(path)
+    with pytest.raises(DatasetError, match=f"has column {found}: name one [a-z]+$"):
+        list(read_edges(path))
+    path.with_suffix(".csv").write_text("source,target,target\n0,1,2\n")
+    with pytest.raises(DatasetError, match=r"has column target, target\.1: name one target$"):
+        list(read_edges(path.with_suffix(".csv")))
 
 
 def test_bad_tables_are_named(tmp_path):

@@ -272,7 +272,8 @@ def _labels(labels: pd.Series, names: pd.Index) -> Any:
     ids = _ids("labels", given.index, names)
     if not words and not all(isinstance(label, Real | np.bool_) for label in given):
         raise InputError("labels must be strings, or whole numbers of at least 0, not both")
-    values = np.array(given.tolist(), np.str_ if words else None)
+    plain = map(str.__str__, given) if words else given  # NumPy cuts off members of an enum
+    values = np.array(list(plain), np.str_ if words else None)
     if values.dtype.kind == "O" or (values.dtype.kind == "u" and int(values.max()) >= 2**63):
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     # ints stay ints: a float holds them up to 2**53 only

@@ -144,7 +144,7 @@ def check_stored(graph: Mapping[str, Any] | Data, nodes: int) -> dict[str, Any]:
     if names is not None and len(names):
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise InputError("class_names must be a list of strings, one for each class")
-        arrays["class_names"] = np.array(list(names), dtype=np.str_)
+        arrays["class_names"] = np.array(list(map(str.__str__, names)), dtype=np.str_)
     y = arrays.get("y", np.full(nodes, NO_LABEL))
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y  # as OGB has it
     if y.shape != (nodes,):

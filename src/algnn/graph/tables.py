@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -58,9 +59,9 @@ def write_tables(
 def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
     """Write a graph from the raw files of OGB (``raw/edge.csv.gz`` …), which have no header."""
     x = read_features(source / "raw" / "node-feat.csv.gz", _beside(path), header=False)
-    y = pd.read_csv(source / "raw" / "node-label.csv.gz", header=None)[0]
+    y = _column(source / "raw" / "node-label.csv.gz")
     counted = source / "raw" / "num-node-list.csv.gz"
-    nodes = int(pd.read_csv(counted, header=None)[0].sum()) if counted.exists() else len(x)
+    nodes = int(_column(counted).sum()) if counted.exists() else len(x)
     if not len(x) == len(y) == nodes:
         raise DatasetError(
             f"{nodes} nodes, {len(x)} rows of features and {len(y)} labels do not belong together"
@@ -68,7 +69,7 @@ def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
     split = torch.zeros(len(x), dtype=torch.uint8)
     for code, part in enumerate(("train", "valid", "test"), 1):
         for file in source.glob(f"split/*/{part}.csv.gz"):
-            split[pd.read_csv(file, header=None)[0].to_numpy(copy=True)] = code
+            split[_column(file).to_numpy(copy=True)] = code
     options |= check_stored({"y": y.to_numpy()}, len(x))
     options["split"] = split if bool(split.any()) else None
     edges = read_edges(source / "raw" / "edge.csv.gz", header=False)
@@ -80,9 +81,18 @@ def read_edges(path: Name, header: bool = True) -> Iterator[Edges]:
     columns = ("source", "target", "weight") if header else ("source", "target")
     for file in _tables(Path(path)):
         for frame in _frames(file, columns, header):
+            for name in columns:  # a Weight would be left out, and so would a second weight, the .1
+                alike = [n for n in frame if str(n).strip().lower().removesuffix(".1") == name]
+                if alike not in ([], [name]):
+                    raise DatasetError(f"{file} has column {', '.join(alike)}: name one {name}")
             source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
             weight = _numbers(file, frame[["weight"]])[:, 0] if "weight" in frame else None
             yield source, target, weight
+
+
+def _column(file: Path) -> pd.Series:
+    """The one column of a table without a header."""
+    return pd.concat(_frames(file, ("node",), header=False))["node"]
 
 
 def read_features(path: Name, work: Path | None = None, header: bool = True) -> Tensor:
@@ -163,7 +173,8 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
             from pyarrow.parquet import ParquetFile
 
             table = ParquetFile(file)
-            names = [n for n in table.schema_arrow.names if columns is None or n in columns]
+            every = table.schema_arrow.names
+            names = [n for n in every if columns is None or n.strip().lower() in columns]
             for batch in table.iter_batches(2 * CHUNK // max(2, len(names)), columns=names):
                 yield without_index(batch.to_pandas(), columns or ("node",))
         else:
@@ -177,7 +188,9 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
                 options |= {"chunksize": 2 * CHUNK // max(2, wide), "header": 0 if header else None}
                 for frame in pd.read_csv(lines, **options):
                     yield frame if header or not columns else frame.set_axis(columns, axis=1)
-    except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds, too
+    except (ValueError, OSError, EOFError, zlib.error) as error:  # pyarrow's, too
+        if "Calling read(nbytes)" in str(error):  # what pandas makes of Ctrl-C in Python 3.11
+            raise KeyboardInterrupt from None
         words = "is no whole table, Parquet or CSV"
         words += " with as many cells in each row as in the header" * header
         raise DatasetError(f"{file} {words}: {error}") from error
