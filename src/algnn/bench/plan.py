@@ -132,11 +132,9 @@ def carry_out(plan: Plan, folder: Path, tell: Tell = lambda done, of: None) -> l
     make_folder(folder)
     found: list[Record] = []
     for seed in plan.seeds:
-        done = perform(
-            plan, seed, graph, tell=lambda at, of: tell(len(found) * of + at, len(plan.seeds) * of)
-        )
-        runs.write(done, folder)
-        found.append(done)
+        told = lambda at, of: tell(len(found) * of + at, len(plan.seeds) * of)  # noqa: E731
+        found.append(perform(plan, seed, graph, tell=told))
+        runs.write(found[-1], folder)
     return found
 
 

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from math import isnan
 from pathlib import PurePath
 from typing import Any
 
@@ -118,7 +119,7 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         **{f.name: getattr(found, f.name) for f in fields(found) if f.name != "outcome"},
         "sessions": outcome.sessions,
         **{name: getattr(outcome, name).tolist() for name in ("correct", "total")},
-        "matrix": rows(outcome),
+        "matrix": [[None if isnan(v) else v for v in row] for row in outcome.matrix.tolist()],
         **{name: getattr(outcome, name) for name in ("ap", "af", "macro", "micro", "mean_ap")},
         "stagewise": outcome.stagewise.tolist(),
         **{name: getattr(outcome, name) for name in clocks},
@@ -129,11 +130,6 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         "reliability": None if bins is None else bins.T.round(3).tolist(),
         "answers": packed(outcome.answers, outcome.total.size),
     }
-
-
-def rows(outcome: Outcome) -> list[list[float | None]]:
-    """An outcome's accuracy matrix with None above the diagonal, as JSON needs it."""
-    return [[None if np.isnan(v) else v for v in row] for row in outcome.matrix.tolist()]
 
 
 def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure:
@@ -177,10 +173,9 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
     trial = found.get("split", "test") != "test"  # which may have sessions without nodes
     if not trial and np.isnan(outcome.matrix[-1]).any():
         raise TypeError("total counts no test node in a session")
-    if (answers := outcome.answers) is not None:
-        truth = np.repeat(np.arange(outcome.total.size), outcome.total)
-        right = np.bincount(truth[answers == truth], minlength=outcome.total.size)
-        if (right != outcome.correct[-1]).any():
+    if outcome.answers is not None:
+        given = np.split(outcome.answers, outcome.total.cumsum()[:-1])
+        if [(one == i).sum() for i, one in enumerate(given)] != outcome.correct[-1].tolist():
             raise TypeError("answers and the last row of correct do not agree")
     lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
     aurocs = tuple(range(count)) if trial else (0, count - 1)
