@@ -23,7 +23,7 @@ from algnn.bench.runs import summarise, write_atomically
 from algnn.methods import METHODS
 from algnn.report.data import Study, read
 from algnn.report.table import listed
-from algnn.report.verdicts import best_network, best_of, mark, opening, rivals, standing
+from algnn.report.verdicts import best_network, best_of, mark, rivals, standing, summary
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "docs/performance.md")
@@ -75,8 +75,9 @@ def long(study: Study) -> str:
 
 
 def verdicts(study: Study) -> str:
-    """The first paragraph of the report: where `algnn` leads and trails by the paired test."""
-    return next(opening(study))
+    """The first paragraph of the report, sentence by sentence, and where the rest is."""
+    rest = "[What the verdicts rest on](docs/results.md#what-the-verdicts-rest-on) has the details."
+    return "\n\n".join([*summary(study), rest])
 
 
 def trained(study: Study) -> str:
@@ -101,7 +102,7 @@ def trained(study: Study) -> str:
         f" {means[1]:.1f} instead of {means[0]:.1f}. By the same test it leads the default on"
         f" {_graphs(ahead)}, and trails it on {_graphs(behind)}{once}. Learning all classes takes"
         f" {min(ratios):.1f} to {max(ratios):.1f} times as long ({len(timed)} graphs,"
-        f" {listed(where)})."
+        f" one run each, {listed(where)})."
     )
 
 

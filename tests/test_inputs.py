@@ -126,6 +126,7 @@ BAD_GRAPHS = {
     "attributes": changed(edge_attr=torch.ones(GRAPH.num_edges, 2)),
     "kinds of edges": changed(edge_type=torch.arange(GRAPH.num_edges) % 2),
     "kinds of nodes": changed(node_type=RING % 2),
+    "kinds in a list": changed(node_type=["user", "item"] * (COUNT // 2)),
     "weights": changed(edge_weight=-torch.ones(GRAPH.num_edges)),
     "dense": Data(x=GRAPH.x, adj_t=torch.eye(COUNT)),
 }

@@ -73,8 +73,9 @@ def check_kind(graph: Any) -> None:
             " one weight for each edge into graph.edge_weight"
         )
     for name, part in (("edge_type", "edge_subgraph"), ("node_type", "subgraph")):
-        kinds = graph.get(name)
-        if isinstance(kinds, Tensor) and bool((kinds.flatten() != kinds.flatten()[:1]).any()):
+        given = graph.get(name, ())
+        kinds: Any = given if isinstance(given, Tensor) else np.array(given)
+        if (kinds != kinds.flatten()[:1]).any():
             raise InputError(
                 f"graph.{name} names several kinds, which no learner tells apart: keep one, as"
                 f" graph.{part}(graph.{name} == 0) does, or del graph.{name} if all count alike"

@@ -403,7 +403,9 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         """Raise `InputError` for a parameter that cannot be used."""
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, np.generic):  # as the number that it stands for
-                setattr(self, name, value.item())
+                setattr(self, name, value := value.item())
+            if isinstance(getattr(type(self), name, None), bool) and not isinstance(value, bool):
+                raise InputError(f"{name}={value!r} must be True or False")
         checks.check_number("seed", self.seed, 0, 2**63, whole=True)
         checks.resolve_device(self.device)
         for kind in type(self).__mro__:

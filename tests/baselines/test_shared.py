@@ -13,6 +13,7 @@ from algnn.baselines.condensation import CaT
 from algnn.baselines.isolation import PIGNN
 from algnn.baselines.regularisation import EWC, MAS, TWP, LwF
 from algnn.baselines.replay import CGNN, ERGNN, GEM
+from algnn.baselines.sums import RanPAC
 from algnn.baselines.training import Bare
 from algnn.errors import CheckpointError, InputError
 
@@ -49,6 +50,13 @@ def test_a_memory_forgets_less_than_bare(small_graph, learn, method):
         for model in (Bare(**settings), method(budget=8, **settings))
     )
     assert memory > bare + 0.3
+
+
+@pytest.mark.parametrize("method", [Bare, RanPAC])
+def test_balanced_is_true_or_false(small_graph, method):
+    model, nodes = method(balanced="no", device="cpu"), small_graph.train_mask
+    with pytest.raises(InputError, match="balanced='no' must be True or False"):
+        model.fit(small_graph, nodes, small_graph.y[nodes])
 
 
 def test_a_balanced_mean_counts_each_class_the_same(small_graph):

@@ -413,7 +413,7 @@ def test_a_model_has_a_name_that_can_be_opened_again(
     for name in (b"\xe9.safetensors", b"\xe9/a.safetensors"):
         assert main(["fit", os.fsdecode(name), "graph.npz", "base.csv"]) == 2
         assert "?" in (words := capsys.readouterr().err)
-        assert "is no name for a model: end it in .safetensors, in UTF-8" in words
+        assert "is no name for a model: give a file that ends in .safetensors, in UTF-8" in words
     assert not [found for found in os.listdir(b".") if found.startswith(b"\xe9")]
     run("fit", "été.safetensors", "graph.npz", "base.csv")
     run("learn", "été.safetensors", "graph.npz", "third.csv")

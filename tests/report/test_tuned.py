@@ -89,7 +89,7 @@ def test_the_document_says_what_was_tuned_and_that_algnn_was_not(study, records)
     assert "tried 2 settings in 2 cases of 2 methods on 1 graph" in text
     assert "`algnn` itself has none to try" in text
     assert "then run on test nodes (2 cases, " in text
-    assert "tuned on validation nodes it leads every one by AP on" in text
+    assert "tuned on validation nodes it leads all by AP on" in text
     assert "- trials on validation nodes: 4" in text
     assert re.search(r"^- code of trials: \w+ \(4 runs\)$", text, re.MULTILINE)
     main, trials, _ = records

@@ -90,16 +90,16 @@ def test_the_first_paragraphs(study_of):
         "has 1 to 5 runs on a graph, each with its own seed, on the same split of the nodes",
         "on which both methods ran (1 pair of a split and an order), so",
         "2 methods see every label so far again",
-        "on AP, `algnn` leads every rival that learns class by class on 1 graph (`cora`), and"
-        " trails at least one on no graph. On 2 graphs (`citeseer` and `digits`) at least one rival"
-        " cannot be told apart from it, or was not tested. On micro accuracy it leads every rival"
-        " on 1 graph (`cora`), and trails",
+        "on AP, `algnn` leads all rivals that ran there and learn class by class on 1 graph"
+        " (`cora`), and trails none on any graph. On 2 graphs (`citeseer` and `digits`) at least"
+        " one rival cannot be told apart from it. By micro accuracy it leads all of them on 1"
+        " graph (`cora`), and trails",
         "is behind `algnn` on 1 graph (`digits`) and ahead of it on 1 graph (`cora`), by the test",
         "`cora` (10.0, `joint`, the test agrees) and `citeseer` (5.0, `joint`, not tested).",
         "It is above on `digits` (20.0, `joint`, the test agrees). All of these verdicts rest on"
         " one split and one order of classes, 1 of 2 on fewer than 5 runs.",
-        "with 7 comparisons, it is not corrected for multiple testing.",
-        "3 of them rest on 1 to 3 pairs of runs (hollow marks).",
+        "on top of the 7 comparisons behind the marks",
+        "3 of these comparisons rest on 1 to 3 pairs of runs (hollow marks).",
         "7 of them rest on one split with one order of classes",
         "1 more, of 8 in all, could not be made for want of answers on record: they are with"
         " `joint`.",
@@ -120,6 +120,10 @@ def test_the_first_paragraphs(study_of):
     found = [written.index(words) for words in places]
     assert found == sorted(found)
     assert list(opening(study_of(*runs({"gem": 3, "ewc": 4})))) == []
+    alone = next(opening(study_of(*runs({"algnn": 8, "algnn-nodes": 7}))))
+    assert alone.endswith("There is no rival and no joint network to compare `algnn` with.")
+    untested = study_of(*runs({"algnn": 8}), {"method": "gem", "last": 2})
+    assert "cannot be told apart from it, or was not tested." in next(opening(untested))
 
 
 @pytest.mark.parametrize("others", [{}, {"gem": 2}])

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from algnn.analytic.lifecycle.io import restored_classes
 from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_kept_nodes, check_number, check_trained, onto
-from algnn.errors import CheckpointError, InputError
+from algnn.errors import CheckpointError
 from algnn.gcn import GCN, glorot, train
 from algnn.graph.propagate import Field, receptive_field
 from algnn.learner import Learner
@@ -257,11 +257,6 @@ class GradientLearner(Learner):
     def _known(self) -> Known:
         self._check_fitted()
         return cast(Known, self._learned)
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        if not isinstance(self.balanced, bool):
-            raise InputError(f"balanced={self.balanced!r} must be True or False")
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known, x = self._known, self._inputs(graph)

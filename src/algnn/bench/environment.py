@@ -41,8 +41,7 @@ def now() -> str:
 def versions(learner: type | None = None) -> dict[str, str]:
     """Versions of Python, the packages and the code, with a user's own learner in the latter."""
     ours = {"algnn": algnn.__version__, "code": code_version(learner)}
-    others = {package: metadata.version(package) for package in PACKAGES}
-    return {**ours, "python": platform.python_version(), **others}
+    return ours | {"python": platform.python_version()} | {p: metadata.version(p) for p in PACKAGES}
 
 
 def code_version(learner: type | None = None) -> str:

@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from math import isnan
 from pathlib import PurePath
 from typing import Any
 
@@ -119,7 +118,7 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         **{f.name: getattr(found, f.name) for f in fields(found) if f.name != "outcome"},
         "sessions": outcome.sessions,
         **{name: getattr(outcome, name).tolist() for name in ("correct", "total")},
-        "matrix": [[None if isnan(v) else v for v in row] for row in outcome.matrix.tolist()],
+        "matrix": rows(outcome),
         **{name: getattr(outcome, name) for name in ("ap", "af", "macro", "micro", "mean_ap")},
         "stagewise": outcome.stagewise.tolist(),
         **{name: getattr(outcome, name) for name in clocks},
@@ -132,6 +131,11 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
     }
 
 
+def rows(outcome: Outcome) -> Any:
+    """An outcome's accuracy matrix with None above the diagonal, as JSON needs it."""
+    return np.where(np.isnan(outcome.matrix), np.array(None), outcome.matrix).tolist()
+
+
 def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure:
     """What `as_json` made, its figures computed anew; errors name the place `where` it was."""
     try:
@@ -140,8 +144,7 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
         remedy = "delete it; algnn bench then does the run anew"
         raise AlgnnError(f"{where} is not a whole {noun} of a run ({error}): {remedy}") from error
     if not isinstance(found, dict) or "format" not in found:
-        words = "it has no 'format': move it out of the folder"
-        raise AlgnnError(f"{where} is not a {noun} of a run, {words}")
+        raise AlgnnError(f"{where} is not a {noun} of a run, it has no 'format': move it elsewhere")
     try:
         if found["format"] == FAILURE_FORMAT:
             return Failure(**_checked({"traceback": "", "split": "test", **found}, Failure))
@@ -156,8 +159,7 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
 
 
 def _outcome(found: Mapping[str, Any]) -> Outcome:
-    # not in the first records
-    lacking = ("selection_seconds", "calibration_errors", "novelty_aurocs")
+    lacking = ("selection_seconds", "calibration_errors", "novelty_aurocs")  # in old records
     bins = found.get("reliability")
     parts: list[Any] = [
         tuple(tuple(map(int, part)) for part in found["sessions"]),

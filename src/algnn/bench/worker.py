@@ -102,7 +102,6 @@ def _warm_up(plan: Plan, graph: Data, jobs: int) -> None:
             return
         ring = torch.arange(8)
         tiny = Data(x=torch.eye(8), edge_index=torch.stack([ring, ring.roll(1)]))
-        small: dict[str, Any] = {"epochs": 2, "hidden": 4}
         for method, more in (("bare", {}), ("algnn-paper", {"width": 8})):
-            learner = methods.make(method, "", 0, plan.device, **small, **more)
+            learner = methods.make(method, "", 0, plan.device, epochs=2, hidden=4, **more)
             learner.fit(tiny, ring, ring % 2).predict(tiny, ring)

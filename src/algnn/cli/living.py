@@ -255,7 +255,8 @@ def _changing(path: Path, dry_run: bool, force: bool) -> Iterator[None]:
 def _check_writable(path: Path, force: bool) -> None:
     text = str(path).encode(errors="replace").decode()  # as safetensors can open it again
     if path.suffix != shared.ENDING or path.is_dir() or text != str(path):
-        raise InputError(f"{text} is no name for a model: end it in {shared.ENDING}, in UTF-8")
+        wanted = f"give a file that ends in {shared.ENDING}, in UTF-8"
+        raise InputError(f"{text} is no name for a model: {wanted}")
     if path.exists() and not force:
         raise InputError(f"{path} exists: give another name, or --force to replace it")
 

@@ -4,7 +4,6 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from algnn.bench.metrics import Matrix, Outcome
 from algnn.bench.paper import PaperFigures, paper_figures
 from algnn.bench.plan import Plan, recorded_name
 from algnn.bench.progress import label
+from algnn.bench.record import rows as matrix_rows
 from algnn.bench.runs import Summary, frame, summarise
 from algnn.bench.scheduler import Tally
 from algnn.cli.shared import plain_table, plural, print_table
@@ -67,10 +67,9 @@ def as_object(runs: pd.DataFrame) -> dict[str, Any]:
         },
         "retained_bytes": int(runs["retained_bytes"].max()),
         "runs": [
-            {"seed": row["seed"], "matrix": [[None if isnan(v) else v for v in a] for a in matrix]}
+            {"seed": row["seed"], "matrix": matrix_rows(row["outcome"])}
             | {name: row[name] for name in figures}
             for row in rows
-            for matrix in [row["outcome"].matrix.tolist()]
         ],
     }
 

@@ -266,7 +266,7 @@ def gather(
     shown = best[(best.step == 1) & (best.edges == "full") & (best.base == half)]
     # a copy has columns of one type side by side, and is cut into pieces far more quickly
     kept = found.reset_index(drop=True).copy()
-    return Study(kept, missing, len(given) - len(found), tried.code, shown)
+    return Study(kept, missing, len(given) - len(found), tried.code.replace("", UNKNOWN), shown)
 
 
 def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -70,7 +70,7 @@ def opening(study: Study) -> Iterator[str]:
     graphs = _graphs(study)
     if not graphs or len(study.methods(step=1)) < 2:
         return
-    yield " ".join(_summary(study, graphs))
+    yield " ".join(summary(study))
     yield _compared(study)
     yield from _networks(study, graphs)
     yield " ".join(_limits(study, graphs))
@@ -80,24 +80,27 @@ def opening(study: Study) -> Iterator[str]:
     yield from _networks(study, graphs, tuned=True)
 
 
-def _summary(study: Study, graphs: Sequence[str]) -> Iterator[str]:
+def summary(study: Study) -> Iterator[str]:
     """Where `algnn` leads and trails: rivals by AP and micro, tuned rivals, joint networks."""
-    methods, over = study.methods(step=1), study.datasets(step=1)
+    graphs, methods, over = _graphs(study), study.methods(step=1), study.datasets(step=1)
     yield TEXT["summary"].format(
         methods=count(len(methods), "method"), graphs=count(len(over), "graph")
     )
+    said = 0
     every = {g: names for g in graphs if (names := rivals(study, g))}
     for key, against in (("rivals", every), ("rivals, tuned", tuned_rivals(study))):
         if against:
             by = {of: _split(study, against, of, "tuned" in key) for of in ("ap", "micro")}
             yield TEXT[key].format(**by)
+            said += 1
     for key in ("joint", "joint, tuned"):
         best = {g: name for g in graphs if (name := best_network(study, g, "tuned" in key))}
         if best:
             found = {g: standing(study, g, [n], "ap", "tuned" in key) for g, n in best.items()}
             ahead, behind = ([g for g in found if found[g] == of] for of in ("leads", "trails"))
             yield TEXT[key].format(_graphs_of(ahead), _graphs_of(behind))
-    yield TEXT["reach"]
+            said += 1
+    yield TEXT["reach" if said else "alone"]
 
 
 def _split(
@@ -110,10 +113,12 @@ def _split(
         if behind := [n for n in names if standing(study, g, [n], figure, tuned) == "trails"]:
             trails.append(f"{_code(g)} ({_codes(behind)})")
     undecided = [g for g in of if of[g] == "undecided"]
+    tests = (study.against(g, n, figure, tuned) for g in undecided for n in against[g])
+    missing = TEXT["untested"] * any(test is None for test in tests)
     return {
         "leads": _graphs_of(g for g in of if of[g] == "leads"),
-        "trails": listed(trails) if trails else "no graph",
-        "open": TEXT["open"].format(_graphs_of(undecided)) if undecided else "",
+        "trails": TEXT["trails"].format(listed(trails)) if trails else TEXT["trails none"],
+        "open": TEXT["open"].format(_graphs_of(undecided), missing) if undecided else "",
     }
 
 
@@ -184,13 +189,16 @@ def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     found = {pair: one for pair in every if (one := study.against(*pair, "ap"))}
     few = {pair: one.pairs for pair, one in found.items() if one.pairs < FEW}
     lone = sum(one.units == 1 for one in found.values())
-    yield TEXT["limits"].format(comparisons=count(len(found), "comparison"))
+    yield TEXT["limits"]
+    if len(found) > 1:
+        yield TEXT["many"].format(comparisons=count(len(found), "comparison"))
     if few:
         yield TEXT["few"].format(few=len(few), least=_span(few.values(), "pair"))
     if lone:
         yield TEXT["lone"].format(lone=lone)
     if missing := [name for graph, name in every if (graph, name) not in found]:
         yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=_codes(missing))
+    yield TEXT["official"]
 
 
 def _span(values: Iterable[int], noun: str) -> str:
