@@ -89,7 +89,7 @@ def test_the_first_paragraphs(study_of):
         "5 methods learned the classes of 3 graphs: half",
         "has 1 to 5 runs on a graph, each with its own seed, on the same split of the nodes",
         "on which both methods ran (1 pair of a split and an order), so",
-        "2 methods see every label so far again",
+        "upper reference: 2 methods that may see every label so far again",
         "on AP, `algnn` leads all rivals that ran there and learn class by class on 1 graph"
         " (`cora`), and trails none on any graph. On 2 graphs (`citeseer` and `digits`) at least"
         " one rival cannot be told apart from it. By micro accuracy it leads all of them on 1"
@@ -99,8 +99,8 @@ def test_the_first_paragraphs(study_of):
         "It is above on `digits` (20.0, `joint`, the test agrees). All of these verdicts rest on"
         " one split and one order of classes, 1 of 2 on fewer than 5 runs.",
         "on top of the 7 comparisons behind the marks",
-        "3 of these comparisons rest on 1 to 3 pairs of runs (hollow marks).",
-        "7 of them rest on one split with one order of classes",
+        "Hollow marks, from 1 to 3 pairs of runs: 3.",
+        "Marks from one split with one order of classes: 7;",
         "1 more, of 8 in all, could not be made for want of answers on record: they are with"
         " `joint`.",
         "How settings were chosen: `algnn` has none per graph.",
