@@ -5,7 +5,7 @@ Each returns its input in one known form, or raises an error that names argument
 
 import numbers
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -316,13 +316,18 @@ def _check_none_missing(labels: Any, missing: Any, seen: Array | None) -> None:
         )
 
 
+def strings(values: Iterable[str]) -> Array:
+    """An array of strings; members of an enum, which NumPy would cut off, are their values."""
+    return np.array(list(map(str.__str__, values)), dtype=np.str_)
+
+
 def _of_one_kind(labels: list[Any]) -> Array:
     """An array of a list whose items must all be strings, or all be numbers."""
     strange = next((c for c in labels if not isinstance(c, str)), None)
     if strange is None:
         if cut := next((c for c in labels if c.endswith("\0")), None):
             raise InputError(f"labels holds {cut!r}, which ends in NUL: NumPy would leave that out")
-        return np.array(list(map(str.__str__, labels)), dtype=np.str_)  # the value of an enum
+        return strings(labels)
     if not any(isinstance(c, str) for c in labels):
         try:
             return np.array([c if isinstance(c, float) else operator.index(c) for c in labels])

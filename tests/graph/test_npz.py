@@ -151,7 +151,6 @@ def test_a_graph_without_labels_is_written_and_read(tmp_path, features):
     with pytest.raises(InputError, match=r"graph\.node_type names several .* graph\.subgraph\("):
         save_npz(Data(edge_index=edges, node_type=kinds), tmp_path / "none.npz")
     assert not (tmp_path / "none.npz").exists()
-    assert not (tmp_path / "none.npz").exists()
 
 
 def test_numpy_is_given_arrays_alone(tmp_path, monkeypatch):

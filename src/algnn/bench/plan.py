@@ -130,11 +130,11 @@ def carry_out(plan: Plan, folder: Path, tell: Tell = lambda done, of: None) -> l
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
     _check_some(seeds=plan.seeds)
     make_folder(folder)
-    found: list[Record] = []
+    found, count = list[Record](), len(plan.seeds)
     for seed in plan.seeds:
-        told = lambda at, of: tell(len(found) * of + at, len(plan.seeds) * of)  # noqa: E731
-        found.append(perform(plan, seed, graph, tell=told))
-        runs.write(found[-1], folder)
+        done = perform(plan, seed, graph, tell=lambda i, of: tell(len(found) * of + i, count * of))
+        runs.write(done, folder)
+        found.append(done)
     return found
 
 

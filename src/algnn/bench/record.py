@@ -131,9 +131,9 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
     }
 
 
-def rows(outcome: Outcome) -> Any:
+def rows(outcome: Outcome) -> list[list[float | None]]:
     """An outcome's accuracy matrix with None above the diagonal, as JSON needs it."""
-    return np.where(np.isnan(outcome.matrix), np.array(None), outcome.matrix).tolist()
+    return [[None if np.isnan(v) else v for v in row] for row in outcome.matrix.tolist()]
 
 
 def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure:

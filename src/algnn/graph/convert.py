@@ -13,7 +13,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from algnn.checks import check_number
+from algnn.checks import check_number, strings
 from algnn.errors import DatasetError, InputError
 from algnn.graph.datasets import finish, inputs_alone
 from algnn.graph.npz import Arrays, graph_of_arrays
@@ -272,8 +272,7 @@ def _labels(labels: pd.Series, names: pd.Index) -> Any:
     ids = _ids("labels", given.index, names)
     if not words and not all(isinstance(label, Real | np.bool_) for label in given):
         raise InputError("labels must be strings, or whole numbers of at least 0, not both")
-    plain = map(str.__str__, given) if words else given  # NumPy cuts off members of an enum
-    values = np.array(list(plain), np.str_ if words else None)
+    values = strings(given) if words else np.array(given.tolist())
     if values.dtype.kind == "O" or (values.dtype.kind == "u" and int(values.max()) >= 2**63):
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     # ints stay ints: a float holds them up to 2**53 only

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask
 
-from algnn.checks import NO_LABEL, check_kind
+from algnn.checks import NO_LABEL, check_kind, strings
 from algnn.errors import DatasetError, InputError
 from algnn.files import make_folder, replacing
 from algnn.graph.catalogue import Name, one_line, open_npz
@@ -144,7 +144,7 @@ def check_stored(graph: Mapping[str, Any] | Data, nodes: int) -> dict[str, Any]:
     if names is not None and len(names):
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise InputError("class_names must be a list of strings, one for each class")
-        arrays["class_names"] = np.array(list(map(str.__str__, names)), dtype=np.str_)
+        arrays["class_names"] = strings(names)
     y = arrays.get("y", np.full(nodes, NO_LABEL))
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y  # as OGB has it
     if y.shape != (nodes,):

@@ -53,8 +53,8 @@ def standing(
 
 def leads(study: Study, figure: str = "ap") -> dict[str, bool]:
     """For each graph on which `algnn` has rivals, whether it leads every one of them."""
-    found = {graph: rivals(study, graph) for graph in _graphs(study)}
-    return {g: standing(study, g, names, figure) == "leads" for g, names in found.items() if names}
+    every = _all_rivals(study)
+    return {g: standing(study, g, names, figure) == "leads" for g, names in every.items()}
 
 
 def tally(study: Study, method: str, tuned: bool = False) -> str:
@@ -86,26 +86,23 @@ def summary(study: Study) -> Iterator[str]:
     yield TEXT["summary"].format(
         methods=count(len(methods), "method"), graphs=count(len(over), "graph")
     )
-    said = 0
-    every = {g: names for g in graphs if (names := rivals(study, g))}
-    for key, against in (("rivals", every), ("rivals, tuned", tuned_rivals(study))):
-        if against:
-            by = {of: _split(study, against, of, "tuned" in key) for of in ("ap", "micro")}
-            yield TEXT[key].format(**by)
-            said += 1
-    for key in ("joint", "joint, tuned"):
-        best = {g: name for g in graphs if (name := best_network(study, g, "tuned" in key))}
-        if best:
-            found = {g: standing(study, g, [n], "ap", "tuned" in key) for g, n in best.items()}
+    verdicts = []
+    for tuned in (False, True):
+        if against := _all_rivals(study, tuned):
+            by = {of: _split(study, against, of, tuned) for of in ("ap", "micro")}
+            verdicts.append(TEXT["rivals, tuned" if tuned else "rivals"].format(**by))
+    for tuned in (False, True):
+        best = {g: name for g in graphs if (name := best_network(study, g, tuned))}
+        found = {g: standing(study, g, [name], "ap", tuned) for g, name in best.items()}
+        if found:
             ahead, behind = ([g for g in found if found[g] == of] for of in ("leads", "trails"))
-            yield TEXT[key].format(_graphs_of(ahead), _graphs_of(behind))
-            said += 1
-    yield TEXT["reach" if said else "alone"]
+            text = TEXT["joint, tuned" if tuned else "joint"]
+            verdicts.append(text.format(_graphs_of(ahead), _graphs_of(behind)))
+    yield from verdicts
+    yield TEXT["reach" if verdicts else "alone"]
 
 
-def _split(
-    study: Study, against: dict[str, list[str]], figure: str = "ap", tuned: bool = False
-) -> dict[str, str]:
+def _split(study: Study, against: dict[str, list[str]], figure: str, tuned: bool) -> dict[str, str]:
     """The graphs on which `algnn` leads all of some rivals, trails one, and neither."""
     of = {g: standing(study, g, names, figure, tuned) for g, names in against.items()}
     trails = []
@@ -122,16 +119,16 @@ def _split(
     }
 
 
-def tuned_rivals(study: Study) -> dict[str, list[str]]:
-    """On each graph the rivals that ran with the setting that trials chose for them."""
+def _all_rivals(study: Study, tuned: bool = False) -> dict[str, list[str]]:
+    """On each graph its rivals, or those that ran with the setting that trials chose for them."""
     every = [(g, n) for g in _graphs(study) for n in rivals(study, g)]
-    ran = [(g, n) for g, n in every if len(study.anywhere(g, n, tuned=True))]
+    ran = [(g, n) for g, n in every if not tuned or len(study.anywhere(g, n, tuned=True))]
     return {graph: [n for g, n in ran if g == graph] for graph, _ in ran}
 
 
 def _tuned(study: Study) -> str:
     """How rivals fare with the settings that trials chose for them."""
-    best, against = study.chosen, tuned_rivals(study)
+    best, against = study.chosen, _all_rivals(study, tuned=True)
     units = [_units(study.drawn(g, n, tuned=True)) for g, names in against.items() for n in names]
     return str(TEXT["tuned" if against else "tried"].format(
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
