@@ -11,7 +11,7 @@ WIDEST = 512  # columns up to which features are kept as they are
 RANK = 768  # columns that wider features are reduced to, all of which the walk has
 NEAR_RANK = 384  # of these, how many the other views have: they average few nodes, and are noisier
 OVERSAMPLING = 32  # further directions that the iteration carries along, for accuracy
-ITERATIONS = 3
+ITERATIONS = 2
 LACKING = 1e-10  # of the largest eigenvalue: below this, float32 knows no direction
 MOST_ROWS = 2**15  # rows, drawn from all over the graph, that the basis is found from
 
@@ -34,6 +34,7 @@ def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
         tell("reducing features", done, ITERATIONS + 1)
         Q = _orthonormal(tall.T @ (tall @ Q)).to(X.dtype)
     tell("reducing features", ITERATIONS, ITERATIONS + 1)
+    Q = _orthonormal(Q).to(X.dtype)  # a second time, for accuracy
     image = (tall @ Q).to(torch.float64)
     values, vectors = (t.flip(-1)[..., :rank] for t in torch.linalg.eigh(image.mT @ image))
     if rows >= width:
@@ -46,15 +47,13 @@ def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
 
 
 def _orthonormal(Y: Tensor) -> Tensor:
-    """An orthonormal basis of the columns, by Cholesky QR, twice: the second time for accuracy."""
+    """A nearly orthonormal basis of the columns, by Cholesky QR."""
     Y = Y.to(torch.float64)
-    for _ in range(2):
-        gram = Y.mT @ Y
-        # columns that depend on others become rounding, and stay harmless
-        gram.diagonal().add_(1e-13 * gram.trace().clamp_min(1e-300))
-        L, _ = torch.linalg.cholesky_ex(gram)
-        Y = torch.linalg.solve_triangular(L, Y.mT, upper=False).mT
-    return Y
+    gram = Y.mT @ Y
+    # columns that depend on others become rounding, and stay harmless
+    gram.diagonal().add_(1e-13 * gram.trace().clamp_min(1e-300))
+    L, _ = torch.linalg.cholesky_ex(gram)
+    return torch.linalg.solve_triangular(L, Y.mT, upper=False).mT
 
 
 def unit_rows(X: Tensor) -> Tensor:
