@@ -40,8 +40,8 @@ def test_runs_of_older_code_are_done_again(tmp_path, monkeypatch, capsys):
         assert bool(after.outcome.calibration_errors) == (after.split == "test")
     assert rerun.wanted(old, tmp_path / "new") == []
 
-    rerun.main(str(old), str(tmp_path / "alone"), "2", "60", "cpu", "clocks")
-    assert capsys.readouterr().out == "1 of 1 runs done\n"
+    rerun.main(str(old), str(tmp_path / "alone"), "1", "60", "cpu", "clocks")
+    assert capsys.readouterr().out.endswith("1 of 1 runs done\n")
     (after,) = runs.read_records(tmp_path / "alone")
     assert (after.seed, after.machine["jobs"], after.code) == (44, 1, code_version())
     np.testing.assert_array_equal(after.outcome.correct, alone.outcome.correct)
