@@ -510,6 +510,13 @@ def test_a_link_stays_one(desk: Path) -> None:
     assert ALGNN.load("versions/one.safetensors").classes_.tolist() == ["cat", "fox"]
 
 
+def test_links_that_lead_nowhere_give_way_to_a_model(desk: Path) -> None:
+    os.symlink("b.safetensors", "a.safetensors")
+    os.symlink("a.safetensors", "b.safetensors")
+    run("fit", "a.safetensors", "graph.npz", "base.csv")
+    assert ALGNN.load("b.safetensors").classes_.tolist() == ["cat", "fox"]
+
+
 # -- two writers ----------------------------------------------------------------------------------
 
 

@@ -79,6 +79,7 @@ def test_mistakes_are_one_line(folder, tmp_path, monkeypatch, capsys, arguments,
         ("notes.md", ["--markdown", "notes.md"]),
         ("notes.tex", ["--csv", "b", "--latex", "notes.tex"]),
         ("index.html", ["--out", "."]),
+        ("runs.csv", ["--csv", "."]),
     ],
 )
 def test_only_a_report_is_replaced_by_one(folder, tmp_path, monkeypatch, capsys, name, arguments):

@@ -6,6 +6,7 @@ place in a single step: whoever reads it meanwhile sees one or the other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -245,7 +246,8 @@ def _changing(path: Path, dry_run: bool, force: bool) -> Iterator[None]:
     from algnn.files import locked, make_folder
 
     if not dry_run:
-        make_folder(path.resolve().parent)
+        # `resolve` fails where links form a loop
+        make_folder(Path(os.path.realpath(path)).parent)
     shared.load_torch()  # before the lock, for which others may wait
     with nullcontext() if dry_run else locked(path):
         _check_writable(path, force)  # by now another may have made it

@@ -20,6 +20,7 @@ MARKS = {
     ".html": "<title>Class-incremental node classification on ",
     ".md": "<!-- made from records",
     ".tex": "% Tables of an algnn report",
+    ".csv": "dataset,method,step,seed,",
 }
 
 commands = Typer()
@@ -101,7 +102,8 @@ def report(
             raise InputError(f"--{name} {path} is no name for such a file: end it in {ending}")
     if csv is not None and csv.suffix == ".csv":
         raise InputError(f"--csv {csv}: give a folder, which gets a file for each table")
-    _check_ours(markdown, latex, None if markdown or latex or csv else out / "index.html")
+    page = None if markdown or latex or csv else out / "index.html"
+    _check_ours(markdown, latex, csv and csv / "runs.csv", page)
     with working("loading") as tell:
         from algnn.files import make_folder
         from algnn.report import data, export

@@ -53,7 +53,8 @@ def _orthonormal(Y: Tensor) -> Tensor:
     # columns that depend on others become rounding, and stay harmless
     gram.diagonal().add_(1e-13 * gram.trace().clamp_min(1e-300))
     L, _ = torch.linalg.cholesky_ex(gram)
-    return torch.linalg.solve_triangular(L, Y.mT, upper=False).mT
+    # torch types it loosely
+    return torch.linalg.solve_triangular(L, Y.mT, upper=False).mT  # type: ignore[no-any-return]
 
 
 def unit_rows(X: Tensor) -> Tensor:
