@@ -240,7 +240,8 @@ def test_the_shell(desk, command, table):
         assert path.read_bytes() == before
     else:
         found = algnn.ALGNN.load(path)
-        named = {int(row[0]) for row in rows if row[1].strip() not in ("", "-1")}
+        node, label = (1, 0) if header == "label,node" else (0, 1)
+        named = {int(row[node]) for row in rows if row[label].strip() not in ("", "-1")}
         change = {"learn": len(named), "forget": -len(named), "relabel": 0}[command]
         assert int(found.statistics_.n.sum()) == 12 + change
     assert not list(Path(desk).glob(".*"))
