@@ -173,6 +173,17 @@ def test_fewer_rows_than_directions_and_rows_that_say_nothing():
     torch.testing.assert_close(V[[3, 9], [0, 1]], torch.ones(2))
 
 
+@pytest.mark.parametrize("shape", [(300, 120), (120, 300)])
+def test_directions_that_no_row_has_are_columns_of_zeros(shape):
+    draw = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(size, 20, generator=draw) for size in shape)
+    V = principal_basis(left @ right.mT, seed=0, rank=80).double()
+    assert bool((V[:, 20:] == 0).all())
+    torch.testing.assert_close(V[:, :20].mT @ V[:, :20], torch.eye(20).double(), rtol=0, atol=1e-6)
+    inside = torch.linalg.qr(right.double())[0]
+    torch.testing.assert_close(inside @ (inside.mT @ V), V, rtol=0, atol=1e-5)
+
+
 def test_rows_of_length_one():
     X = torch.tensor([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, -2.0, 0.0]])
     expected = torch.tensor([[0.6, 0.0, 0.8], [0.0, 0.0, 0.0], [0.0, -1.0, 0.0]])

@@ -37,11 +37,12 @@ def principal_basis(X: Tensor, seed: int, rank: int = RANK) -> Tensor:
     Q = _orthonormal(Q).to(X.dtype)  # a second time, for accuracy
     image = (tall @ Q).to(torch.float64)
     values, vectors = (t.flip(-1)[..., :rank] for t in torch.linalg.eigh(image.mT @ image))
+    there = values > LACKING * values[0]
     if rows >= width:
         V = Q.to(torch.float64) @ vectors
     else:
-        there = values > LACKING * values[0]
-        V = image @ (vectors * torch.where(there, values.clamp_min(1e-300).rsqrt(), 0.0))
+        V = image @ (vectors * values.clamp_min(1e-300).rsqrt())
+    V = torch.where(there, V, 0.0)
     peaks = V.gather(0, V.abs().argmax(0, keepdim=True))
     return torch.where(peaks < 0, -V, V).to(torch.float32)
 
