@@ -1,19 +1,18 @@
 """Runs on record done once more with today's code, many in a process, cheapest first.
 
     python benchmarks/rerun.py docs/records/gpu OUT [JOBS [SECONDS [DEVICE]]]
-    python benchmarks/rerun.py docs/records/gpu OUT 1 SECONDS DEVICE clocks
+    python benchmarks/rerun.py docs/records/gpu OUT 1 inf DEVICE clocks
     algnn records pack OUT              # then copy the file into docs/records, and `make results`
 
 `algnn bench` gives each run a process of its own, whose start takes longer than a short run where
 there is a GPU. Here each of JOBS processes does one run after another, as `algnn run` does. Runs
 that today's code has done are left out, those in OUT too, so the same command goes on. After
-SECONDS no run is begun that would not be done by then. With NVIDIA's MPS (docs/benchmark.md) the
-3,802 shortest runs took 14 minutes on an H200 with JOBS 16; of the longest, which are networks
-trained on all labels, 28 took 9 minutes.
+SECONDS no run is begun that would not be done by then. With NVIDIA's MPS (docs/benchmark.md) and
+JOBS 16 an H200 does some two thousand of the shortest runs in ten minutes, and some thirty of the
+longest (`docs/ablation/repeats.json`, under `time`).
 
-Runs that had the machine to themselves are done with `clocks` instead, as `algnn bench --jobs 1`
-does them. Nothing is gained by processes that get ready side by side and then take turns: on two
-cores, runs that had waited took up to three times as long.
+With `clocks`, those that had the machine to themselves are done instead, as `algnn bench --jobs 1`
+does them, however long it takes.
 """
 
 import multiprocessing
@@ -34,7 +33,6 @@ from algnn.graph.datasets import load
 
 KEPT_GRAPHS = 10  # in a process
 SHARE = 0.3  # of the seconds on record, which were taken while runs took turns
-CONTEXT = multiprocessing.get_context("spawn")
 
 
 def plan_of(record: Record, device: str) -> Plan:
@@ -65,7 +63,7 @@ def seconds_of(record: Record) -> float:
 
 
 def wanted(folder: Path, out: Path, alone: bool = False) -> list[Record]:
-    """The records to make anew, the cheapest first: of runs that shared the machine, or had it."""
+    """The records to make anew, the cheapest first: those of runs that were alone, or were not."""
     code = code_version()
     done = {file_name(one) for one in runs.read_records(out) if one.code == code}
     found = [one for one in runs.read_records(folder) if one.code != code]
@@ -97,14 +95,15 @@ def work(tasks: Any, out: Path, jobs: int, end: float) -> None:
 
 
 def share(left: list[Record], out: Path, jobs: int, end: float, device: str) -> None:
-    """Runs beside one another."""
-    tasks = CONTEXT.Queue()
+    """Do runs side by side."""
+    context = multiprocessing.get_context("spawn")
+    tasks = context.Queue()
     for record in left:
         tasks.put((plan_of(record, device), seconds_of(record)))
     for _ in range(jobs):
         tasks.put(None)
     given = (tasks, out, jobs, end)
-    workers = [CONTEXT.Process(target=work, args=given, daemon=True) for _ in range(jobs)]
+    workers = [context.Process(target=work, args=given, daemon=True) for _ in range(jobs)]
     for worker in workers:
         worker.start()
     while any(worker.is_alive() for worker in workers) and time.time() < end:
