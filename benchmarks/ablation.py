@@ -287,7 +287,11 @@ def run(graphs: list[str]) -> Iterator[str]:
                 continue
             row = {"graph": name, "variant": variant.__name__, "seed": SEED}
             row |= measured(variant(seed=SEED), graph)
-            where = {"device": variant().device, "machine": machine(), "versions": versions()}
+            where = {
+                "device": variant().device,
+                "machine": machine(),
+                "versions": versions(variant),
+            }
             yield json.dumps(row | {"date": now()} | where)
 
 

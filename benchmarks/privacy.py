@@ -233,7 +233,7 @@ def measure(name):
         "command": f"python benchmarks/privacy.py measure {name}",
         "time": now(),
         "seeds": list(SEEDS),
-        "versions": versions(),
+        "versions": versions(algnn.PrivateALGNN),
         "machine": machine(),
         "encoder": list(model._learned.features.views),
         "reveals": {**found, **small_classes(graph, stream), "solvable": solvable(graph)},

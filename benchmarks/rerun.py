@@ -64,9 +64,9 @@ def seconds_of(record: Record) -> float:
 
 def wanted(folder: Path, out: Path, alone: bool = False) -> list[Record]:
     """The records to make anew, the cheapest first: those of runs that were alone, or were not."""
-    code = code_version()
-    done = {file_name(one) for one in runs.read_records(out) if one.code == code}
-    found = [one for one in runs.read_records(folder) if one.code != code]
+    code = {name: code_version(method.learner) for name, method in methods.METHODS.items()}
+    done = {file_name(one) for one in runs.read_records(out) if one.code == code[one.method]}
+    found = [one for one in runs.read_records(folder) if one.code != code[one.method]]
     found = [one for one in found if (one.machine.get("jobs") in (None, 1)) == alone]
     left = (one for one in found if file_name(one) not in done)
     return sorted(left, key=seconds_of)

@@ -12,7 +12,7 @@ import pytest
 from torch_geometric.data import Data
 
 import algnn
-from algnn import load
+from algnn import load, methods
 from algnn.bench import environment, runs
 from algnn.bench.environment import code_version, machine, versions
 from algnn.bench.plan import Plan, carry_out, perform, planned, recorded_name, rehearse
@@ -135,52 +135,71 @@ def test_a_run_is_the_same_after_a_rehearsal(file: str, method: str) -> None:
 # -- the environment ------------------------------------------------------------------------------
 
 
+# what each file of a package in small imports
 FILES = {
-    **dict.fromkeys(("gcn.py", "graph/stream.py", "bench/plan.py", "bench/runs.py"), "a = 1\n"),
-    **dict.fromkeys(("bench/scheduler.py", "cli/running.py", "report/any.py"), "a = 1\n"),
-    **dict.fromkeys(("settings/bare.toml", "bench/paper.toml"), "lr = 0.1\n"),
+    "bench/plan.py": "from algnn.bench.record import Run\nfrom algnn.graph import stream\n",
+    "bench/record.py": "import algnn.files\n",
+    "graph/stream.py": "import torch\nfrom algnn.checks import onto\n",
+    "checks.py": "",
+    "baselines/__init__.py": "",
+    "baselines/training.py": "def train():\n    import algnn.gcn\n",
+    "baselines/replay.py": "from algnn.baselines.training import train\n",
+    "gcn.py": "",
+    "report/any.py": "from algnn.bench import plan\n",
+    "settings/bare.toml": "lr = 0.1\n",
 }
+OF_ALL = {"bench/plan.py", "graph/stream.py", "checks.py"}
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The package in small."""
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
+    monkeypatch.setattr(algnn, "__file__", str(tmp_path / "__init__.py"))
     return tmp_path
 
 
-def version(root: Path) -> str:
-    return environment._package_digest.__wrapped__(root)
+def version(module: str) -> str:
+    environment._sources.cache_clear()
+    return code_version(type("Any", (), {"__module__": f"algnn.{module}"}))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_what_figures_depend_on(package: Path, name: str) -> None:
-    before = version(package)
-    with (package / name).open("a") as file:
-        file.write("b = 2\n")
-    counts = name in ("gcn.py", "graph/stream.py", "bench/plan.py", "settings/bare.toml")
-    assert (version(package) != before) == counts
+@pytest.mark.parametrize(
+    ("module", "needs"),
+    [
+        ("checks", set()),
+        ("baselines.training", {"baselines/training.py", "gcn.py"}),
+        ("baselines.replay", {"baselines/replay.py", "baselines/training.py", "gcn.py"}),
+    ],
+)
+def test_what_figures_depend_on(package: Path, module: str, needs: set[str]) -> None:
+    before, counted = version(module), set()
+    for name, content in FILES.items():
+        (package / name).write_text(content + "b = 2\n")
+        if version(module) != before:
+            counted.add(name)
+        (package / name).write_text(content)
+    assert counted == needs | OF_ALL
+    assert version(module) == before
 
 
-def test_words_and_layout_do_not_matter(package: Path) -> None:
-    before = version(package)
-    (package / "gcn.py").write_bytes(b"'Doc.'\r\na = (\r\n    1  # why\r\n)\r\n")
-    (package / "settings" / "bare.toml").write_text("# a comment\nlr = 0.10\n")
+def test_words_layout_and_other_files_do_not_matter(package: Path) -> None:
+    before = version("gcn")
+    (package / "gcn.py").write_bytes(b"'Doc.'\r\n# why\r\n")
     (package / "gcn.py~").write_bytes(b"x")
-    assert version(package) == before
+    (package / "baselines" / "newer.py").write_text("a = 1\n")
+    assert version("gcn") == before
     one = environment._tree('def f(x: int) -> str:\n    """Doc."""\n    return f"{x}"\n')
     two = environment._tree("def f(\n    x: int,\n) -> str:\n    'Other.'\n\n    return f'{x}'")
     assert one == two != environment._tree("def f(x: int) -> str:\n    return f'{x:d}'")
 
 
-def test_a_new_file_and_a_renamed_one(package: Path) -> None:
-    found = {version(package)}
-    (package / "settings" / "new.toml").write_text("")
-    found.add(version(package))
-    (package / "settings" / "new.toml").rename(package / "settings" / "newer.toml")
-    assert len({*found, version(package)}) == 3
+def test_methods_have_versions_of_their_own() -> None:
+    found = {m.name: code_version(m.learner) for m in methods.METHODS.values()}
+    assert found["algnn"] == found["algnn-nodes"] != found["joint"] == found["joint-balanced"]
+    assert len({code_version(), *found.values()}) == 1 + 9
 
 
 def test_a_learner_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,9 +211,8 @@ def test_a_learner_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     first = code_version(own_learner.Mine)
     own, plus, added = first.partition("+")
-    assert (own, plus, len(added)) == (code_version(), "+", 12)
+    assert (own, plus, len(added)) == (code_version(algnn.ALGNN), "+", 12)
     assert versions(own_learner.Mine)["code"] == first
-    assert code_version(algnn.ALGNN) == code_version()
     module.write_text(module.read_text() + "changed = 1\n")
     second = code_version(own_learner.Mine)
     base.write_text(base.read_text() + "changed = 1\n")
@@ -206,7 +224,7 @@ def test_a_learner_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_class_without_a_source() -> None:
     typed_in: dict[str, type] = {}
     exec("import algnn\nclass Mine(algnn.ALGNN): pass", {"__name__": "nowhere"}, typed_in)
-    assert code_version(typed_in["Mine"]).startswith(f"{code_version()}+")
+    assert code_version(typed_in["Mine"]).startswith(f"{code_version(algnn.ALGNN)}+")
 
 
 def test_how_many_runs_share_the_machine() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from algnn.baselines.training import Bare
 from algnn.bench import runs
 from algnn.bench.environment import code_version
 from algnn.bench.plan import Plan, perform
@@ -35,7 +36,7 @@ def test_runs_of_older_code_are_done_again(tmp_path, monkeypatch, capsys):
     for before in made:
         (after,) = (record for record in found if record.split == before.split)
         assert after.configuration == before.configuration
-        assert after.code == code_version()
+        assert after.code == code_version(Bare)
         np.testing.assert_array_equal(after.outcome.correct, before.outcome.correct)
         assert bool(after.outcome.calibration_errors) == (after.split == "test")
     assert rerun.wanted(old, tmp_path / "new") == []
@@ -43,5 +44,5 @@ def test_runs_of_older_code_are_done_again(tmp_path, monkeypatch, capsys):
     rerun.main(str(old), str(tmp_path / "alone"), "1", "60", "cpu", "clocks")
     assert capsys.readouterr().out.endswith("1 of 1 runs done\n")
     (after,) = runs.read_records(tmp_path / "alone")
-    assert (after.seed, after.machine["jobs"], after.code) == (44, 1, code_version())
+    assert (after.seed, after.machine["jobs"], after.code) == (44, 1, code_version(Bare))
     np.testing.assert_array_equal(after.outcome.correct, alone.outcome.correct)

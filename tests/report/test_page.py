@@ -149,7 +149,7 @@ def test_notes(study_of):
     for words in (
         "made on 2 machines (A CPU, 4 cores and A GPU)",
         "1 run of 2 shared the machine",
-        "2 versions of the code, 1 of 2 by the same one",
+        "1 run of 2 were made by an older version of the code that their method uses",
         "1 older record",
         "1 run failed",
     ):

@@ -4,11 +4,9 @@ import ast
 import contextlib
 import hashlib
 import inspect
-import json
 import os
 import platform
 import sys
-import tomllib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
@@ -19,15 +17,15 @@ from typing import Any
 import algnn
 
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy")
-# parts of the package that no figure depends on: those that start runs, keep records or show them
-OUTSIDE = (
-    *("__main__", "cli", "report", "plot", "labels", "models", "checkpoint", "files", "progress"),
-    *(f"bench/{name}" for name in ("scheduler", "progress", "processes", "worker")),
-    *(f"bench/{name}" for name in ("record", "runs", "paper", "tuning", "significance")),
-    *(f"graph/{name}" for name in ("partition", "tables", "convert")),
-    *(f"analytic/{name}" for name in ("cluster", "explain", "lifecycle/io")),
-    *(f"analytic/lifecycle/{name}" for name in ("audit", "glance", "preconditions")),
-)
+START = "bench.plan"  # where every run begins; what a learner needs comes on top
+# modules that no figure depends on, whoever imports them: they keep files and logs, or show them
+OUTSIDE = {
+    *("errors", "checkpoint", "files", "progress"),
+    *(f"bench.{name}" for name in ("environment", "record", "runs")),
+    *(f"graph.{name}" for name in ("partition", "tables", "convert")),
+    *(f"analytic.{name}" for name in ("cluster", "explain", "lifecycle.io")),
+    *(f"analytic.lifecycle.{name}" for name in ("audit", "glance", "preconditions")),
+}
 # modules whose versions are recorded, or come with Python; a user's own program is none of these
 RECORDED = {"algnn", "sklearn", *PACKAGES, *sys.stdlib_module_names} - {"__main__"}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -45,9 +43,20 @@ def versions(learner: type | None = None) -> dict[str, str]:
 
 
 def code_version(learner: type | None = None) -> str:
-    """A digest of sources and settings behind figures; after a ``+``, of a user's own learner."""
-    own = _package_digest(Path(algnn.__file__).parent)
+    """A digest of the sources that a learner's figures depend on; after a ``+``, of a user's own.
+
+    They are the learner's module, the one that starts runs, and what these import in turn: a change
+    of one method is no change of another. Settings are no part of it; each run has them by itself.
+    """
+    sources = _sources(Path(algnn.__file__).parent)
     modules = {cls.__module__ for cls in (learner or object).__mro__}
+    reached: dict[str, str] = {}
+    found = [START, *(name.removeprefix("algnn.") for name in modules)]
+    while found:
+        if (name := found.pop()) in sources and name not in reached:
+            reached[name], imported = sources[name]
+            found += imported
+    own = _short_digest(part for name in sorted(reached) for part in (name, reached[name]))
     foreign = sorted(name for name in modules if name.partition(".")[0] not in RECORDED)
     return f"{own}+{_short_digest(map(_module_tree, foreign))}" if foreign else own
 
@@ -66,15 +75,26 @@ def machine(jobs: int = 1) -> dict[str, Any]:
 
 
 @cache
-def _package_digest(root: Path) -> str:
-    """A digest of the package's files that a figure may depend on."""
-    paths = (path for path in root.rglob("*") if path.suffix in (".py", ".toml"))
-    names = {path.relative_to(root).as_posix(): path for path in paths}
-    parts = []
-    for name in sorted(name for name in names if not name.startswith(OUTSIDE)):
-        text = names[name].read_text("utf-8")
-        parts += [name, _tree(text) if name.endswith(".py") else json.dumps(tomllib.loads(text))]
-    return _short_digest(parts)
+def _sources(root: Path) -> dict[str, tuple[str, list[str]]]:
+    """The syntax tree of each module that a figure may depend on, and what the module imports."""
+    found = {}
+    for path in root.rglob("*.py"):
+        name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        if name not in OUTSIDE:
+            text = path.read_text("utf-8")
+            found[name] = _tree(text), _imported(text)
+    return found
+
+
+def _imported(source: str) -> list[str]:
+    """Modules of the package that a source may import, by their names inside it."""
+    names = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [name.removeprefix("algnn.") for name in names if name.startswith("algnn.")]
 
 
 def _tree(source: str) -> str:

@@ -27,7 +27,7 @@ from algnn.graph.datasets import load
 ALONE = threading.Lock()
 # imported once, before workers are forked
 LEARNERS = {method.learner for method in methods.METHODS.values()}
-environment.code_version()  # of the sources as they are now that they have been imported
+environment.code_version()  # reads the sources as they are now that they have been imported
 
 
 def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connection) -> None:

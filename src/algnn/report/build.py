@@ -171,9 +171,10 @@ def _notes(study: Study) -> Iterator[str]:
     if not runs.alone.all():
         shared = count(sum(~runs.alone), "run")
         yield words["shared"].format(shared=shared, runs=f"{len(runs):,}")
-    codes = runs.code.str.partition("+")[0].value_counts()
-    if len(codes) > 1:
-        yield words["codes"].format(count=len(codes), most=f"{codes.max():,} of {len(runs):,}")
+    codes = runs.sort_values("started").code.str.partition("+")[0]
+    older = sum(codes != codes.groupby(runs.method).transform("last"))
+    if older:
+        yield words["codes"].format(older=count(older, "run"), runs=f"{len(runs):,}")
     if study.passed_over:
         yield words["older"].format(older=count(study.passed_over, "older record"))
     if len(study.failures):
