@@ -36,8 +36,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 settings.register_profile("patient", deadline=None, max_examples=40)
 settings.load_profile("patient")
 
-# Thread pools that fight over few cores cost more than they bring.
-torch.set_num_threads(min(2, os.cpu_count() or 1))
+# A process for each core (`make test`): with threads of their own they would wait for each other,
+# and the tests would take three times as long.
+torch.set_num_threads(1)
 
 
 def community_graph(
