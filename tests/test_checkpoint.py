@@ -20,7 +20,7 @@ import algnn
 from algnn import checkpoint
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.selection import MOST_HALVINGS
-from algnn.errors import CheckpointError
+from algnn.errors import CheckpointError, InputError
 from algnn.files import replacing
 
 PAPER = {"encoder": "gcn", "head": "ridge", "gamma": 0.01, "width": 32, "hidden": 8, "epochs": 2}
@@ -247,6 +247,13 @@ def test_a_checkpoint_can_be_read_by_whoever_may_read_other_files(tmp_path):
     checkpoint.write(tmp_path / "model.safetensors", "Example", {"a": torch.ones(2)}, {})
     modes = {file.stat().st_mode for file in tmp_path.iterdir()}
     assert len(modes) == 1
+
+
+@pytest.mark.parametrize("name", ["model.npz", "m\udcff.safetensors"])
+def test_no_name_that_could_not_be_loaded_again(tmp_path, name):
+    with pytest.raises(InputError, match="is no name for a model"):
+        checkpoint.write(tmp_path / name, "Example", {"a": torch.ones(2)}, {})
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_an_error_quotes_is_one_short_line():

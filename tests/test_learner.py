@@ -72,6 +72,7 @@ BAD_SESSIONS = {
     "label mix": (lambda g: g, [0, 1], ["a", 1], "labels mixes strings with 1"),
     "label NUL": (lambda g: g, [0, 1], ["a", "a\0"], r"labels holds 'a\\x00', which ends in NUL"),
     "label sparse": (lambda g: g, [0, 1], torch.ones(2).to_sparse(), "labels must be"),
+    "label rounded": (lambda g: g, [0, 1], torch.tensor([2.0**24, 1.0]), "labels has type float32"),
     "label bfloat": (lambda g: g, [0, 1], torch.ones(2, dtype=torch.bfloat16), "labels must be"),
     "node huge": (lambda g: g, [0, 2**70], [0, 1], "below 2.63"),
     "label none": (lambda g: g, [0, 1], [None, 1], "labels holds None at place 0"),

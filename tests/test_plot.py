@@ -150,6 +150,7 @@ def test_novelty_marks_what_was_never_learned(graph, model, test):
         plot.novelty(model, graph, nodes, times=[1, 2])
     with pytest.raises(InputError, match="threshold"):
         plot.novelty(model, graph, nodes, threshold=2.0)
+    assert "0 of 600" in plot.novelty(model, graph, nodes, threshold=1).axes[0].get_title()
 
 
 def test_an_explanation_accounts_for_the_whole_score(graph, model):

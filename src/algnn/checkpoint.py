@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from algnn.errors import CheckpointError
+from algnn.errors import CheckpointError, InputError
 from algnn.files import replacing
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: Facts) -> No
     """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
     from safetensors import torch as safetensors
 
+    name = os.fsdecode(path)
+    shown = name.encode(errors="replace").decode()  # not as it is: safetensors could not open it
+    if name.endswith(".npz") or shown != name:
+        wanted = "give a file that ends in .safetensors, in UTF-8"
+        raise InputError(f"path {shown} is no name for a model: {wanted}")
     # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
     # shall give the same bytes
     text = json.dumps(facts, default=np.generic.item)  # a parameter may be a NumPy scalar

@@ -284,9 +284,7 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
     elif array.dtype.kind in "ifU":
         nothing = NO_LABELS[1:] if array.dtype.kind == "U" else NO_LABEL
         _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
-    array = array.astype(np.float64) if array.dtype.kind == "f" else array
-    whole = array.dtype.kind == "f" and bool((array == np.trunc(array)).all())
-    if array.dtype.kind == "b" or (whole and bool((np.abs(array) < 2**53).all())):
+    if array.dtype.kind == "b" or (array.dtype.kind == "f" and exactly_whole(array)):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iuUO":
         raise InputError(f"labels has type {array.dtype}: give ints or strings")
@@ -314,6 +312,12 @@ def _check_none_missing(labels: Any, missing: Any, seen: Array | None) -> None:
             f"labels holds {labels[place]!s} at place {place} ({count} of {len(labels)} are -1,"
             " None, NaN or empty, which mean no label): leave these nodes out"
         )
+
+
+def exactly_whole(values: Array) -> bool:
+    """Whether floats are whole numbers, none so large that its type may have rounded it."""
+    most = 2.0 ** min(np.finfo(values.dtype).nmant + 1, 53)
+    return bool(((values == np.trunc(values)) & (np.abs(values) < most)).all())
 
 
 def strings(values: Iterable[str]) -> Array:

@@ -4,6 +4,7 @@ Each function returns a matplotlib `Figure` of its own, which a notebook shows; 
 """
 
 import io
+import math
 import os
 import warnings
 from pathlib import Path
@@ -167,7 +168,7 @@ def novelty(
     '... of 300 nodes above 0.3'
     """
     if threshold is not None:
-        check_number("threshold", threshold, 0, 1)
+        check_number("threshold", threshold, 0, math.nextafter(1, 2))
     found = model.novelty(graph, nodes)
     x = np.arange(found.size) if times is None else np.asarray(times)
     if x.shape != found.shape:

@@ -92,6 +92,14 @@ def test_labels(labels, y, names):
     assert int((graph.train_mask | graph.val_mask | graph.test_mask).sum()) == 2
 
 
+@pytest.mark.parametrize("dtype", ["float32", "Float32"])
+def test_floats_that_may_be_rounded_are_no_labels(dtype):
+    day = pd.Series({"a": 20240101, "b": 20240103}, dtype=dtype)
+    with pytest.raises(InputError, match="must hold integers"):
+        algnn.from_pandas(EDGES, labels=day, **NAMES)
+    assert algnn.from_pandas(EDGES, labels=day // 2, **NAMES).y.tolist()[:2] == [10120050, 10120052]
+
+
 @pytest.mark.parametrize(
     ("kind", "y", "names"),
     [

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -160,3 +161,11 @@ def test_rows_of_any_layout():
     narrow = to_csr(x)
     parts = (narrow.crow_indices().int(), narrow.col_indices().int(), narrow.values())
     assert to_csr(propagate.csr(*parts, (3, 2))).col_indices().dtype == torch.int64
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.uint8, torch.int64, torch.float16])
+def test_entries_that_are_there_twice_are_added_as_floats(kind):
+    values = torch.tensor([1 if kind is torch.bool else 200] * 3, dtype=kind)
+    twice = torch.sparse_coo_tensor(torch.tensor([[0, 0, 1], [2, 2, 0]]), values, (2, 3))
+    one = float(values[0])
+    assert to_csr(twice).to_dense().tolist() == [[0, 0, 2 * one], [one, 0, 0]]

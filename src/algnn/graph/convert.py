@@ -272,7 +272,9 @@ def _labels(labels: pd.Series, names: pd.Index) -> Any:
     ids = _ids("labels", given.index, names)
     if not words and not all(isinstance(label, Real | np.bool_) for label in given):
         raise InputError("labels must be strings, or whole numbers of at least 0, not both")
-    values = strings(given) if words else np.array(given.tolist())
+    # floats keep their type, which says how large a whole number it holds
+    plain = given.to_numpy() if given.dtype.kind == "f" else given.tolist()
+    values = strings(given) if words else np.array(plain)
     if values.dtype.kind == "O" or (values.dtype.kind == "u" and int(values.max()) >= 2**63):
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     # ints stay ints: a float holds them up to 2**53 only

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 import algnn
 from algnn.analytic.features.columns import sample
@@ -55,6 +56,37 @@ def test_columns_in_units_of_their_own_cost_no_accuracy():
         given.x = features
         model = algnn.ALGNN(width=512, device="cpu").fit(given, nodes, graph.y[nodes])
         assert model.score(given, graph.test_mask, graph.y[graph.test_mask]) > 0.93
+
+
+@pytest.mark.parametrize("width", [16, 600])
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_columns_whose_common_unit_is_far_from_one_are_scaled_alike(width, layout):
+    x = torch.randn(60, width, generator=torch.Generator().manual_seed(0))
+    given = to_csr if layout == "sparse" else torch.clone
+    adjacency = normalised_adjacency(torch.tensor([[0, 1], [1, 0]]), 60)
+    encoders = [HopEncoder.of(given(x * 2.0**power), 64, 0) for power in (0, -100, 60, 120)]
+    assert encoders[0].scales is None
+    views = [
+        encoder.prepare(adjacency, given(x * 2.0**power))
+        for encoder, power in zip(encoders, (0, -100, 60, 120), strict=True)
+    ]
+    assert bool(views[0].any())
+    # but for the sizes, which are those of columns of about 1
+    for encoder, found in zip(encoders[1:], views[1:], strict=True):
+        assert encoder.scales.unique().numel() == 1
+        torch.testing.assert_close(found[:, : encoder.breadth], views[0][:, : encoder.breadth])
+
+
+def test_what_is_left_where_neighbours_cancel_is_no_view():
+    signs = torch.tensor([1.0, -1.0]).repeat(30)[:, None]
+    near = torch.arange(60).repeat(2), torch.cat([torch.arange(1, 61), torch.arange(2, 62)]) % 60
+    edges = torch.stack([torch.cat(near), torch.cat(near[::-1])])
+    graph, y = Data(x=1e6 * signs, edge_index=edges), torch.arange(60) % 3
+    model = algnn.ALGNN(width=64, gamma=1e-3, device="cpu").fit(graph, range(30), y[:30])
+    # of each node's four neighbours two have its sign and two the other
+    scores = model.decision_function(graph, range(60))
+    for node in range(0, 60, 7):
+        assert abs(model.explain(graph, node).score - scores[node].max()) < 1e-4
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])

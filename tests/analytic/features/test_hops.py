@@ -252,6 +252,9 @@ def test_a_learner_takes_sparse_features(small_graph, tmp_path, layout):
     ]
     for found, expected in zip(*answers, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-6)
+    # not even the columns of its entries are left
+    bare = without_node(sparse, 7).x
+    assert bare.crow_indices()[7] == bare.crow_indices()[8]
 
 
 class FewDirections(algnn.ALGNN):

@@ -22,6 +22,7 @@ from algnn.analytic.features.columns import (
     SAMPLED_ROWS,
     centre_of,
     column_squares,
+    common_scale,
     much_alike,
     sample,
     scales_of,
@@ -106,18 +107,19 @@ class HopEncoder:
         No label decides on it. Its units fill up what views and sizes leave of `width`. X with more
         than `widest` columns is reduced, to `rank` of them for the walk and to `near` for the
         other views; unless `root` is given, roots are taken of values like counts. There are
-        `sizes` where they differ. Columns are scaled if they are in units of their own, and
-        centred if hardly an entry is zero and rows have much in common.
+        `sizes` where they differ. Columns are scaled if they are in units of their own, or all far
+        from 1, and centred if hardly an entry is zero and rows have much in common.
         """
         inputs = x.shape[1]
         some = sample(x, SAMPLED_ROWS)
         if root is None:
             values = some if some.layout == torch.strided else some.values()
             root = not bool((values < 0).any()) and not bool(((values == 0) | (values == 1)).all())
-        encoder = cls("all", inputs, root=root, seed=seed)
+        encoder = cls("all", inputs, root=root, seed=seed, scales=common_scale(some))
         squares, counts = column_squares(some)
         units = (squares / counts.clamp_min(1)).sqrt()
-        if encoder._drowned(some) or units_apart(units.sqrt() if root else units, counts):
+        seen = units.sqrt() if root else units
+        if encoder._drowned(encoder.scaled(some)) or units_apart(seen, counts):
             encoder = replace(encoder, scales=scales_of(units))
         if encoder._much_in_common(some):
             encoder = replace(encoder, centre=centre_of(encoder._dense(sample(x, CENTRE_ROWS))))

@@ -12,7 +12,7 @@ from algnn.analytic.features.expansion import ExpandedGCN
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.state import Features, State
 from algnn.errors import InputError
-from algnn.graph.propagate import to_csr
+from algnn.graph.propagate import csr, row_of, to_csr
 
 
 def check_reached(state: State, within: Tensor, chosen: Tensor) -> None:
@@ -123,8 +123,10 @@ def without_node(graph: Data, node: int) -> Data:
     if x.layout == torch.strided:
         x[node] = 0
     else:
+        # its entries go, not their values alone: which columns they are in tells of the node
         x = to_csr(x)
-        starts = x.crow_indices()
-        x.values()[starts[node] : starts[node + 1]] = 0
+        kept, starts = row_of(x) != node, x.crow_indices().clone()
+        starts[node + 1 :] -= int((~kept).sum())
+        x = csr(starts, x.col_indices()[kept], x.values()[kept], x.shape)
     bare.x = x
     return bare
