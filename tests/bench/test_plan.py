@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch_geometric.data import Data
 
 import algnn
@@ -112,6 +115,18 @@ def test_generators_that_everyone_shares_follow_the_seed(
     first, second, again = (perform(plan, seed, load(file)).outcome for seed in (1, 2, 1))
     np.testing.assert_array_equal(first.correct, again.correct)
     assert (first.correct != second.correct).any()
+
+
+def test_integers_of_any_kind_make_one_run(file: str) -> None:
+    graph = load(file)
+    usual = Plan(file, "bare", [7], {"epochs": 3}, step=2, device="cpu", order=[3, 1, 0, 2])
+    other: Any = {
+        "seeds": list(np.array([7])),
+        "step": np.int64(2),
+        "order": torch.tensor([3, 1, 0, 2]),
+    }
+    (one,), (again,) = planned(usual, graph), planned(replace(usual, **other), graph)
+    assert json.dumps(vars(one)) == json.dumps(vars(again))
 
 
 def test_names_in_records() -> None:

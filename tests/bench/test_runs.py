@@ -447,6 +447,9 @@ def test_a_record_from_before_they_were_measured(tmp_path: Path) -> None:
         ("reliability", [[1, 2], [3, 4]], "three rows of 15"),
         ("reliability", None, "not both there"),
         ("calibration_errors", ["x", "y"], "could not convert"),
+        ("calibration_errors", [0.1, float("inf")], "calibration_errors"),
+        ("learn_seconds", [0.1, float("nan")], "learn_seconds"),
+        ("total", [10, 10, 10**30], "too large"),
     ],
 )
 def test_figures_that_do_not_fit(tmp_path: Path, name: str, value: Any, words: str) -> None:
@@ -579,6 +582,14 @@ def test_of_a_run_in_both_the_newest_counts(tmp_path: Path) -> None:
     runs.pack(tmp_path)
     assert starts() == ["3"]
     assert runs.read_failures(tmp_path).empty
+    # also where somebody has joined two files
+    first = (tmp_path / runs.PACK).read_bytes()
+    runs.write(a_record(started="4"), tmp_path)
+    runs.pack(tmp_path)
+    later = (tmp_path / runs.PACK).read_bytes()
+    for joined in (later + first, first + later):
+        (tmp_path / runs.PACK).write_bytes(joined)
+        assert starts() == ["4"]
 
 
 def test_what_is_packed_while_it_is_read_is_not_missed(tmp_path: Path) -> None:

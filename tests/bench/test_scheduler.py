@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,17 @@ def test_nothing_is_done_twice(file: str, tmp_path: Path) -> None:
     assert [record.seed for record in second.records] == [1, 2, 3]
     for path, time_written in before.items():
         assert path.stat().st_mtime_ns == time_written
+
+
+def test_a_run_without_confidence_is_done_again_where_it_is_asked_for(
+    file: str, tmp_path: Path
+) -> None:
+    whole = small(file, [1])
+    quick = replace(whole, confidence=False)
+    for asked, counts in ((quick, (1, 0)), (whole, (1, 0)), (quick, (0, 1)), (whole, (0, 1))):
+        tally = carry_out([asked], tmp_path / "r", 1, progress=False)
+        assert (len(tally.done), len(tally.reused)) == counts
+    assert tally.records[0].outcome.ece is not None
 
 
 def test_drafts_of_killed_writers_are_removed(file: str, tmp_path: Path) -> None:

@@ -115,6 +115,12 @@ def test_of_equal_trials_the_own_setting_is_chosen_and_seeds_are_averaged(make_r
     assert choose(own, *two) == (0.01, 50, 2)
     # a repeated trial replaces the old one
     assert choose(own, trial(9, lr=0.01), trial(1, "2027", lr=0.01)) == (0.001, 50, 2)
+    # of a learner of one's own, whichever was tried first
+    mine = [
+        dataclasses.replace(one, method="mine:Class", settings={"lr": lr, "epochs": 1})
+        for one, lr in ((trial(5, "2025"), 0.3), (trial(5), 0.1), (trial(5, "2027"), 0.2))
+    ]
+    assert choose(*mine) == choose(*mine[::-1]) == (0.1, 1, 3)
     # a setting that is off did not exist in older records
     best = tuning.chosen(runs.frame([own]))
     main = make_record(dataset="cora", method="bare", settings=own.settings | {"new": False})
@@ -160,6 +166,11 @@ def test_splits_orders_and_draws(path, tmp_path):
     assert {plan.order for plan in crossed} == {"label", "random-1", "random-2"}
     with pytest.raises(InputError, match="give either"):
         varied(crossed, splits=2, draws=2)
+    # never the same stream twice, and no order fewer than asked for
+    third = varied([Plan("digits", "bare", [42], order="random-3")], orders=3)
+    assert [plan.order for plan in third] == ["random-3", "random-4", "random-5"]
+    with pytest.raises(InputError, match="each seed has an order of its own"):
+        varied([Plan("digits", "bare", [1, 2], order="random")], orders=2)
     # this file has a split of its own: orders and seeds are all that changes
     folder = tmp_path / "records"
     plans = varied([Plan(path, "linear-bank", [42], device="cpu")], draws=3)

@@ -97,6 +97,9 @@ def rich_folder(
         level = 0.2 + 0.75 * names.index(name) / len(names)
         seconds = 0.2 + 0.1 * names.index(name)
         outcome = long_outcome(classes, changes.get("step", 1), level, seconds, seed)
+        if graph == "corafull-graph" and name == "ncm":  # who knows little has little to forget
+            correct = np.minimum(outcome.correct, outcome.total // 6)
+            outcome = answered(replace(outcome, correct=correct))
         if graph == "cora" and name == "gem":  # as the first records are
             outcome = replace(outcome, calibration_errors=(), novelty_aurocs=(), reliability=None)
         fields = {"dataset": graph, "method": name, "seed": seed, "outcome": outcome}

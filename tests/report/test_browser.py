@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from algnn.methods import METHODS
+from algnn.report import tables
 from algnn.report.data import ALL_LABELS, Study
 from algnn.report.verdicts import mark
 
@@ -114,6 +115,16 @@ def test_search_chips_tabs_and_columns(verdicts, rich_study: Study) -> None:
         assert clicked["heads"] == [
             "method", "rank", "mean AP", "against algnn", "cora", "corafull-graph",
         ]  # fmt: skip
+        # no search, and none who learned less than `bare`, decides on who forgets least
+        best = {
+            row.values[0]
+            for graph in rich_study.datasets(step=1)
+            for table in [tables.main(rich_study, rich_study.main_hardware(graph), graph)]
+            for row in table.rows
+            if [column.name for column in table.columns].index("AF") in row.best
+        }
+        assert best
+        assert set(clicked["bold"]) == best
         # the least forgetting first, then the most; where there is none, last
         assert clicked["sorted"] == [["on cora", "ascending"]]
         assert seen["turned"]["sorted"] == [["on cora", "descending"]]
@@ -130,7 +141,7 @@ def test_marks_are_those_of_the_paired_test(verdicts, rich_study: Study) -> None
         assert start["marks"] == {
             name: mark(rich_study.against("corafull-graph", name, "ap")) for name in start["rows"]
         }
-        assert set(start["marks"].values()) == {"", "▽"}
+        assert set(start["marks"].values()) == {"", "△", "▽"}
         # bold is a claim, and the test makes none here
         assert start["bold"] == []
         assert set(seen["bare"]["marks"].values()) == {""}

@@ -318,6 +318,7 @@ def test_failures(study_of):
     ("kind", "value", "text"),
     [
         ("points", -0.421, "−0.42"),
+        ("points", -0.004, "0.00"),
         ("seconds", 123456.7, "123,457"),
         ("seconds", 0.0, "0.00"),
         ("seconds", 0.01234, "0.0123"),

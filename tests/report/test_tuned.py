@@ -69,6 +69,17 @@ def test_own_and_tuned_settings_stand_side_by_side(study):
     ]
 
 
+def test_what_was_chosen_of_a_learner_of_ones_own_is_named(make):
+    def run(lr: float, last: int, split: str = "test") -> Any:
+        given = {"lr": lr, "power": 2}
+        return make(last=last, split=split, dataset="cora", method="mine:Class", settings=given)
+
+    trials = [run(lr, last, "val") for lr, last in ((0.1, 4), (0.2, 6))]
+    study = gather(frame([run(0.1, 5), run(0.2, 7)]), None, frame(trials))
+    (row,) = tables.tuned(study, "cora").rows
+    assert "lr=0.2, power=2" in row.values
+
+
 def test_neither_trials_nor_tuned_runs_change_another_table(study, records):
     plain = gather(frame(records[0]))
     for make in (tables.leaderboard, tables.retained, lambda s: tables.main(s, *MAIN)):

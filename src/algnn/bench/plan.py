@@ -78,10 +78,14 @@ def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int =
         check_number(name, count, 1, whole=True)
     if draws > 1 and (splits, orders) != (1, 1):
         raise InputError("draws changes splits and orders at once: give either it or these")
+    if orders > 1 and any(plan.order == "random" for plan in plans):
+        words = "each seed has an order of its own, which may be among the others"
+        raise InputError(f"order='random' with orders={orders}: {words}; give one of the two")
     pairs = product(range(splits), range(orders)) if draws == 1 else ((i, i) for i in range(draws))
     found = []
     for (split, order), plan in product(pairs, plans):
-        named = f"random-{order}" if order else plan.order
+        own = str(plan.order).partition("random-")[2]  # the others have the numbers after it
+        named = f"random-{int(own or 0) + order}" if order else plan.order
         seeds = plan.seeds if draws == 1 else [plan.seeds[0] + split]
         found.append(replace(plan, draw=plan.draw + split, order=named, seeds=seeds))
     return found
@@ -189,8 +193,9 @@ def _stream(plan: Plan, graph: Data, seed: int) -> ClassStream:
 def _run(plan: Plan, graph: Data, base: int, seed: int) -> Run:
     known, name = registry.find(plan.method), recorded_name(plan.dataset)
     settings = registry.settings(plan.method, name, **plan.changes)
-    order = plan.order if isinstance(plan.order, str) else ",".join(map(str, plan.order))
-    stream = base, plan.step, plan.edges, order
+    # whatever kind of integers they are given in
+    order = plan.order if isinstance(plan.order, str) else ",".join(str(int(c)) for c in plan.order)
+    stream = base, int(plan.step), plan.edges, order
     device, code = resolve_device(plan.device).type, code_version(known.learner)
-    facts = (name, graph.provenance, known.name, settings, *stream, seed, device, plan.split)
+    facts = (name, graph.provenance, known.name, settings, *stream, int(seed), device, plan.split)
     return Run(*facts, code=code)

@@ -150,7 +150,7 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
             return Failure(**_checked({"traceback": "", "split": "test", **found}, Failure))
         if type(found["format"]) is int and found["format"] == FORMAT:
             return Record(outcome=_outcome(found), **_checked({"split": "test", **found}, Record))
-    except (KeyError, TypeError, ValueError, zlib.error) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, zlib.error) as error:
         lacks = "it has no " * isinstance(error, KeyError)
         words = " ".join(str(error).split())
         raise AlgnnError(f"{where} is not a {noun} of a run: {lacks}{words}") from error
@@ -183,8 +183,9 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
     aurocs = tuple(range(count)) if trial else (0, count - 1)
     optional = {"calibration_errors": (0, count), "novelty_aurocs": aurocs}
     for name, wanted in (lengths | optional).items():
-        if len(getattr(outcome, name)) not in wanted:
-            raise TypeError(f"{name} does not fit {count} sessions")
+        given = getattr(outcome, name)
+        if len(given) not in wanted or not np.isfinite(given).all():
+            raise TypeError(f"{name} is not a number for each of {count} sessions")
     table = outcome.reliability
     if table is not None and (table.shape != (BINS, 3) or not (table >= 0).all()):
         raise TypeError(f"reliability is not three rows of {BINS} figures")

@@ -263,7 +263,11 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
         raise AlgnnError(f"{path} is no whole file of packed records: {error}; {remedy}") from error
     each = enumerate(counted("", lines), start=1)
     found = (form.from_json(line, f"{path} line {i}") for i, line in each)
-    return {file_name(one): one for one in found}
+    newest: dict[str, Record | Failure] = {}
+    for one in found:
+        name = file_name(one)
+        newest[name] = max(newest.get(name, one), one, key=_date)
+    return newest
 
 
 def _date(one: Record | Failure) -> str:

@@ -173,7 +173,7 @@ def carry_out(
                     draft.unlink()
         left = []
         for task in tasks:
-            if record := runs.stored(task.run, place):
+            if record := _done(task, place):
                 tally.reused.append(record)
             elif not retry_failed and (failure := runs.stored(task.run, place, failed=True)):
                 tally.skipped.append(failure)
@@ -210,6 +210,13 @@ def _tasks(plans: Iterable[Plan], tally: Tally) -> list[Task]:
         for plan, run in pairs:
             tasks.setdefault(file_name(run), Task(replace(plan, seeds=[run.seed]), run))
     return list(tasks.values())
+
+
+def _done(task: Task, folder: str | Path) -> Record | None:
+    """A task's record, unless it lacks the confidence that the task is to measure."""
+    record: Record | None = runs.stored(task.run, folder)
+    whole = record and (record.outcome.calibration_errors or not task.plan.confidence)
+    return record if whole else None
 
 
 def _importable(method: str) -> str:
@@ -297,7 +304,7 @@ class _Scheduler:
         ended = worker.close()
         if worker.settled:
             return
-        if record := runs.stored(worker.task.run, self.setup["folder"]):  # the last thing it did
+        if record := _done(worker.task, self.setup["folder"]):  # the last thing it did
             self.finish(worker.slot, record, sum(record.outcome.learn_seconds))
         elif not worker.ready:
             self.start_again(worker.slot, worker.task)

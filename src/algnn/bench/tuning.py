@@ -42,7 +42,8 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     """Of trials, as ``read_runs(folder, split="val")`` gives them, the setting with the best AP.
 
     There is a row for each dataset, method and stream, with ``trials``, how many settings there
-    were. Of equally good ones the method's own counts, then the first of the grid.
+    were. Of equally good ones the method's own counts, then the first of the grid; of a learner of
+    one's own, the first by its text.
     """
     if (runs["split"] != "val").any():
         raise InputError("runs are not trials: read them with read_runs(folder, split='val')")
@@ -61,7 +62,7 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     found["later"] = [_later(run) for run in found.itertuples()]
     # so that an order of adding up decides on nothing
     found["rounded"] = found["ap"].round(9)
-    found = found.sort_values(["rounded", "later"], ascending=[False, True])
+    found = found.sort_values(["rounded", "later", "key"], ascending=[False, True, True])
     cells = found.groupby(CELL)
     best = cells.head(1).set_index(CELL).assign(trials=cells.size())
     return best.drop(columns=["key", "all", "later", "rounded"]).sort_index().reset_index()

@@ -127,7 +127,7 @@ def bench(
 def tune(
     datasets: str = Argument(help="Names, or paths of .npz files."),
     methods: str = Option("all", help="As `algnn methods` lists them; or all."),
-    trials: int = Option(6, help="Settings that are tried for each method and graph."),
+    trials: int = Option(6, help="Settings tried for each method and graph, on the first split."),
     base: shared.Base = None,
     steps: Steps = "1",
     seeds: str = Option("42,43,44,45,46", help="Of the final runs; trials have the first."),

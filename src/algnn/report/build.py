@@ -21,6 +21,7 @@ Kind = TypeVar("Kind", Table, Chart)
 Parts = tuple[tuple[str, tuple[Item, ...]], ...]
 # one of them, with None for what is not there
 Draft = tuple[str, Iterable[Item | None]]
+LONGEST = 200  # characters of a file's name, which gets an ending
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _numbered(made: Mapping[str, Parts], apart: str, opening: Iterable[str]) -> 
         for title, items in parts:
             fresh: list[Item] = []
             for item in items:
-                name = re.sub(r"[^A-Za-z0-9._-]", "_", item.key)
+                name = re.sub(r"[^A-Za-z0-9._-]", "_", item.key)[:LONGEST]
                 kind, key, more = type(item), name, counter(2)
                 while (kind, key) in seen:
                     key = f"{name}-{next(more)}"

@@ -71,7 +71,7 @@ function bytes(value) {
   const unit = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]].find(([, scale]) => value >= 0.9995 * scale);
   return unit ? `${three(value / unit[1])} ${unit[0]}` : `${value.toFixed(0)} B`;
 }
-const WRITE = { point: (v) => v.toFixed(1).replace("-", "−"), share: (v) => v.toFixed(3), seconds: three, bytes };
+const WRITE = { point: (v) => v.toFixed(1).replace(/^-(0\.0$)?/, (sign, zero) => zero ?? "−"), share: (v) => v.toFixed(3), seconds: three, bytes };
 const plain = (graph) => graph.split("/").pop().replace(/\.npz$/, "");
 const short = (name) => {
   const last = name.split(":").pop() || name;
@@ -132,7 +132,7 @@ function verdict(graph, name) {
   const [word, difference, low, high, pairs, units] = found;
   const signed = (v) => `${v > 0 ? "+" : ""}${v.toFixed(1)}`.replace("-", "−");
   return { mark: data.marks[word][pairs < data.few ? 1 : 0],
-           words: `${data.ours} is ${word === "undecided" ? "not told apart" : word === "leads" ? "ahead" : "behind"}: ${signed(difference)} [${signed(low)}, ${signed(high)}], ${pairs} pair${pairs === 1 ? "" : "s"} of runs, ${units} split${units === 1 ? "" : "s"}` };
+           words: `${data.ours} is ${word === "undecided" ? "not told apart" : word === "leads" ? "ahead" : "behind"}: ${signed(difference)} [${signed(low)}, ${signed(high)}], ${pairs} pair${pairs === 1 ? "" : "s"} of runs, ${units} ${units === 1 ? "split and order of classes" : "splits or orders of classes"}` };
 }
 
 function compare(one, other, sign) {
@@ -164,7 +164,7 @@ function drawTable(methods) {
   for (const column of shown) {
     column.values = methods.map(column.of).filter((v) => v !== null);
     // bold is a claim: accuracy only where a paired test says so, means over graphs never
-    const own = methods.filter((method) => !method.apart).map(column.of).filter((v) => v !== null);
+    const own = data.methods.filter((method) => fit(method, column)).map(column.of).filter((v) => v !== null);
     const tested = ["ap", "micro"].includes(state.metric);
     column.top = column.graph && !tested && own.length > 1 ? Math[column.best === "low" ? "min" : "max"](...own) : null;
     column.marked = column.graph && methods.some((method) => verdict(column.graph, method.name));
@@ -187,6 +187,12 @@ function drawTable(methods) {
   ].join(" ").trim();
 }
 
+function fit(method, column) {
+  // who can be best: not with all labels, and of those that forget little only who has learned something
+  const [own, least] = [method.name, "bare"].map((name) => cellOf(column.graph, name)?.ap[0] ?? 0);
+  return !method.apart && (state.metric !== "af" || own >= least);
+}
+
 function row(method, shown) {
   const name = make("th", { scope: "row" }, make("button", { type: "button", class: "name", title: method.about,
     onclick: () => isolate(method.name) }, mark(method), make("span", { class: "label" }, method.name)));
@@ -201,7 +207,7 @@ function cell(method, column) {
   }
   if (column.kind === "text") return make("td", { class: "number", "data-key": value }, method.against);
   const text = WRITE[column.kind](value);
-  const best = method.name === column.lead || (column.top !== null && text === WRITE[column.kind](column.top) && !method.apart);
+  const best = method.name === column.lead || (column.top !== null && text === WRITE[column.kind](column.top) && fit(method, column));
   if (!column.graph) {
     const meter = make("span", { class: "meter", style: `--hue:var(--hue-${method.style.hue})`, "aria-hidden": "true" }, make("i", { style: `width:${value}%` }));
     const parts = column.key === "rank" ? [make("span", { class: "rank" }, text)] : [meter, text];

@@ -52,7 +52,7 @@ class Column:
             return f"{three(amount)}×" if self.kind == "ratio" else f"{amount:g}"
         fixed = {"count": 0, "point": 1, "points": 2, "share": 3}
         places = fixed.get(self.kind, decimals(amount))
-        text = f"{amount:,.{places}f}".replace("-", "−")
+        text = f"{amount:z,.{places}f}".replace("-", "−")
         return text if half is None else f"{text} ± {half:,.{places}f}"
 
 
