@@ -98,7 +98,7 @@ def rich_folder(
         seconds = 0.2 + 0.1 * names.index(name)
         outcome = long_outcome(classes, changes.get("step", 1), level, seconds, seed)
         if graph == "corafull-graph" and name == "ncm":  # who knows little has little to forget
-            correct = np.minimum(outcome.correct, outcome.total // 6)
+            correct = np.minimum(outcome.correct, outcome.total // 20)
             outcome = answered(replace(outcome, correct=correct))
         if graph == "cora" and name == "gem":  # as the first records are
             outcome = replace(outcome, calibration_errors=(), novelty_aurocs=(), reliability=None)

@@ -417,7 +417,7 @@ function nameDots(area, lines, x, y, width, height) {
     const long = 6.9 * name.length;
     for (const [left, base] of [[a + 9, b + 4], [a - 9 - long, b + 4], [a - long / 2, b - 10], [a - long / 2, b + 19], [a + 8, b - 9], [a + 8, b + 16], [a - 8 - long, b - 9], [a - 8 - long, b + 16]]) {
       const room = [left, base - 11, left + long, base + 3];
-      const free = room[0] > -30 && room[2] < width + 14 && room[1] > -6 && room[3] < height
+      const free = room[0] > -6 && room[2] < width + 14 && room[1] > -6 && room[3] < height
         && taken.every((other, j) => j === i || room[2] < other[0] || room[0] > other[2] || room[3] < other[1] || room[1] > other[3]);
       if (!free) continue;
       taken.push(room);
