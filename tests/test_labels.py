@@ -257,6 +257,21 @@ def test_a_gap_in_parquet_changes_no_number(tmp_path: Path, number: int) -> None
     assert (nodes.tolist(), labels.tolist(), without) == ([1, 3], [number, 7], 1)
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_floats_in_parquet_that_may_be_rounded_are_no_labels(tmp_path: Path, kind: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path, most = tmp_path / "labels.parquet", 2**24 if kind == "float32" else 2**53
+    for label in (most, most - 1):
+        table = pandas.DataFrame({"node": [1, 2], "label": [label, 7]}).astype({"label": kind})
+        table.to_parquet(path)
+        if label < most:
+            assert read_labels(path, num_nodes=5)[1].tolist() == [label, 7]
+            continue
+        with pytest.raises(InputError, match="its type of float may have rounded"):
+            read_labels(path, num_nodes=5)
+
+
 def test_bytes_in_parquet_are_text(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

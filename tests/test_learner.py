@@ -93,6 +93,12 @@ BAD_SESSIONS = {
         LABELS,
         r"graph\.x is a sparse tensor with invalid indices",
     ),
+    "sparse sums": (
+        lambda g: with_x(g, torch.sparse_coo_tensor([[3, 3], [1, 1]], [2e38, 2e38], g.x.shape)),
+        [0, 1],
+        [0, 1],
+        r"NaN or infinite values \(first at node 3\)",
+    ),
     "sparse NaN": (
         lambda g: with_x(g, to_csr(g.x.index_fill(0, torch.tensor([4]), torch.nan))),
         NODES,

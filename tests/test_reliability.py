@@ -688,6 +688,22 @@ def test_the_adjacency_of_pyg_works(small_graph):
     assert "adj_t" not in bare
 
 
+@pytest.mark.parametrize("kind", [torch.bool, torch.uint8, torch.float16])
+def test_entries_of_adj_t_that_are_there_twice_are_added_as_floats(small_graph, kind):
+    source, target = small_graph.edge_index
+    places = torch.stack([target, source]).repeat(1, 2)
+    values = torch.full((places.size(1),), 1 if kind is torch.bool else 200).to(kind)
+    adj_t = torch.sparse_coo_tensor(places, values, (60, 60))
+    weighted = Data(x=small_graph.x, edge_index=small_graph.edge_index)
+    weighted.edge_weight = torch.full((small_graph.num_edges,), 2 * float(values[0]))
+    nodes, y = range(40), small_graph.y[:40]
+    one, other = (
+        algnn.ALGNN(width=64, device="cpu").fit(graph, nodes, y).decision_function(graph)
+        for graph in (Data(x=small_graph.x, adj_t=adj_t), weighted)
+    )
+    np.testing.assert_allclose(one, other)
+
+
 # -- mistakes that are named ----------------------------------------------------------------------
 
 

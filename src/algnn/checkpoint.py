@@ -30,15 +30,19 @@ MISFITS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, 
 LONGEST = 200
 
 
-def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: Facts) -> None:
-    """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
-    from safetensors import torch as safetensors
-
+def check_path(path: Path) -> None:
+    """Raise `InputError` for a name under which a learner could not be loaded again."""
     name = os.fsdecode(path)
     shown = name.encode(errors="replace").decode()  # not as it is: safetensors could not open it
     if name.endswith(".npz") or shown != name:
         wanted = "give a file that ends in .safetensors, in UTF-8"
         raise InputError(f"path {shown} is no name for a model: {wanted}")
+
+
+def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: Facts) -> None:
+    """Write a checkpoint of a learner of class `kind`: whole, or not at all."""
+    from safetensors import torch as safetensors
+
     # one key for all facts: safetensors writes its own keys in no fixed order, and the same learner
     # shall give the same bytes
     text = json.dumps(facts, default=np.generic.item)  # a parameter may be a NumPy scalar

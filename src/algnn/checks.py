@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from algnn.errors import DeviceError, InputError
+from algnn.labels import exact
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
 Array = npt.NDArray[Any]
@@ -150,7 +151,7 @@ def edges_of(graph: Data) -> dict[str, Tensor]:
             f"graph.adj_t must be a sparse torch tensor [{nodes}, {nodes}], and is {_kind(adj_t)}:"
             " give edge_index in its place"
         )
-    entries = adj_t.detach().to_sparse(layout=torch.sparse_coo).coalesce()
+    entries = _added(adj_t.detach().to_sparse(layout=torch.sparse_coo))
     found = {"edge_index": entries.indices().flip(0)}
     if not bool((entries.values() == 1).all()):
         found["edge_weight"] = entries.values()
@@ -177,7 +178,7 @@ def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
         if x.layout == torch.sparse_coo:
             places, values = x._indices(), x._values()
             torch.sparse_coo_tensor(places, values, x.shape, check_invariants=True)
-            return values, places[0]
+            return (whole := _added(x)).values(), whole.indices()[0]
         starts, columns, values = x.crow_indices(), x.col_indices(), x.values()
         torch.sparse_csr_tensor(starts, columns, values, x.shape, check_invariants=True)
     except RuntimeError as error:
@@ -186,6 +187,13 @@ def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
             " check_invariants=True"
         ) from error
     return values, torch.repeat_interleave(starts.diff())
+
+
+def _added(entries: Tensor) -> Tensor:
+    """A COO tensor that names no place twice: what is there twice is added in floats."""
+    if entries.is_coalesced() or entries.dtype == torch.float64:
+        return entries.coalesce()
+    return entries.float().coalesce()
 
 
 def check_width(found: int, width: int | None) -> None:
@@ -284,7 +292,9 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
     elif array.dtype.kind in "ifU":
         nothing = NO_LABELS[1:] if array.dtype.kind == "U" else NO_LABEL
         _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
-    if array.dtype.kind == "b" or (array.dtype.kind == "f" and exactly_whole(array)):
+    if array.dtype.kind == "b" or (
+        array.dtype.kind == "f" and bool((exact(array) & (array == np.trunc(array))).all())
+    ):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iuUO":
         raise InputError(f"labels has type {array.dtype}: give ints or strings")
@@ -312,12 +322,6 @@ def _check_none_missing(labels: Any, missing: Any, seen: Array | None) -> None:
             f"labels holds {labels[place]!s} at place {place} ({count} of {len(labels)} are -1,"
             " None, NaN or empty, which mean no label): leave these nodes out"
         )
-
-
-def exactly_whole(values: Array) -> bool:
-    """Whether floats are whole numbers, none so large that its type may have rounded it."""
-    most = 2.0 ** min(np.finfo(values.dtype).nmant + 1, 53)
-    return bool(((values == np.trunc(values)) & (np.abs(values) < most)).all())
 
 
 def strings(values: Iterable[str]) -> Array:

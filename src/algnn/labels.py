@@ -33,6 +33,12 @@ BOOLS = {"True": "1", "False": "0"}
 MOST_DIGITS = 19  # of a number in 64 bits; Python reads only so many quickly
 
 
+def exact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which floats are so small that their type cannot have rounded a whole number to them."""
+    found: npt.NDArray[np.bool_] = np.abs(values) < 2.0 ** min(np.finfo(values.dtype).nmant + 1, 53)
+    return found
+
+
 def check_table(path: Source, *names: str) -> None:
     """Raise `InputError` if a table is missing, or its header or first row is wrong."""
     _rows(path, names, most=1)
@@ -169,12 +175,16 @@ def _parquet_rows(path: Source, names: Sequence[str]) -> Iterator[Row]:
     for place, cells in enumerate(frame.itertuples(index=False, name=None), 1):
         if not all(pandas.api.types.is_scalar(cell) for cell in cells):
             raise InputError(f"{path}: row {place} holds a list where one value belongs")
+        whole = [c for c in cells if isinstance(c, float | np.floating) and c.is_integer()]
+        if coarse := [cell for cell in whole if not exact(np.asarray(cell))]:
+            words = "which its type of float may have rounded: store whole numbers, or strings"
+            raise InputError(f"{path}: row {place} holds {coarse[0]!s}, {words}")
         yield f"row {place}", ["" if pandas.isna(cell) else _text(cell) for cell in cells]
 
 
 def _text(cell: Any) -> str:
     """A cell as text; a whole number that a gap made a float, as a whole number."""
-    if isinstance(cell, float) and cell.is_integer():
+    if isinstance(cell, float | np.floating) and cell.is_integer():
         cell = int(cell)
     return cell.decode() if isinstance(cell, bytes) else str(cell)
 

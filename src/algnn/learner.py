@@ -309,6 +309,7 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
             a time, and keeps its mode. To change a file that others change too, use
             `algnn.open_model`.
         """
+        checkpoint.check_path(path)
         self._settle()
         view = self._view()
         view._check_fitted()

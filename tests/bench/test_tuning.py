@@ -169,8 +169,9 @@ def test_splits_orders_and_draws(path, tmp_path):
     # never the same stream twice, and no order fewer than asked for
     third = varied([Plan("digits", "bare", [42], order="random-3")], orders=3)
     assert [plan.order for plan in third] == ["random-3", "random-4", "random-5"]
-    with pytest.raises(InputError, match="each seed has an order of its own"):
-        varied([Plan("digits", "bare", [1, 2], order="random")], orders=2)
+    for more in ({"orders": 2}, {"draws": 2}):
+        with pytest.raises(InputError, match="each seed has an order of its own"):
+            varied([Plan("digits", "bare", [1, 2], order="random")], **more)
     # this file has a split of its own: orders and seeds are all that changes
     folder = tmp_path / "records"
     plans = varied([Plan(path, "linear-bank", [42], device="cpu")], draws=3)

@@ -100,6 +100,17 @@ def test_floats_that_may_be_rounded_are_no_labels(dtype):
     assert algnn.from_pandas(EDGES, labels=day // 2, **NAMES).y.tolist()[:2] == [10120050, 10120052]
 
 
+def test_floats_that_may_be_rounded_name_no_node():
+    large = 1450000000000000000
+    gap = pd.DataFrame({"payer": [large + 1, large + 3], "payee": [float(large + 2), 5.0]})
+    days = pd.DataFrame({"payer": [20240101, 1], "payee": [20240102, 2]}, dtype="float32")
+    for edges in (gap, days):
+        with pytest.raises(InputError, match="may have rounded: read names as Int64"):
+            algnn.from_pandas(edges, **NAMES)
+    halves = pd.DataFrame({"payer": [0.5, 1.0], "payee": [1.0, 2.5]})
+    assert algnn.from_pandas(halves, **NAMES).node_names == [0.5, 1.0, 2.5]
+
+
 @pytest.mark.parametrize(
     ("kind", "y", "names"),
     [
@@ -127,10 +138,10 @@ def test_large_ids_of_several_types_stay_apart():
     edges = pd.DataFrame(
         {"source": np.array([large + 1, large], "u8"), "target": np.array([1, 2], "i8")}
     )
-    for labels in (None, pd.Series([0, 1], [float(large), 1.0])):
+    for labels in (None, pd.Series([0, 1], [2.0, 1.0])):
         graph = algnn.from_pandas(edges, labels=labels)
         assert graph.node_names == [1, 2, large, large + 1]
-    assert graph.y.tolist() == [1, -1, 0, -1]
+    assert graph.y.tolist() == [1, 0, -1, -1]
     features = pd.DataFrame({"age": range(4)}, [large, large + 1, 1, 2])
     graph = algnn.from_pandas(edges.astype({"target": float}), features, directed=True)
     assert graph.edge_index.tolist() == [[0, 1], [3, 2]]

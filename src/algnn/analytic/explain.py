@@ -29,6 +29,7 @@ from algnn.graph.store import FLOAT
 
 SHOWN = 5  # features and neighbours that are printed
 TINY = 1e-12  # the least norm by which torch's `normalize` divides
+ROUNDING = 1e-13  # of terms' sizes: a sum below it is none
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,13 @@ def contributions(
     seen = torch.cat([polynomial(view, transposed, indicator) for view in encoder.views], dim=1)
     neighbours = seen.ne(0).any(dim=1).nonzero().squeeze(1)
     seen = seen[neighbours]
-    sums = seen.new_zeros(seen.size(1), x.size(1))
+    sums, sizes = seen.new_zeros(2, seen.size(1), x.size(1))
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):
-        sums += seen[block].mT @ encoder.entries(take_rows(x, neighbours[block])).to_dense()
+        entries = encoder.entries(take_rows(x, neighbours[block])).to_dense()
+        sums += seen[block].mT @ entries
+        sizes += seen[block].abs().mT @ entries.abs()
+    # where neighbours cancel what is left is rounding, and of length one it would be a view
+    sums[sums.abs() < ROUNDING * sizes] = 0
     back = _gradient(encoder, sums, weights.to(x.device))
     parts = torch.empty_like(seen[:, 0])
     for block in blocks(neighbours.numel(), 8 * x.size(1), x.device):

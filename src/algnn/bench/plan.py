@@ -78,9 +78,9 @@ def varied(plans: Sequence[Plan], splits: int = 1, orders: int = 1, draws: int =
         check_number(name, count, 1, whole=True)
     if draws > 1 and (splits, orders) != (1, 1):
         raise InputError("draws changes splits and orders at once: give either it or these")
-    if orders > 1 and any(plan.order == "random" for plan in plans):
+    if max(orders, draws) > 1 and any(plan.order == "random" for plan in plans):
         words = "each seed has an order of its own, which may be among the others"
-        raise InputError(f"order='random' with orders={orders}: {words}; give one of the two")
+        raise InputError(f"order='random' with several orders or draws: {words}; give one of them")
     pairs = product(range(splits), range(orders)) if draws == 1 else ((i, i) for i in range(draws))
     found = []
     for (split, order), plan in product(pairs, plans):

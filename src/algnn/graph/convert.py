@@ -17,6 +17,7 @@ from algnn.checks import check_number, strings
 from algnn.errors import DatasetError, InputError
 from algnn.graph.datasets import finish, inputs_alone
 from algnn.graph.npz import Arrays, graph_of_arrays
+from algnn.labels import exact
 
 if TYPE_CHECKING:
     import networkx
@@ -233,6 +234,13 @@ def _names(
 
 
 def _ids(what: str, nodes: pd.Series | pd.Index, names: pd.Index) -> Any:
+    for some in (nodes, names):
+        values = some.dropna().to_numpy() if some.dtype.kind == "f" else np.zeros(0)
+        if not (small := exact(values)).all():
+            raise InputError(
+                f"{what} or the index of features names node {values[~small][0]!s}, which"
+                f" {values.dtype} may have rounded: read names as Int64 or as strings"
+            )
     if names.dtype.kind != nodes.dtype.kind:  # as in `_names`
         names, nodes = names.astype(object), nodes.astype(object)
     ids = names.get_indexer(nodes)

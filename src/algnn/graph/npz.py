@@ -15,11 +15,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import index_to_mask
 
-from algnn.checks import NO_LABEL, check_kind, exactly_whole, strings
+from algnn.checks import NO_LABEL, check_kind, strings
 from algnn.errors import DatasetError, InputError
 from algnn.files import make_folder, replacing
 from algnn.graph.catalogue import Name, one_line, open_npz
 from algnn.graph.propagate import csr, to_csr
+from algnn.labels import exact
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -194,7 +195,7 @@ def _check_names(names: list[str]) -> None:
 def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
     y = arrays["y"]
     # whole numbers that became floats since some are missing
-    whole = y.dtype.kind == "f" and exactly_whole(y[~np.isnan(y)])
+    whole = y.dtype.kind == "f" and bool((np.isnan(y) | (exact(y) & (y == np.trunc(y)))).all())
     if whole or y.dtype.kind == "b":
         y = np.where(np.isnan(y), -1, y).astype(np.int64)
     if y.ndim != 1 or y.size == 0:

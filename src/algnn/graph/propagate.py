@@ -159,10 +159,10 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
 def to_csr(matrix: Tensor) -> Tensor:
     """A dense or sparse matrix in sparse CSR, with indices of 64 bits."""
     if matrix.layout != torch.sparse_csr:
-        # entries that are there twice are added as floats, which hold what bools and bytes cannot
-        exact = matrix.dtype == torch.float64 or matrix.layout != torch.sparse_coo
-        added = exact or matrix.is_coalesced()
-        return (matrix if added else matrix.float()).to_sparse_csr()
+        repeated = matrix.layout == torch.sparse_coo and not matrix.is_coalesced()
+        if repeated and matrix.dtype != torch.float64:
+            matrix = matrix.float()  # bools and bytes do not hold what two of them add up to
+        return matrix.to_sparse_csr()
     starts, columns = matrix.crow_indices().long(), matrix.col_indices().long()
     return csr(starts, columns, matrix.values(), matrix.shape)
 

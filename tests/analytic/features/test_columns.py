@@ -77,15 +77,17 @@ def test_columns_whose_common_unit_is_far_from_one_are_scaled_alike(width, layou
         torch.testing.assert_close(found[:, : encoder.breadth], views[0][:, : encoder.breadth])
 
 
-def test_what_is_left_where_neighbours_cancel_is_no_view():
+@pytest.mark.parametrize("sizes", [(1e6, 1e6), (1e6, 1.0), (100.3, 1e-4)])
+def test_what_is_left_where_neighbours_cancel_is_no_view(sizes):
     signs = torch.tensor([1.0, -1.0]).repeat(30)[:, None]
     near = torch.arange(60).repeat(2), torch.cat([torch.arange(1, 61), torch.arange(2, 62)]) % 60
     edges = torch.stack([torch.cat(near), torch.cat(near[::-1])])
-    graph, y = Data(x=1e6 * signs, edge_index=edges), torch.arange(60) % 3
+    lengths = torch.tensor(sizes).repeat_interleave(30)[:, None]
+    graph, y = Data(x=lengths * signs, edge_index=edges), torch.arange(60) % 3
     model = algnn.ALGNN(width=64, gamma=1e-3, device="cpu").fit(graph, range(30), y[:30])
     # of each node's four neighbours two have its sign and two the other
     scores = model.decision_function(graph, range(60))
-    for node in range(0, 60, 7):
+    for node in range(60):
         assert abs(model.explain(graph, node).score - scores[node].max()) < 1e-4
 
 

@@ -18,8 +18,8 @@ SAMPLED_ROWS = 512  # that show what kind of values X holds
 # Columns are scaled where more than this share of them have entries so many times smaller than
 # those that make up the length of rows.
 SMALL_SHARE, TIMES_SMALLER = 0.25, 16
-# Beyond this, lengths of rows come near what float32 cannot square, and what is left where
-# neighbours cancel is no longer below the length that counts as zero.
+# What is left where neighbours cancel is longer than the 1e-12 that counts as zero if entries are
+# much larger than this; and what is beyond 2^64 has no square in float32.
 FAR_FROM_ONE = 2**10
 FULL_SHARE = 0.9  # of entries that are not zero, above which rows may be centred
 COMMON_SHARE = 1 / 20  # of the squared length of rows: above this, their mean hides differences
@@ -57,9 +57,13 @@ def scales_of(units: Tensor) -> Tensor:
 def common_scale(some: Tensor) -> Tensor | None:
     """One power of two for all columns [d], float32, if entries are usually far from 1."""
     values = some if some.layout == torch.strided else some.values()
-    # not a mean: a few rows far longer than others must not make these vanish
-    usual = values[values != 0].abs().median()
-    far = usual > FAR_FROM_ONE or usual < 1 / FAR_FROM_ONE  # not where all entries are zero
+    sizes = values[values != 0].abs()
+    if not sizes.numel():
+        return None
+    # not a mean: a few rows far longer than others must not make these vanish, nor become longer
+    usual = sizes.median()
+    usual = usual if usual > 1 else torch.maximum(usual, sizes.max() / FAR_FROM_ONE).clamp_max(1)
+    far = usual > FAR_FROM_ONE or usual < 1 / FAR_FROM_ONE
     return scales_of(usual.expand(some.size(1))) if bool(far) else None
 
 

@@ -4,6 +4,7 @@ from copy import copy
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric.data import Data
 
 from algnn.analytic.classes import union
@@ -119,14 +120,14 @@ def without_node(graph: Data, node: int) -> Data:
     for name, value in graph.to_dict().items():
         if isinstance(value, Tensor) and graph.is_edge_attr(name):
             bare[name] = value[:, kept] if name == "edge_index" else value[kept]
-    x = graph.x.detach().clone()
+    x = graph.x.detach()
     if x.layout == torch.strided:
-        x[node] = 0
+        bare.x = x.index_fill(0, torch.tensor([node], device=x.device), 0)
     else:
         # its entries go, not their values alone: which columns they are in tells of the node
         x = to_csr(x)
-        kept, starts = row_of(x) != node, x.crow_indices().clone()
-        starts[node + 1 :] -= int((~kept).sum())
-        x = csr(starts, x.col_indices()[kept], x.values()[kept], x.shape)
-    bare.x = x
+        kept, counts = row_of(x) != node, x.crow_indices().diff()
+        counts[node] = 0
+        starts = pad(counts.cumsum(0), (1, 0))
+        bare.x = csr(starts, x.col_indices()[kept], x.values()[kept], x.shape)
     return bare

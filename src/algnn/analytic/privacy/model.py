@@ -69,7 +69,7 @@ class PrivateALGNN(Encoding[PrivateState]):
     sums get noise before they are kept, and nothing else of a session is kept. The view is
     projected to few columns at random, since noise grows with their number; γ follows from the
     size of the noise. It has no `forget`, which would need to know what was learned. Columns of X
-    are neither scaled nor centred: give them about the same size, by constants that are public.
+    are neither scaled nor centred: bring them to about 1, by constants that are public.
 
     The guarantee is for **labelled nodes**: it hides that they were learned, their labels and the
     features of their own rows. It does not cover the features and edges that a labelled node's
