@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from algnn.bench.paper import paper_figures
 from algnn.bench.runs import read_runs, summarise, write_atomically
 from algnn.bench.tuning import chosen, settings_key, tuned
 from algnn.methods import METHODS, settings
+from algnn.report.paper import paper_figures
 from algnn.settings import grid
 
 PLACE = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from algnn.bench.paper import paper_figures
 from algnn.bench.runs import summarise, write_atomically
 from algnn.methods import METHODS
 from algnn.report.data import Study, read
+from algnn.report.paper import paper_figures
 from algnn.report.table import listed
 from algnn.report.verdicts import best_network, best_of, mark, rivals, standing, summary
 

@@ -214,9 +214,8 @@ def _tasks(plans: Iterable[Plan], tally: Tally) -> list[Task]:
 
 def _done(task: Task, folder: str | Path) -> Record | None:
     """A task's record, unless it lacks the confidence that the task is to measure."""
-    record: Record | None = runs.stored(task.run, folder)
-    whole = record and (record.outcome.calibration_errors or not task.plan.confidence)
-    return record if whole else None
+    one: Any = runs.stored(task.run, folder)
+    return one if one and (one.outcome.calibration_errors or not task.plan.confidence) else None
 
 
 def _importable(method: str) -> str:

@@ -42,8 +42,7 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     """Of trials, as ``read_runs(folder, split="val")`` gives them, the setting with the best AP.
 
     There is a row for each dataset, method and stream, with ``trials``, how many settings there
-    were. Of equally good ones the method's own counts, then the first of the grid; of a learner of
-    one's own, the first by its text.
+    were. Of equals the method's own counts, then the first of the grid; a user's, first by text.
     """
     if (runs["split"] != "val").any():
         raise InputError("runs are not trials: read them with read_runs(folder, split='val')")

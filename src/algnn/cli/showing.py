@@ -17,7 +17,6 @@ from rich.style import Style
 from rich.text import Text
 
 from algnn.bench.metrics import Matrix, Outcome
-from algnn.bench.paper import PaperFigures, paper_figures
 from algnn.bench.plan import Plan, recorded_name
 from algnn.bench.progress import label
 from algnn.bench.record import rows as matrix_rows
@@ -26,6 +25,7 @@ from algnn.bench.scheduler import Tally
 from algnn.cli.shared import plain_table, plural, print_table
 from algnn.methods import find
 from algnn.plot import save
+from algnn.report.paper import PaperFigures, paper_figures
 
 NAMES = {
     "ap": "AP, average performance (%)",

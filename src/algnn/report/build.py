@@ -8,10 +8,10 @@ from itertools import count as counter
 from statistics import mean
 from typing import Any, TypeVar
 
-from algnn.bench.paper import PAPER_DATASETS, PAPER_METHODS, paper_figures
 from algnn.progress import counted
 from algnn.report import tables, verdicts
 from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
+from algnn.report.paper import PAPER_DATASETS, PAPER_METHODS, paper_figures
 from algnn.report.style import STYLES, Style, styles
 from algnn.report.table import WORDS, Chart, Table, count, listed, three
 

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from algnn import settings
-from algnn.bench.paper import PAPER_METHODS, paper_figures, paper_space
 from algnn.bench.runs import Summary, summarise
 from algnn.methods import METHODS
 from algnn.report import verdicts
 from algnn.report.board import standings
 from algnn.report.commands import commands, tuning
 from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, in_order, in_words
+from algnn.report.paper import PAPER_METHODS, paper_figures, paper_space
 from algnn.report.table import COLUMNS, WORDS, Both, Column, Table, Value, count, listed, ranked
 
 MEANS = ("mean_ap", "base_accuracy", "macro", "micro")

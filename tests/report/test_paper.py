@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from algnn import ClassStream, load, methods
-from algnn.bench.paper import (
+from algnn.bench.runs import read_runs
+from algnn.report.paper import (
     PAPER_DATASETS,
     PAPER_METHODS,
     TABLES,
     paper_figures,
     paper_space,
 )
-from algnn.bench.runs import read_runs
 
 DATASETS = {"cora", "citeseer", "corafull", "reddit", "arxiv", "computers"}
 METHODS = {
