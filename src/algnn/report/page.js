@@ -164,7 +164,7 @@ function drawTable(methods) {
   for (const column of shown) {
     column.values = methods.map(column.of).filter((v) => v !== null);
     // bold is a claim: accuracy only where a paired test says so, means over graphs never
-    const own = data.methods.filter((method) => fit(method, column)).map(column.of).filter((v) => v !== null);
+    const own = data.methods.filter((method) => eligible(method, column)).map(column.of).filter((v) => v !== null);
     const tested = ["ap", "micro"].includes(state.metric);
     column.top = column.graph && !tested && own.length > 1 ? Math[column.best === "low" ? "min" : "max"](...own) : null;
     column.marked = column.graph && methods.some((method) => verdict(column.graph, method.name));
@@ -187,7 +187,7 @@ function drawTable(methods) {
   ].join(" ").trim();
 }
 
-function fit(method, column) {
+function eligible(method, column) {
   // who can be best: not with all labels, and of those that forget little only who has learned something
   const [own, least] = [method.name, "bare"].map((name) => cellOf(column.graph, name)?.ap[0] ?? 0);
   return !method.apart && (state.metric !== "af" || own >= least);
@@ -207,7 +207,7 @@ function cell(method, column) {
   }
   if (column.kind === "text") return make("td", { class: "number", "data-key": value }, method.against);
   const text = WRITE[column.kind](value);
-  const best = method.name === column.lead || (column.top !== null && text === WRITE[column.kind](column.top) && fit(method, column));
+  const best = method.name === column.lead || (column.top !== null && text === WRITE[column.kind](column.top) && eligible(method, column));
   if (!column.graph) {
     const meter = make("span", { class: "meter", style: `--hue:var(--hue-${method.style.hue})`, "aria-hidden": "true" }, make("i", { style: `width:${value}%` }));
     const parts = column.key === "rank" ? [make("span", { class: "rank" }, text)] : [meter, text];

@@ -107,8 +107,9 @@ def tuned(study: Study, dataset: str) -> Table | None:
         if name in best.index:
             trials, taken = int(best.trials[name]), best.settings[name]
             grid = METHODS[name].grid if name in METHODS else []  # another's may not be here
-            own_class = name not in METHODS
-            tried = {s: taken[s] for s in taken if own_class or any(s in trial for trial in grid)}
+            # of a user's learner, whose grid is not known here, all settings
+            varying = {setting for trial in grid for setting in trial} or set(taken)
+            tried = {setting: taken[setting] for setting in taken if setting in varying}
             same = bool(grid) and tried.items() <= settings.read(name, dataset).items()
             words = in_words(tried) + " (its own)" * same
         if trials or len(own):
