@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from algnn.errors import DeviceError, InputError
-from algnn.labels import exact
+from algnn.labels import all_whole
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)  # of x
 Array = npt.NDArray[Any]
@@ -151,7 +151,7 @@ def edges_of(graph: Data) -> dict[str, Tensor]:
             f"graph.adj_t must be a sparse torch tensor [{nodes}, {nodes}], and is {_kind(adj_t)}:"
             " give edge_index in its place"
         )
-    entries = _added(adj_t.detach().to_sparse(layout=torch.sparse_coo))
+    entries = added(adj_t.detach().to_sparse(layout=torch.sparse_coo))
     found = {"edge_index": entries.indices().flip(0)}
     if not bool((entries.values() == 1).all()):
         found["edge_weight"] = entries.values()
@@ -178,7 +178,7 @@ def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
         if x.layout == torch.sparse_coo:
             places, values = x._indices(), x._values()
             torch.sparse_coo_tensor(places, values, x.shape, check_invariants=True)
-            return (whole := _added(x)).values(), whole.indices()[0]
+            return (whole := added(x)).values(), whole.indices()[0]
         starts, columns, values = x.crow_indices(), x.col_indices(), x.values()
         torch.sparse_csr_tensor(starts, columns, values, x.shape, check_invariants=True)
     except RuntimeError as error:
@@ -189,7 +189,7 @@ def _entries(x: Tensor) -> tuple[Tensor, Tensor]:
     return values, torch.repeat_interleave(starts.diff())
 
 
-def _added(entries: Tensor) -> Tensor:
+def added(entries: Tensor) -> Tensor:
     """A COO tensor that names no place twice: what is there twice is added in floats."""
     if entries.is_coalesced() or entries.dtype == torch.float64:
         return entries.coalesce()
@@ -292,9 +292,7 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
     elif array.dtype.kind in "ifU":
         nothing = NO_LABELS[1:] if array.dtype.kind == "U" else NO_LABEL
         _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
-    if array.dtype.kind == "b" or (
-        array.dtype.kind == "f" and bool((exact(array) & (array == np.trunc(array))).all())
-    ):
+    if array.dtype.kind == "b" or (array.dtype.kind == "f" and all_whole(array)):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iuUO":
         raise InputError(f"labels has type {array.dtype}: give ints or strings")

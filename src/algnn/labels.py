@@ -39,6 +39,11 @@ def exact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return found
 
 
+def all_whole(values: npt.NDArray[Any]) -> bool:
+    """Whether floats are whole numbers, which their type holds exactly; NaN is not."""
+    return bool((exact(values) & (values == np.trunc(values))).all())
+
+
 def check_table(path: Source, *names: str) -> None:
     """Raise `InputError` if a table is missing, or its header or first row is wrong."""
     _rows(path, names, most=1)

@@ -20,7 +20,7 @@ from algnn.errors import DatasetError, InputError
 from algnn.files import make_folder, replacing
 from algnn.graph.catalogue import Name, one_line, open_npz
 from algnn.graph.propagate import csr, to_csr
-from algnn.labels import exact
+from algnn.labels import all_whole
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -195,8 +195,7 @@ def _check_names(names: list[str]) -> None:
 def _labels(arrays: Arrays) -> tuple[Tensor, list[str] | None]:
     y = arrays["y"]
     # whole numbers that became floats since some are missing
-    whole = y.dtype.kind == "f" and bool((np.isnan(y) | (exact(y) & (y == np.trunc(y)))).all())
-    if whole or y.dtype.kind == "b":
+    if (y.dtype.kind == "f" and all_whole(y[~np.isnan(y)])) or y.dtype.kind == "b":
         y = np.where(np.isnan(y), -1, y).astype(np.int64)
     if y.ndim != 1 or y.size == 0:
         raise DatasetError(f"y has shape {y.shape}: give one label per node, [N]")

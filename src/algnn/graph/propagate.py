@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from algnn.checks import added
+
 # Rows are handled in blocks of about this many bytes, so that memory does not grow with the graph.
 # The allocator gives arrays beyond 32 MiB back to the system, which clears them anew each time.
 BLOCK_BYTES = 16 * 2**20
@@ -159,10 +161,7 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
 def to_csr(matrix: Tensor) -> Tensor:
     """A dense or sparse matrix in sparse CSR, with indices of 64 bits."""
     if matrix.layout != torch.sparse_csr:
-        repeated = matrix.layout == torch.sparse_coo and not matrix.is_coalesced()
-        if repeated and matrix.dtype != torch.float64:
-            matrix = matrix.float()  # bools and bytes do not hold what two of them add up to
-        return matrix.to_sparse_csr()
+        return (added(matrix) if matrix.layout == torch.sparse_coo else matrix).to_sparse_csr()
     starts, columns = matrix.crow_indices().long(), matrix.col_indices().long()
     return csr(starts, columns, matrix.values(), matrix.shape)
 
