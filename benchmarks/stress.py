@@ -366,7 +366,8 @@ class Stress:
         """What was done, and what went wrong."""
         counts = dict(sorted(self.counts.items()))
         errors = getattr(self, "errors", {})
-        return {**counts, "distinct states": len(self.states), "error": errors, "wrong": self.wrong}
+        states = len(self.states)
+        return {"wrong": self.wrong, **counts, "distinct states": states, "error": errors}
 
 
 def main():
