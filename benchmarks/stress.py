@@ -37,6 +37,7 @@ import torch
 
 import algnn
 from algnn import cli
+from algnn.bench.environment import machine, versions
 from algnn.errors import CheckpointError, InputError
 
 BASE, WORKERS, SHELLS = range(40), range(40, 140), range(140, 240)
@@ -367,7 +368,8 @@ class Stress:
         counts = dict(sorted(self.counts.items()))
         errors = getattr(self, "errors", {})
         states = len(self.states)
-        return {"wrong": self.wrong, **counts, "distinct states": states, "error": errors}
+        found = {"wrong": self.wrong, **counts, "distinct states": states, "error": errors}
+        return {**found, "seed": self.seed, "machine": machine(), "versions": versions(algnn.ALGNN)}
 
 
 def main():

@@ -320,6 +320,39 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
     assert len(set(content)) == 1
 
 
+def test_a_file_that_is_replaced_meanwhile_is_read_as_one_of_both(paper, tmp_path, start_process):
+    change(paper, facts={"which": 0})
+    one, other, path = paper, tmp_path / "other", tmp_path / "model"
+    other.write_bytes(one.read_bytes())
+    change(other, {"statistics.Q": torch.zeros(3)}, {"which": 1})
+    path.write_bytes(one.read_bytes())
+    script = """
+import itertools, os, sys
+*both, path = sys.argv[1:]
+for one in itertools.cycle(both):
+    os.link(one, path + ".new")
+    os.replace(path + ".new", path)
+"""
+    process = start_process(script, one, other, path)
+    try:
+        seen = []
+        while len(seen) < 100 or len(set(seen)) < 2:
+            assert process.is_alive()
+            tensors, facts = checkpoint.read(path, "ALGNN")  # compares SHA-256
+            seen.append(facts["which"])
+            assert (tensors["statistics.Q"].shape == (3,)) == bool(facts["which"])
+    finally:
+        process.kill()
+        process.join()
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float8_e4m3fn, torch.complex64])
+def test_tensors_of_a_type_that_no_learner_has_are_refused(paper, kind):
+    change(paper, {"statistics.Q": torch.zeros(3).to(kind)})
+    with pytest.raises(CheckpointError, match=r"damaged|belongs"):
+        algnn.ALGNN.load(paper)
+
+
 # -- all at once ----------------------------------------------------------------------------------
 
 

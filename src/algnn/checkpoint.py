@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from algnn.errors import CheckpointError, InputError
+from algnn.errors import AlgnnError, CheckpointError, InputError
 from algnn.files import replacing
 
 if TYPE_CHECKING:
@@ -61,11 +61,12 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: Facts) -> No
 
 def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tensor], Facts]:
     """Tensors, on the CPU, and JSON values of a checkpoint of a learner of class `kind`."""
-    with _opened(path, "pt") as (file, header):
+    import torch
+
+    with _opened(path) as (file, header):
         if (held := header["kind"]) != kind:
             raise CheckpointError(f"{path} holds a {held}, not a {kind}: load it with {held}.load")
-        # clone: a tensor must not change or vanish when the file does
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        tensors = {name: torch.from_numpy(file.get_tensor(name)) for name in list(file.keys())}
         text = json.dumps(header["facts"])
         if verify and "sha256" in header and header["sha256"] != digest(text, tensors):
             raise CheckpointError(
@@ -77,14 +78,14 @@ def read(path: Path, kind: str, *, verify: bool = True) -> tuple[dict[str, Tenso
 
 def peek(path: Path, names: Sequence[str] = ()) -> tuple[Facts, Shapes, dict[str, Any]]:
     """Header, shapes of all tensors, and the named ones; without torch, and no SHA-256 compared."""
-    with _opened(path, "numpy") as (file, header):
+    with _opened(path) as (file, header):
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in list(file.keys())}
         arrays = {name: file.get_tensor(name) for name in names if name in shapes}
     return header, shapes, arrays
 
 
 @contextmanager
-def _opened(path: Path, framework: str) -> Iterator[tuple[Any, Facts]]:
+def _opened(path: Path) -> Iterator[tuple[Any, Facts]]:
     """The file and its header, once that is one of ours."""
     if not os.path.isfile(path):
         raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
@@ -93,9 +94,13 @@ def _opened(path: Path, framework: str) -> Iterator[tuple[Any, Facts]]:
             f"{path} is a graph and no saved learner: give a model, which comes before the graph"
         )
     try:
-        with safe_open(path, framework=framework) as file:
+        # as NumPy's arrays, which are copies: for those of torch it would open the file twice, of
+        # which the second may be another that has replaced it
+        with safe_open(path, framework="numpy") as file:
             yield file, _header(path, file.metadata())
-    except (SafetensorError, OSError, RuntimeError) as error:
+    except AlgnnError:
+        raise
+    except (SafetensorError, OSError, *MISFITS) as error:
         raise CheckpointError(
             f"{path} is damaged or not a checkpoint ({in_short(error)}): save the learner again"
         ) from error
