@@ -37,7 +37,7 @@ import torch
 
 import algnn
 from algnn import cli
-from algnn.bench.environment import machine, versions
+from algnn.bench.environment import machine, now, versions
 from algnn.errors import CheckpointError, InputError
 
 BASE, WORKERS, SHELLS = range(40), range(40, 140), range(140, 240)
@@ -369,7 +369,8 @@ class Stress:
         errors = getattr(self, "errors", {})
         states = len(self.states)
         found = {"wrong": self.wrong, **counts, "distinct states": states, "error": errors}
-        return {**found, "seed": self.seed, "machine": machine(), "versions": versions(algnn.ALGNN)}
+        where = {"machine": machine(), "versions": versions(algnn.ALGNN), "date": now()}
+        return {**found, "command": " ".join(["python", *sys.argv]), "seed": self.seed, **where}
 
 
 def main():
