@@ -30,11 +30,11 @@ MISFITS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, 
 LONGEST = 200
 
 
-def check_path(path: Path) -> None:
+def check_path(path: Path, ending: str = "") -> None:
     """Raise `InputError` for a name under which a learner could not be loaded again."""
     name = os.fsdecode(path)
     shown = name.encode(errors="replace").decode()  # not as it is: safetensors could not open it
-    if name.endswith(".npz") or shown != name:
+    if os.path.isdir(path) or not name.endswith(ending) or name.endswith(".npz") or shown != name:
         wanted = "give a file that ends in .safetensors, in UTF-8"
         raise InputError(f"path {shown} is no name for a model: {wanted}")
 

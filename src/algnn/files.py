@@ -62,14 +62,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     missing folder is made. The temporary file of a killed writer is removed by a later one.
     """
     target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise InputError(f"{path} is a folder: give the name of a file")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target, LEFTOVER)
-    temporary = target.with_name(f".{_tag(target)}-{uuid.uuid4().hex[:12]}.tmp{target.suffix}")
     old = None
     with contextlib.suppress(OSError):
         old = target.stat()
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        raise InputError(f"{path} is a folder or a pipe, say: give the name of a file")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target, LEFTOVER)
+    temporary = target.with_name(f".{_tag(target)}-{uuid.uuid4().hex[:12]}.tmp{target.suffix}")
     try:
         # private from the start where the old file is
         temporary.touch(0o666 if old is None else 0o600, exist_ok=False)

@@ -256,6 +256,8 @@ def test_four_workers_give_the_weights_of_one_process(tmp_path, on_disk, learned
         assert failed
         with pytest.raises(algnn.InputError, match="graph on disk"):
             model.fit(graph, sessions[0], graph.y[sessions[0]], client=client)
+        with pytest.raises(algnn.InputError, match=r"client is a str: give a distributed\.Client"):
+            model.fit(store, sessions[0], graph.y[sessions[0]], client="tcp://head:8786")
         model = algnn.ALGNN(width=300, device="cpu")
         model.fit(store, sessions[0], graph.y[sessions[0]], client=client).save(path)
         # an encoder that is trained stays in this process, whatever the graph

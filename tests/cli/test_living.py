@@ -399,6 +399,17 @@ def test_settings_and_a_graph_without_features(desk: Path, small_graph: Data) ->
 # -- nothing is written by accident ---------------------------------------------------------------
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_a_model_is_written_where_what_is_printed_is_not(desk: Path) -> None:
+    command = [sys.executable, "-m", "algnn", "fit", "a.safetensors", "graph.npz", "base.csv"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1  # 2 would say that nothing was done
+    assert done.stderr.startswith("algnn: stdout cannot be written (No space left on device): ")
+    assert done.stderr.count("\n") == 1
+    assert ALGNN.load(desk / "a.safetensors").classes_.tolist() == ["cat", "fox"]
+
+
 FULL = """
 import resource, sys
 from algnn.cli import main

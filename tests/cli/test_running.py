@@ -188,6 +188,7 @@ def test_a_reader_who_has_seen_enough() -> None:
     [
         (["nonsense"], "nonsense"),
         (["--nonsense"], "--nonsense"),
+        (["records"], "Missing command. Try algnn records --help"),
         (["run"], "Missing argument"),
         (["run", "digits", "cora"], "unexpected extra argument"),
         (["run", "digits", "--sedes", "3"], "--sedes"),

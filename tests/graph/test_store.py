@@ -357,11 +357,13 @@ def test_bad_tables_are_named(tmp_path):
     (tmp_path / "x.csv").write_text("name,age\nann,31\n")
     with pytest.raises(DatasetError, match="column name holds 'ann': give numbers"):
         read_features(tmp_path / "x.csv", tmp_path)
-    for header, message in (
-        (",a", "without a name: .*name it node"),
-        ("0.5,.5e-1,0.5", "a row of"),
+    for header, row, message in (
+        (",a", "0,1", r"without a name\): .*name it node"),
+        ("Node,a", "0,1", "has column Node .*name it node"),
+        ("node,node,a", "0,0,1", r"has column node\.1 .*name it node"),
+        ("0.5,.5e-1,0.5", "1,2,3", "a row of"),
     ):
-        (tmp_path / "x.csv").write_text(f"{header}\n{header[1:]}\n")
+        (tmp_path / "x.csv").write_text(f"{header}\n{row}\n")
         with pytest.raises(DatasetError, match=message):
             read_features(tmp_path / "x.csv", tmp_path)
     for header in ("0,1", "node,0"):  # as pandas names columns

@@ -135,6 +135,19 @@ def test_names_come_back_from_csv(study_of, nasty):
     assert [found["method"] for found in rows] == [nasty] * 2
 
 
+def test_graphs_whose_names_differ_in_case_have_files_apart(study_of, tmp_path):
+    """Also where the disk takes a.csv and A.csv for one file."""
+    write_csv(study_of({"dataset": "Mine.npz"}, {"dataset": "mine.npz"}), tmp_path)
+    found = [path.name.lower() for path in tmp_path.glob("main-1-*")]
+    assert len(set(found)) == len(found) == 2
+
+
+def test_a_record_may_say_of_its_machine_what_it_likes(study_of):
+    said = [{"machine": {"jobs": jobs}, "seed": i} for i, jobs in enumerate((2, "many", None))]
+    rows = csv.DictReader(io.StringIO(runs_csv(study_of(*said))))
+    assert sorted(row["jobs"] for row in rows) == ["", "2", "many"]
+
+
 def test_a_line_per_run(rich_study, tmp_path):
     write_csv(rich_study, tmp_path)
     found = {path.name for path in tmp_path.iterdir()}

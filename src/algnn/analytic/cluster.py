@@ -75,6 +75,8 @@ def on_cluster(graph: GraphStore, client: Any) -> GraphStore:
             f"graph is a {type(graph).__name__}: a cluster works on a graph on disk, which"
             " algnn.write_graph makes and algnn.open_graph opens"
         )
+    if not hasattr(client, "submit"):
+        raise InputError(f"client is a {type(client).__name__}: give a distributed.Client")
     there = copy(graph)
     there.runner = Cluster(graph, client)
     return there

@@ -5,6 +5,7 @@ for them.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -37,8 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 command.invoke(context)
         except typer.Exit as leaving:
             code = leaving.exit_code
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        print(end="", flush=True)
     except AlgnnError as error:
         return _complain(str(error))
     except (KeyboardInterrupt, typer.Abort):
@@ -46,19 +46,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             # the process ends now: who presses twice shall not see it stumble over its own exit
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _complain("interrupted", 130)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return _complain("out of memory: use smaller settings (width, hidden) or a smaller graph")
     except OSError as error:
         # a full disk, or a reader of our output who has seen enough: Python would try to write the
         # rest once more, and complain, at exit
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.ENOSPC and not error.filename:  # that of a file has its name
+            words = "files may be written already, so look before you do it again"
+            return _complain(f"stdout cannot be written ({error.strerror}): {words}", 1)
         return 1 if isinstance(error, BrokenPipeError) else _complain(str(error))
     except SystemExit as leaving:  # typer and rich leave so where stdout is closed
         return leaving.code if isinstance(leaving.code, int) else 1
     except Exception as error:
+        if is_out_of_memory(error):
+            words = "use smaller settings (width, hidden) or a smaller graph"
+            return _complain(f"out of memory: {words}")
         # click's errors by what they can do: some versions of typer carry a click of their own
         if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
             raise

@@ -255,10 +255,9 @@ def _changing(path: Path, dry_run: bool, force: bool) -> Iterator[None]:
 
 
 def _check_writable(path: Path, force: bool) -> None:
-    text = str(path).encode(errors="replace").decode()  # as safetensors can open it again
-    if path.suffix != shared.ENDING or path.is_dir() or text != str(path):
-        wanted = f"give a file that ends in {shared.ENDING}, in UTF-8"
-        raise InputError(f"{text} is no name for a model: {wanted}")
+    from algnn.checkpoint import check_path
+
+    check_path(path, shared.ENDING)
     if path.exists() and not force:
         raise InputError(f"{path} exists: give another name, or --force to replace it")
 

@@ -24,7 +24,7 @@ MARKS = {
 }
 
 commands = Typer()
-records_commands = Typer(help="Folders of records.", no_args_is_help=True)
+records_commands = Typer(help="Folders of records.")
 commands.add_typer(records_commands, name="records")
 
 

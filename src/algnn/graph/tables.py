@@ -198,10 +198,10 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
 
 def _check_header(file: Path, names: list[str]) -> None:
     """Raise `DatasetError` for the number of a row among the features, or a row as the header."""
-    if any(name.startswith("Unnamed: ") for name in names):  # as pandas calls a column without one
+    if strange := [n for n in names if re.fullmatch(r"Unnamed: \d+|\s*node(\.1)?\s*", n, re.I)]:
         raise DatasetError(
-            f"{file} has a column without a name: if it numbers the rows, name it node or leave it"
-            " out (to_csv has index=False)"
+            f"{file} has column {strange[0]} (Unnamed stands for one without a name): if it numbers"
+            " the rows, name it node or leave it out (to_csv has index=False); if not, rename it"
         )
     counted = names == [str(place) for place in range(len(names))]  # by pandas, for want of names
     if not is_parquet(file) and not counted and all(map(NUMBER.fullmatch, names)):

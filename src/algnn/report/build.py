@@ -125,9 +125,9 @@ def _numbered(made: Mapping[str, Parts], apart: str, opening: Iterable[str]) -> 
             for item in items:
                 name = re.sub(r"[^A-Za-z0-9._-]", "_", item.key)[:LONGEST]
                 kind, key, more = type(item), name, counter(2)
-                while (kind, key) in seen:
+                while (kind, key.lower()) in seen:  # one file on a Mac
                     key = f"{name}-{next(more)}"
-                seen.add((kind, key))
+                seen.add((kind, key.lower()))
                 label = f"{i}.{next(numbers[kind])}" if several or kind is Chart else str(i)
                 fresh.append(replace(item, key=key, number=label))
             shown.append((title, tuple(fresh)))
@@ -173,8 +173,7 @@ def _notes(study: Study) -> Iterator[str]:
         shared = count(sum(~runs.alone), "run")
         yield words["shared"].format(shared=shared, runs=f"{len(runs):,}")
     codes = runs.sort_values("started").code.str.partition("+")[0]
-    older = sum(codes != codes.groupby(runs.method).transform("last"))
-    if older:
+    if older := sum(codes != codes.groupby(runs.method).transform("last")):
         yield words["codes"].format(older=count(older, "run"), runs=f"{len(runs):,}")
     if study.passed_over:
         yield words["older"].format(older=count(study.passed_over, "older record"))

@@ -207,7 +207,7 @@ def runs_csv(study: Study) -> str:
     runs = study.runs
     as_json = partial(json.dumps, sort_keys=True, ensure_ascii=False)
     found = runs.assign(
-        jobs=pd.Series([machine.get("jobs") for machine in runs.machine], dtype="Int64"),
+        jobs=pd.Series([machine.get("jobs") for machine in runs.machine], dtype=object),
         machine=runs.hardware,
         sessions=runs.stages.map(len),
         retained_bytes=runs.retained_bytes.astype("int64"),

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 from scipy.special import ndtr
+from torch_geometric.data import Data
 
 import algnn
 from algnn import checkpoint
 from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.lifecycle.io import WIDEST_INPUTS
 from algnn.analytic.privacy.accountant import (
     SHARES,
     attained_delta,
@@ -195,6 +197,26 @@ def test_saved_and_loaded_it_is_the_same(small_graph, tmp_path):
     assert again.spent_[0] > model.spent_[0]
     with pytest.raises(CheckpointError, match=r"load it with PrivateALGNN\.load"):
         algnn.ALGNN.load(path)
+
+
+def test_a_model_of_very_wide_features_is_read_again(tmp_path):
+    """2^20 columns are what scikit-learn hashes words to."""
+    at = torch.stack([torch.arange(40), torch.arange(40) * 26_000])
+    x = torch.sparse_coo_tensor(at, torch.ones(40), (40, 2**20)).to_sparse_csr()
+    graph = Data(x=x, edge_index=torch.randint(0, 40, (2, 80)))
+    model = PrivateALGNN(epsilon=8.0, width=4).fit(graph, range(20), np.arange(20) % 2)
+    model.save(tmp_path / "m.safetensors")
+    again = PrivateALGNN.load(tmp_path / "m.safetensors")
+    assert again.predict(graph).tolist() == model.predict(graph).tolist()
+
+
+def test_features_too_wide_to_be_read_again_cost_no_epsilon():
+    x = torch.sparse_coo_tensor([[0], [0]], [1.0], (4, WIDEST_INPUTS)).coalesce()
+    graph = Data(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]))
+    model = PrivateALGNN(epsilon=8.0, width=4)
+    with pytest.raises(InputError, match=r"width of graph\.x=67108864"):
+        model.fit(graph, [0, 1], [0, 1])
+    assert not hasattr(model, "classes_")
 
 
 @pytest.mark.parametrize(

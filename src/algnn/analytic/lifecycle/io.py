@@ -27,7 +27,7 @@ from algnn.graph.store import FLOAT
 
 Tensors = dict[str, Tensor]
 # limits of what a checkpoint may claim without holding it: weights drawn from a seed, widths
-WIDEST_INPUTS = 2**20
+WIDEST_INPUTS = 2**26
 LARGEST_EXPANSION = 2**26
 MOST_UNITS = 2**14
 MOST_HIDDEN = 1 + LARGEST_EXPANSION // MOST_UNITS

@@ -23,7 +23,7 @@ from algnn.analytic.privacy.accountant import SHARES, attained_epsilon, noise_sc
 from algnn.analytic.state import Features, per_class
 from algnn.analytic.statistics import Statistics
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_trained
+from algnn.checks import check_number, check_trained
 from algnn.errors import CheckpointError
 from algnn.graph.store import FLOAT
 from algnn.learner import shortened
@@ -154,6 +154,8 @@ class PrivateALGNN(Encoding[PrivateState]):
     ) -> PrivateState:
         if learned is None:
             inputs = self._rows(graph).shape[1]
+            # a file beyond this would not be read again, and ε is spent by then
+            check_number("the width of graph.x", inputs, 1, WIDEST_INPUTS, whole=True)
             projected = self.width if 0 < self.width < inputs else 0
             features = HopEncoder("pagerank", inputs, projected=projected, seed=self.seed)
             nothing = Statistics.empty(features.width, self._device)
