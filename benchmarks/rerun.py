@@ -32,6 +32,7 @@ from algnn.bench.scheduler import carry_out
 from algnn.graph.datasets import load
 
 KEPT_GRAPHS = 10  # in a process
+WAITS = (10, 20, 40, 0)  # seconds before a run without memory is tried again; then it is left out
 SHARE = 1.2  # of the seconds on record: 1 to 2 where sixteen run side by side
 
 
@@ -87,11 +88,19 @@ def work(tasks: Any, out: Path, jobs: int, end: float) -> None:
             while len(graphs) >= KEPT_GRAPHS:
                 graphs.pop(next(iter(graphs)))
             graphs[key] = load(plan.dataset, seed=plan.draw)
-        try:
-            runs.write(perform(plan, plan.seeds[0], graphs[key], jobs), out)
-        except Exception:
-            print(f"failed: {plan}\n{traceback.format_exc()}", flush=True)
-        torch.cuda.empty_cache()
+        for wait in WAITS:
+            try:
+                runs.write(perform(plan, plan.seeds[0], graphs[key], jobs), out)
+                break
+            except torch.OutOfMemoryError:  # another run has it, for now
+                time.sleep(wait)
+            except Exception:
+                print(f"failed: {plan}\n{traceback.format_exc()}", flush=True)
+                break
+            finally:
+                torch.cuda.empty_cache()
+        else:
+            print(f"out of memory: {plan}", flush=True)
 
 
 def share(left: list[Record], out: Path, jobs: int, end: float, device: str) -> None:
