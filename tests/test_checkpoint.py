@@ -255,6 +255,9 @@ def test_no_name_that_could_not_be_loaded_again(small_graph, tmp_path, name):
     with pytest.raises(InputError, match="is no name for a model"):
         model.save(tmp_path / "new" / name)
     assert not list(tmp_path.iterdir())
+    (tmp_path / "folder.safetensors").mkdir()
+    with pytest.raises(InputError, match="is no name for a model"):
+        model.save(tmp_path / "folder.safetensors")
 
 
 def test_what_an_error_quotes_is_one_short_line():

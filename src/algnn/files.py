@@ -66,7 +66,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         old = target.stat()
     if old is not None and not stat.S_ISREG(old.st_mode):
-        raise InputError(f"{path} is a folder or a pipe, say: give the name of a file")
+        raise InputError(f"{path} is a folder, a pipe or a device: give the name of a file")
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target, LEFTOVER)
     temporary = target.with_name(f".{_tag(target)}-{uuid.uuid4().hex[:12]}.tmp{target.suffix}")

@@ -358,9 +358,9 @@ def test_bad_tables_are_named(tmp_path):
     with pytest.raises(DatasetError, match="column name holds 'ann': give numbers"):
         read_features(tmp_path / "x.csv", tmp_path)
     for header, row, message in (
-        (",a", "0,1", r"without a name\): .*name it node"),
-        ("Node,a", "0,1", "has column Node .*name it node"),
-        ("node,node,a", "0,0,1", r"has column node\.1 .*name it node"),
+        (",a", "0,1", r"has a column 'Unnamed: 0': .*name it node"),
+        ("Node,a", "0,1", "has a column 'Node': .*name it node"),
+        ("node,node,a", "0,0,1", r"has a column 'node\.1': .*name it node"),
         ("0.5,.5e-1,0.5", "1,2,3", "a row of"),
     ):
         (tmp_path / "x.csv").write_text(f"{header}\n{row}\n")

@@ -142,7 +142,7 @@ def test_graphs_whose_names_differ_in_case_have_files_apart(study_of, tmp_path):
     assert len(set(found)) == len(found) == 2
 
 
-def test_a_record_may_say_of_its_machine_what_it_likes(study_of):
+def test_jobs_that_are_no_number_are_written_as_they_are(study_of):
     said = [{"machine": {"jobs": jobs}, "seed": i} for i, jobs in enumerate((2, "many", None))]
     rows = csv.DictReader(io.StringIO(runs_csv(study_of(*said))))
     assert sorted(row["jobs"] for row in rows) == ["", "2", "many"]

@@ -200,8 +200,8 @@ def _check_header(file: Path, names: list[str]) -> None:
     """Raise `DatasetError` for the number of a row among the features, or a row as the header."""
     if strange := [n for n in names if re.fullmatch(r"Unnamed: \d+|\s*node(\.1)?\s*", n, re.I)]:
         raise DatasetError(
-            f"{file} has column {strange[0]} (Unnamed stands for one without a name): if it numbers"
-            " the rows, name it node or leave it out (to_csv has index=False); if not, rename it"
+            f"{file} has a column {strange[0]!r}: if it numbers the rows, name it node or leave it"
+            " out (to_csv has index=False), and if it is a feature, give it another name"
         )
     counted = names == [str(place) for place in range(len(names))]  # by pandas, for want of names
     if not is_parquet(file) and not counted and all(map(NUMBER.fullmatch, names)):
