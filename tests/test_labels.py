@@ -195,7 +195,7 @@ def test_a_table_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
 
 def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "out.csv")
-    with pytest.raises(InputError, match=r"out\.csv is a folder, a pipe or a device: .*name of a file"):
+    with pytest.raises(InputError, match=r"out\.csv is a folder, a pipe or a device: "):
         write_table(tmp_path / "out.csv", [COLUMNS])
     assert (tmp_path / "out.csv").is_fifo()
     assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]

@@ -1,6 +1,5 @@
 """The figures and code of the documents are those of records and of runs."""
 
-import importlib.util
 import json
 import re
 import runpy
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import algnn
 from algnn.bench.runs import summarise
 from algnn.graph.catalogue import locate
 from algnn.report.data import read
@@ -76,13 +76,29 @@ def test_the_python_example_prints_what_it_says(tmp_path, monkeypatch, capsys):
     assert printed == pytest.approx(promised, abs=0.3)
 
 
-# -- what a life costs ----------------------------------------------------------------------------
+# -- measurements that are made by hand ------------------------------------------------------------
+
+life, privacy = (
+    runpy.run_path(str(ROOT / f"benchmarks/{name}.py")) for name in ("life", "privacy")
+)
 
 
 def test_the_page_says_what_the_record_holds():
-    spec = importlib.util.spec_from_file_location("life", ROOT / "benchmarks" / "life.py")
-    life = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(life)
     folder = ROOT / "docs" / "life"
     record = json.loads((folder / "costs.json").read_text("utf-8"))
-    assert life.page(record) == (folder / "costs.md").read_text("utf-8")
+    assert life["page"](record) == (folder / "costs.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("size", "most"), [(0.1, 1e-9), (1e-3, 1e-3)])
+def test_forgetting_is_as_exact_as_the_documents_say(size, most):
+    found = life["forgotten"](0, size, width=800, head="balanced", gamma=0.0)
+    assert max(found) <= most
+    assert max(found) > 0
+
+
+def test_whoever_has_a_file_finds_the_ids_in_it(small_graph):
+    nodes = small_graph.train_mask.nonzero()[:, 0]
+    model = algnn.ALGNN(width=32).fit(small_graph, nodes, small_graph.y[nodes])
+    count = len(nodes)
+    found = privacy["in_record"](model, small_graph, nodes)
+    assert found == {"found": count, "right": count, "learned": count}
