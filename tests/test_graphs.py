@@ -1,5 +1,7 @@
 import copy
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -21,6 +23,25 @@ def test_a_value_is_computed_again_only_when_a_tensor_changed():
     b[0] = 5
     assert memo.get((a, b), compute) == 2
     assert memo.get((a, b.clone()), compute) == 3
+
+
+def test_a_value_computed_while_a_tensor_changes_is_not_kept():
+    memo, x = Memo(), torch.ones(1)
+    read = threading.Event(), threading.Event()
+
+    def compute():
+        value = float(x)
+        read[0].set()
+        assert read[1].wait(60)
+        return value
+
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(memo.get, (x,), compute)
+        assert read[0].wait(60)
+        x[0] = 2
+        read[1].set()
+        assert asked.result() == 1
+    assert memo.get((x,), lambda: float(x)) == 2
 
 
 def test_equal_tensors_are_not_the_same_tensor():

@@ -5,6 +5,7 @@ Each returns its input in one known form, or raises an error that names argument
 
 import numbers
 import operator
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ Array = npt.NDArray[Any]
 Nodes = Tensor | Array | Sequence[int]
 NO_LABEL = -1  # in a graph's y, a table of labels, a session
 NO_LABELS = (NO_LABEL, str(NO_LABEL), "")  # the same in any form
+MOST = sys.float_info.max  # of a number
 Labels = Tensor | Array | Sequence[int] | Sequence[str]
 
 
@@ -300,7 +302,7 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
     if array.dtype.kind == "O" or (array.dtype.kind == "u" and (array > most).any()):
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     words = array.dtype.kind == "U"
-    if seen is not None and seen.size and (seen.dtype.kind == "U") != words:
+    if count and seen is not None and seen.size and (seen.dtype.kind == "U") != words:
         kinds = {True: "strings", False: "ints"}
         raise InputError(
             f"labels are {kinds[words]} and the classes seen so far are {kinds[not words]}: keep to"
@@ -377,8 +379,8 @@ def check_number(
 ) -> None:
     """Raise `InputError` unless a parameter is a number in [low, high)."""
     # NumPy's scalars are numbers in this sense, too
-    fits = isinstance(value, numbers.Integral if whole else numbers.Real)
-    if fits and not isinstance(value, bool) and low <= value < high:
+    fits = isinstance(value, numbers.Integral if whole else int | float | np.number)
+    if fits and not isinstance(value, bool) and low <= value < min(high, MOST):
         return
     noun = "a whole number" if whole else "a number"
     below = "" if high == float("inf") else f" and below {high:g}"
@@ -387,5 +389,5 @@ def check_number(
 
 def check_choice(name: str, value: Any, known: Collection[str]) -> None:
     """Raise `InputError` unless a parameter is one of some words."""
-    if value not in tuple(known):
+    if not isinstance(value, str) or value not in known:
         raise InputError(f"{name}={value!r} is unknown: use one of {', '.join(known)}")

@@ -37,9 +37,10 @@ class Memo(Generic[Value]):
         self._entry = None
         with torch.inference_mode(False):  # a cached value may be used outside of it later
             value = compute()
-        # the value is dropped with the first of its owners, so that it outlives no graph
-        key = [(weakref.ref(o, self._drop), getattr(o, "_version", 0)) for o in owners]
-        self._entry = (key, value)
+        # the value is dropped with the first of its owners, so that it outlives no graph; and it is
+        # of the versions from before, which another thread may have changed meanwhile
+        refs = (weakref.ref(o, self._drop) for o in owners)
+        self._entry = ([(r, v) for r, (_, v) in zip(refs, versions, strict=True)], value)
         return value
 
     def __reduce__(self) -> tuple[type, tuple[()]]:

@@ -429,6 +429,8 @@ def test_forget_node_says_what_it_needs(make_graph, tmp_path):
     if far.numel():
         with pytest.raises(InputError, match="whose features do not change"):
             model.forget_node(graph, gone, far, graph.y[far])
+    with pytest.raises(InputError, match=r"labels has shape \[\] for 0 nodes"):
+        model.forget_node(graph, gone, [], 3)
     for node, words in ((60, "nodes holds 60"), (-1, "nodes holds -1"), ("a", "nodes must be")):
         with pytest.raises(InputError, match=words):
             model.forget_node(graph, node)

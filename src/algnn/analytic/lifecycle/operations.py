@@ -408,9 +408,7 @@ class Lifecycle(Encoding[State]):
         self._check_params()
         graph = self._check_graph(graph, self.n_features_in_)
         chosen = check_nodes(nodes, node_count(graph), session=once)
-        # an empty list comes as floating point
-        none = chosen.numel() == 0 and labels is not None and len(labels) == 0
-        given = np.arange(0) if none else check_labels(labels, chosen.numel(), self.classes_)
+        given = check_labels(labels, chosen.numel(), self.classes_)
         if self._known.decays:
             raise InputError(
                 "half_life has made old sessions count for less, and what a node still counts for"
