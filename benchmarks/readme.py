@@ -119,7 +119,8 @@ def costs(study: Study) -> str:
     kept = study.anywhere("cora", "algnn")["retained_bytes"].mean() / 1e6
     return (
         f"Cora's first four classes and each further class take {'; '.join(found)}, respectively,"
-        f" without the start-up time of the device. At the end the model keeps {kept:.1f} MB."
+        f" without the start-up time of the device. At the end the model keeps {kept:.1f} MB beside"
+        " its frozen encoder."
     )
 
 

@@ -61,6 +61,11 @@ def test_rows_without_a_label_are_counted_or_refused(tmp_path: Path) -> None:
     assert read_labels(table(tmp_path, "node,label\n2,7\n"), 5, every=True)[2] == 0
 
 
+def test_a_label_that_numpy_would_cut_off_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a label is 'a\\x00', which ends in NUL"):
+        read_labels(table(tmp_path, "node,label\n0,a\n1,a\0\n"), 5)
+
+
 def test_labels_are_of_the_kind_that_the_model_knows(tmp_path: Path) -> None:
     path = table(tmp_path, "node,label\n2,7\n")
     assert read_labels(path, 5, np.array(["7", "x"]))[1].tolist() == ["7"]

@@ -73,6 +73,8 @@ def read_labels(
             f"{path}, {place}: node {cells[0]} has no label: give the one it has, or leave it out"
         )
     texts = [text for text in texts if text not in nothing]
+    if cut := next((text for text in texts if text.endswith("\0")), None):
+        raise InputError(f"{path}: a label is {cut!r}, which ends in NUL: NumPy would leave it out")
     as_ints = seen is None or seen.dtype.kind != "U"
     if as_ints and BOOLS.keys() >= set(texts):
         texts = [BOOLS[text] for text in texts]

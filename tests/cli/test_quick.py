@@ -38,6 +38,7 @@ WRONG = [
     ["predict", MODEL, "digits", "--data", "no"],
     ["explain", "no.safetensors", "digits", "0"],
     ["evaluate", MODEL, "digits", MODEL],
+    ["evaluate", MODEL, "digits", "labels.csv", "--kind", "map"],
     ["merge", MODEL, "no.safetensors", "-o", "new.safetensors"],
     ["blank", "no.safetensors", "-o", "new.safetensors"],
     ["partition", "no.npz", "new"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -92,6 +93,35 @@ def test_only_a_report_is_replaced_by_one(folder, tmp_path, monkeypatch, capsys,
     own.unlink()
     for _ in range(2):
         assert main(["report", *arguments]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("mine/leaderboard.csv", ["--csv", "mine"]),
+        ("mine/stages-digits.png", ["--markdown", "mine.md"]),
+    ],
+)
+def test_tables_and_pictures_of_the_users_own_are_left_alone(
+    folder, tmp_path, monkeypatch, capsys, name, arguments
+):
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / name
+    own.parent.mkdir()
+    own.write_text("mine")
+    assert main(["report", *arguments]) == 2
+    assert f"{name} is there and mine" in capsys.readouterr().err
+    assert own.read_text() == "mine"
+
+
+def test_tables_of_an_earlier_report_are_named(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "--csv", "b"]) == 0
+    (tmp_path / "b" / "main-1-cora.csv").write_text("of another graph")
+    os.utime(tmp_path / "b" / "main-1-cora.csv", (0, 0))
+    capsys.readouterr()
+    assert main(["report", "--csv", "b"]) == 0
+    assert capsys.readouterr().out.endswith("not of this report, but in b: main-1-cora.csv\n")
 
 
 # -- the demo -------------------------------------------------------------------------------------

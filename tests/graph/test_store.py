@@ -101,6 +101,8 @@ def test_edges_in_chunks_larger_than_memory_are_sorted(tmp_path, monkeypatch):
     assert torch.equal(dense(store), normalised_adjacency(graph.edge_index, 40).to_dense())
     with pytest.raises(InputError, match=r"give \d+ times as much"):
         write_partitions(tmp_path / "h", graph.x, chunks, parts=3, memory=100)
+    with pytest.raises(InputError, match=r"give \d+ times as much"):
+        algnn.write_graph(graph, tmp_path / "h", 3, memory=100)
     assert not (tmp_path / "h").exists()
     with pytest.raises(InputError, match=r"give \d+ times as much"):
         append_nodes(tmp_path / "g", graph.x[:1], chunks, memory=100)
@@ -345,9 +347,20 @@ def test_bad_tables_are_named(tmp_path):
     (tmp_path / "e.csv").write_text("from,to\n1,2\n")
     with pytest.raises(DatasetError, match="no column source"):
         list(read_edges(tmp_path / "e.csv"))
-    (tmp_path / "e.csv").write_text("source,target\nann,bob\n")
-    with pytest.raises(DatasetError, match="source holds 'ann': give ids, whole numbers from 0"):
-        list(read_edges(tmp_path / "e.csv"))
+    for last, words in (
+        ("ann", "source holds 'ann': give ids, whole numbers from 0"),
+        ("1.5", "source holds 1.5: give ids"),
+        ("1.0", "source holds 0.0: give ids, whole numbers from 0 without decimal points"),
+        (2**64 - 1, f"source holds {2**64 - 1}, which is no id"),
+    ):
+        (tmp_path / "e.csv").write_text(f"source,target\n0,1\n{last},0\n")
+        with pytest.raises(DatasetError, match=words):
+            list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "e.csv").write_text("source,target\n0,1\n\n1,0\n\n")
+    assert [chunk[0].tolist() for chunk in read_edges(tmp_path / "e.csv")] == [[0, 1]]
+    # in a table of one column an empty line is a row, and without it ids would shift
+    (tmp_path / "x.csv").write_text("age\n31\n\n33\n")
+    assert read_features(tmp_path / "x.csv", tmp_path).isnan().flatten().tolist() == [0, 1, 0]
     (tmp_path / "gap.csv").write_text("source,target\n0,1\n,2\n")
     with pytest.raises(DatasetError, match="source is empty in a row: give an id in each"):
         list(read_edges(tmp_path / "gap.csv"))

@@ -14,6 +14,7 @@ from algnn.errors import InputError
 
 Pairs = tuple[tuple[Outcome, Outcome], ...]
 FIGURES = ("ap", "micro")
+EQUAL = 1e-12  # squared points below which leads differ by rounding
 # what two runs share that are compared: the graph with its split, and the stream
 UNIT = ("dataset", "sha256", "base", "step", "edges", "order")
 
@@ -54,8 +55,9 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Com
         `ours` − `theirs` ± its standard error times Student's t. The squared error is s²/k + c: s²
         is the variance over k units (a split with an order of classes; where there is one, its
         seeds), and c the mean covariance between two units when test nodes are drawn anew, 0
-        for units of different splits. Of one pair of runs it is the variance under drawing nodes
-        alone. It is the limit of a bootstrap; t has the units' degrees of freedom (Satterthwaite).
+        for units of different splits. Of one pair of runs, or where units lead by the same, it is
+        the variance under drawing nodes alone. This is the limit of a bootstrap; t has the units'
+        degrees of freedom (Satterthwaite).
     """
     if figure not in FIGURES:
         raise InputError(f"figure={figure!r} cannot be compared: use one of {', '.join(FIGURES)}")
@@ -63,8 +65,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Com
     if not found:
         lack = "no two runs share graph, split, stream and seed and have kept their answers"
         raise InputError(f"{lack}: run both methods with the same seeds")
-    if len({key[2:] for key, *_ in found}) > 1:
-        raise InputError("runs hold several base, step or edges: compare those of one stream")
+    if len({(key[0], *key[2:]) for key, *_ in found}) > 1:
+        raise InputError("runs hold several graphs, base, step or edges: compare those of one")
     if len(found) == 1:
         ((split, leads, nodes),) = found
         units = [(split, *one) for one in zip(leads, nodes, strict=True)]
@@ -79,6 +81,9 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Com
     shared = max(shared, 0.0) / max(count * (count - 1), 1)
     leads = np.array([lead for _, lead, _ in units])
     of_units = float(leads.var(ddof=1)) / count if count > 1 else 0.0
+    if count > 1 and of_units < EQUAL:  # leads that happen to be equal: nodes could be others
+        own = np.mean([np.square(one).sum() for _, _, one in units])
+        of_units = max(float(own) - shared, 0.0) / count
     whole = of_units + shared
     freedom = (count - 1) * (whole / of_units) ** 2 if of_units else np.inf
     half, difference = float(stdtrit(freedom, 0.975) * whole**0.5), float(leads.mean())
@@ -128,7 +133,7 @@ class Ranking:
 
     `ranks` are those of each row, 1 for the best (equal ones share the mean of theirs), `average`
     each method's, the best first. `p_value` is of Friedman's test that all methods rank alike, NaN
-    for fewer than three methods or graphs; average ranks closer than Nemenyi's
+    for fewer than three methods or graphs, or nothing but ties; average ranks closer than Nemenyi's
     `critical_difference`, at 5%, are not told apart.
     """
 
@@ -183,7 +188,7 @@ def rank(runs: pd.DataFrame, figure: str = "ap", methods: Sequence[str] | None =
     if count < 2 or not graphs:
         raise InputError("runs hold no graph on which two methods were run: there are no ranks")
     ranks = means.rank(axis=1, ascending=False)
-    enough = count > 2 and graphs > 2
+    enough = count > 2 and graphs > 2 and bool((ranks.nunique(axis=1) > 1).any())
     p_value = friedmanchisquare(*means.to_numpy().T).pvalue if enough else np.nan
     quantile = studentized_range.ppf(0.95, count, np.inf) / 2**0.5
     critical = quantile * (count * (count + 1) / (6 * graphs)) ** 0.5

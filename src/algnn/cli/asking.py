@@ -142,12 +142,16 @@ def evaluate(
     graph: shared.Graph,
     labels: shared.Labels,
     plot: shared.Plot = None,
-    kind: Kind = Option(Kind.confusion, help="Of the picture: confusion, accuracy by age, a map."),
+    kind: Kind | None = Option(
+        None, help="Of the picture: confusion by default, accuracy by age, a map."
+    ),
     as_json: shared.AsJson = False,
     device: shared.ModelDevice = None,
     data: shared.DataRoot = None,
 ) -> None:
     """Compare a model's answers with true labels, class by class."""
+    if kind is not None and plot is None:
+        raise InputError("--kind is that of a picture: say by --plot where to write it")
     shared.check_inputs(model, graphs=[graph], data=data, table=labels)
     learner = shared.load_model(model, device)
     now, count = shared.load_graph(graph, data)
@@ -157,7 +161,8 @@ def evaluate(
         if plot is not None:
             from algnn import plot as pictures
 
-            draw = pictures.class_map if kind is Kind.map else getattr(pictures, kind)
+            name = "class_map" if kind is Kind.map else kind or Kind.confusion
+            draw = getattr(pictures, name)
             pictures.save(draw(learner, now, *some), plot)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)

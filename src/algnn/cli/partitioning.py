@@ -67,11 +67,11 @@ def partition(
     from algnn.graph.store import parse_bytes
     from algnn.graph.tables import write_ogb, write_tables
 
-    parse_bytes(memory)  # also where nothing is to be sorted, and before anything is read
+    parse_bytes(memory)  # before anything is read
     common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
     with working(f"partitioning {graph}"):
         if not tables:
-            found = write_graph(load(graph, data), folder, parts)
+            found = write_graph(load(graph, data), folder, parts, memory=memory)
         elif ogb:
             found = write_ogb(source, folder, **common)
         else:

@@ -1,6 +1,8 @@
 """What there is and what runs say: `algnn demo | report | records pack | datasets | methods`."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from time import time
 
 from rich.console import Console
 from rich.text import Text
@@ -104,6 +106,11 @@ def report(
         raise InputError(f"--csv {csv}: give a folder, which gets a file for each table")
     page = None if markdown or latex or csv else out / "index.html"
     _check_ours(markdown, latex, csv and csv / "runs.csv", page)
+    if markdown:
+        _check_free(markdown, markdown.with_suffix("").glob("*.png"))
+    if csv:
+        _check_free(csv / "runs.csv", csv.glob("*.csv"))
+    began = time()
     with working("loading") as tell:
         from algnn.files import make_folder
         from algnn.report import data, export
@@ -121,6 +128,9 @@ def report(
     print(runs + (f", {len(study.failures):,} failed" if len(study.failures) else ""))
     for path in written:
         print(f"report: {path}")
+    old = [path.name for path in (csv.glob("*.csv") if csv else ()) if path.stat().st_mtime < began]
+    if old:
+        print(f"not of this report, but in {csv}: {', '.join(sorted(old))}")
 
 
 def _check_ours(*paths: Path | None) -> None:
@@ -128,6 +138,16 @@ def _check_ours(*paths: Path | None) -> None:
     for path in paths:
         if path and path.is_file() and MARKS[path.suffix] not in path.read_text("utf-8", "replace"):
             raise InputError(f"{path} is no report of algnn's: move it away, or give another name")
+
+
+def _check_free(mark: Path, files: Iterable[Path]) -> None:
+    """Before any work: files beside a report that is not there are somebody's own."""
+    own = None if mark.exists() else next(iter(files), None)
+    if own:
+        raise InputError(
+            f"{own} is there and {mark} is not, so it is of no report: move it away, or give"
+            " another name"
+        )
 
 
 @commands.command()

@@ -32,7 +32,9 @@ Ints = npt.NDArray[np.int64]
 Edges = tuple[Ints, Ints, npt.NDArray[np.float32] | None]
 
 
-def write_graph(graph: Data, path: Name, parts: int = 1) -> GraphStore:
+def write_graph(
+    graph: Data, path: Name, parts: int = 1, *, memory: str | int = store.DEFAULT_MEMORY
+) -> GraphStore:
     """Write a graph as a folder of partitions.
 
     Parameters
@@ -44,6 +46,8 @@ def write_graph(graph: Data, path: Name, parts: int = 1) -> GraphStore:
         The folder, which must not hold a graph yet; or an address that fsspec knows.
     parts : int
         How many partitions, of about as many nodes each.
+    memory : str or int
+        What sorting the edges of a partition may take, such as "8GiB".
 
     Returns
     -------
@@ -65,7 +69,7 @@ def write_graph(graph: Data, path: Name, parts: int = 1) -> GraphStore:
         known["split"] = torch.zeros(x.size(0), dtype=torch.uint8)
         for code, mask in enumerate(masks, 1):
             known["split"][mask] = code
-    return write_partitions(path, x, [edges], parts=parts, **known)
+    return write_partitions(path, x, [edges], parts=parts, memory=memory, **known)
 
 
 def write_partitions(

@@ -186,6 +186,7 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
                 wide = pd.read_csv(lines, header=None, nrows=2, **options).shape[1]
                 lines.seek(0)
                 options |= {"chunksize": 2 * CHUNK // max(2, wide), "header": 0 if header else None}
+                options["skip_blank_lines"] = wide > 1  # of one column, they are its empty cells
                 for frame in pd.read_csv(lines, **options):
                     yield frame if header or not columns else frame.set_axis(columns, axis=1)
     except (ValueError, OSError, EOFError, zlib.error) as error:  # pyarrow's, too
@@ -218,10 +219,14 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
     if frame[name].isna().any():
         raise DatasetError(f"{file}: {name} is empty in a row: give an id in each")
     if values.size and values.dtype.kind not in "iu":  # Spark writes parts with a header alone
+        every = values.tolist()
+        strange = next((v for v in every if not re.fullmatch(r"\d+(\.0)?", str(v))), every[0])
         raise DatasetError(
-            f"{file}: {name} holds {values.tolist()[0]!r}: give ids, whole numbers from 0, in the"
-            " place of names"
+            f"{file}: {name} holds {strange!r}: give ids, whole numbers from 0 without decimal"
+            " points, in the place of names"
         )
+    if values.size and values.max() > np.iinfo(np.int64).max:
+        raise DatasetError(f"{file}: {name} holds {values.max()}, which is no id: give rows of x")
     return values.astype(np.int64)
 
 
