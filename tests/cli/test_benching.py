@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from torch_geometric.data import Data
 
-from algnn import ALGNN, load
+from algnn import ALGNN, load, save_npz
 from algnn.bench import runs
 from algnn.bench.plan import Plan
 from algnn.bench.runs import summarise
@@ -183,6 +183,19 @@ def test_a_learner_of_ones_own_is_tuned(here: Path, capsys: pytest.CaptureFixtur
     (taken,) = runs.read_runs("records")["settings"]
     assert f"gamma={taken['gamma']}, flag={taken['flag']}\n" in out
     assert main(["report", "--records", "records", "--out", "page"]) == 0
+
+
+def test_of_trials_that_all_fail_nothing_is_chosen_or_run(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = load("mine.npz")
+    graph.x = graph.x.to_dense() * 1e30
+    save_npz(graph, "big.npz")
+    tune = ["tune", "big.npz", "--methods", "ewc", "--trials", "2", "--jobs", "1", "--seeds", "1"]
+    assert main(tune) == 1
+    out = capsys.readouterr().out
+    assert out.count("reused") == 1
+    assert out.endswith("0 done, 0 reused, 2 failed; records below records\n")
 
 
 def test_graphs_of_one_name_are_not_tuned_together(

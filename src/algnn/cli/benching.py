@@ -173,8 +173,9 @@ def tune(
         return
     tally = trying = carry_out(tried, records, jobs, retry_failed)
     best = tuning.chosen(tally.of(*tried))
-    showing.chosen(best)
-    if not only_trials:
+    if len(best):  # else each trial failed
+        showing.chosen(best)
+    if len(best) and not only_trials:
         showing.counts(tally, records)
         again = varied(tuning.changed(plans, best), splits, orders, draws)
         tally = carry_out(again, records, jobs, retry_failed)
