@@ -3,6 +3,7 @@ from __future__ import annotations
 import getpass
 import gzip
 import json
+import os
 import platform
 import re
 import resource
@@ -449,12 +450,17 @@ def test_a_record_from_before_they_were_measured(tmp_path: Path) -> None:
         ("calibration_errors", ["x", "y"], "could not convert"),
         ("calibration_errors", [0.1, float("inf")], "calibration_errors"),
         ("learn_seconds", [0.1, float("nan")], "learn_seconds"),
+        ("selection_seconds", [0.1, float("nan")], "odd.json.*selection_seconds"),
+        ("reliability", [[float("inf")] * 15] * 3, "odd.json.*three rows of 15"),
+        ("settings", {"norm": float("nan")}, "odd.json.*not JSON compliant"),
+        ("settings", {"norm": 10**400}, "odd.json.*too large"),
+        ("provenance", {"sha256": ["x"]}, "odd.json.*sha256 is not of type str"),
         ("total", [10, 10, 10**30], "too large"),
     ],
 )
 def test_figures_that_do_not_fit(tmp_path: Path, name: str, value: Any, words: str) -> None:
-    path = runs.write(a_record(outcome=measured()), tmp_path)
-    found = json.loads(path.read_text())
+    found = json.loads(runs.write(a_record(outcome=measured()), tmp_path).read_text())
+    path = tmp_path / "odd.json"
     path.write_text(json.dumps({**found, name: value}))
     with pytest.raises(AlgnnError, match=words):
         runs.read(path)
@@ -494,6 +500,17 @@ def test_a_row_of_the_table(tmp_path: Path) -> None:
     assert one.code == code_version()
     (tmp_path / "empty").mkdir()
     assert list(runs.read_runs(tmp_path / "empty").columns) == list(runs.COLUMNS)
+
+
+def test_what_is_no_character_is_replaced_in_a_table(tmp_path: Path) -> None:
+    """As Python reads a file's name that is no UTF-8; the record itself keeps it."""
+    name = "caf\udce9.npz"
+    runs.write(a_record(dataset=name, settings={"path": [name, "🙂"]}), tmp_path)
+    runs.write(replace(a_failure(), reason=f"no {name}"), tmp_path)
+    found, _, failures = runs.read_tables([tmp_path])
+    assert (found.dataset[0], found.settings[0]) == ("caf�.npz", {"path": ["caf�.npz", "🙂"]})
+    assert failures.reason[0] == "no caf�.npz"
+    assert runs.read_records(tmp_path)[0].dataset == name
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=20))
@@ -551,6 +568,21 @@ def test_packed_records_say_the_same(tmp_path: Path) -> None:
             runs.write(record, tmp_path / "again")
         runs.pack(tmp_path / "again")
     assert (tmp_path / "again" / runs.PACK).read_bytes() == packed[1].read_bytes()
+
+
+def test_links_are_followed_and_nothing_is_counted_twice(tmp_path: Path) -> None:
+    (folder := tmp_path / "records").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "digits").symlink_to(tmp_path / "elsewhere")
+    runs.write(a_record(), folder)
+    for name in ("a", "z"):  # links that lead round and round
+        (folder / name).symlink_to(folder)
+    relative = Path(os.path.relpath(folder))
+    assert len(runs.read_tables([folder])[0]) == 1
+    assert len(runs.read_tables([folder, relative, relative / "digits"])[0]) == 1
+    assert runs.pack(folder) == [(folder / runs.PACK, 1)]
+    assert len(runs.read_tables([relative, folder])[0]) == 1
+    assert runs.stored(a_run(), folder)
 
 
 def test_a_part_of_a_folder_of_records_is_not_packed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from algnn.report.board import board, family, standings
+from algnn.report.board import _short, board, family, standings
 from algnn.report.style import styles
 
 GPU = {"architecture": "x86_64", "processor": "Xeon", "cores": 16, "gpu": "A GPU", "jobs": 1}
@@ -88,6 +88,15 @@ def test_what_the_chart_is_drawn_from(make, study_of):
     # a bin with one of 200 nodes says nothing
     assert cell["curve"] == [[0.75377], [], [0.95477]]
     assert cell["steps"] == [[65.0, 70.0], [None, None], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "short"),
+    [(58.34979, 5, 58.3498), (5.2496, 3, 5.2496), (-0.2499, 2, -0.2499), (58.35, 5, 58.35),
+     (58.34321, 5, 58.343), (None, 5, None)],
+)  # fmt: skip
+def test_no_number_is_rounded_twice(value, digits, short):
+    assert _short(value, digits) == short
 
 
 def test_the_board_is_plain_json(rich_study, nasty):

@@ -13,7 +13,10 @@ import pytest
 
 from algnn.methods import METHODS
 from algnn.report import tables
+from algnn.report.build import build
 from algnn.report.data import ALL_LABELS, Study
+from algnn.report.export import page
+from algnn.report.table import Column
 from algnn.report.verdicts import mark
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -155,6 +158,29 @@ def test_a_link_shows_the_same_again(verdicts) -> None:
     assert "mean micro" not in state["heads"]
     assert set(state["families"]) == {"replay", "regularisation"}
     assert {METHODS[name].kind for name in state["rows"]} == {"replay", "regularisation"}
+
+
+def test_many_classes_names_that_are_nearly_one_and_halves(study_of, long_run, tmp_path) -> None:
+    wide = {"dataset": "cora", "base": 400, "outcome": long_run(800, 1, 0.5, 1.0, 1)}
+    text = page(build(study_of(wide, {"dataset": "cora.npz"}, {"dataset": "a.npz"})))
+    halves = [60.25, 60.75, -0.25, 58.35, 60.5]
+    script = (
+        "const all = (of) => [...document.querySelectorAll(of)].map((one) => one.textContent);"
+        f"const got = [all('#plot rect').length, all('#graphs button'), {halves}.map(WRITE.point)];"
+        "document.body.textContent = JSON.stringify(got);"
+    )
+    (tmp_path / "wide.html").write_text(
+        text.replace("</body>", f"<script>{script}</script></body>"), "utf-8"
+    )
+    command = [
+        str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom",
+        f"--user-data-dir={tmp_path / 'profile'}",
+        f"{(tmp_path / 'wide.html').as_uri()}#graph=cora&chart=matrix",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    (found,) = re.findall(r">(\[.*\])\s*</body>", done.stdout)
+    written = [Column("x", "point").write(value) for value in halves]
+    assert json.loads(found) == [401 * 402 // 2, ["cora", "a", "cora.npz"], written]
 
 
 def check_sorting(seen: dict) -> None:

@@ -97,6 +97,13 @@ def test_no_text_overlaps_in_ranks(names):
     assert f"{short(names[-1])} 1.0" in texts
 
 
+def test_where_all_rank_alike_no_test_is_named(make_record):
+    pairs = [(graph, name) for graph in "abc" for name in ("gem", "ewc", "lwf")]
+    study = gather(frame([make_record(dataset=graph, method=name) for graph, name in pairs]))
+    (chart,) = charts.of_ranks(study)
+    assert "ran on all of 3 graphs. A bar joins" in chart.caption
+
+
 @pytest.mark.parametrize("values", [(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0), (1.0,),
                                     (128, 256, 512, 1024, 2048, 4096, 8192)])  # fmt: skip
 def test_no_text_overlaps_in_sensitivity(runs_of, values):

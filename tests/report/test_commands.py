@@ -56,9 +56,10 @@ def test_what_differs_is_an_option(study_of, changes, more):
 
 
 def test_all_settings_of_a_users_learner_are_options(study_of):
-    settings = {"width": 8, "lr": 0.001, "fast": True, "word": "a b"}
+    settings = {"width": 8, "lr": 0.001, "fast": True, "word": "a b", "order": 2, "graph": "knn"}
     (line,) = commands(study_of({"method": "mine:Own", "settings": settings}).runs)
     more = " --set width=8 --set lr=0.001 --set fast=true --set 'word=a b'"
+    more += " --set order=2 --set graph=knn"
     assert line == GEM.replace("gem", "mine:Own") + more
 
 

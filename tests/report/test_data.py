@@ -64,7 +64,18 @@ def test_what_keeps_a_run_out_of_the_main_tables(study_of, given, changes):
     same = {"dataset": "cora", "method": "gem"}
     # a1 is the commoner graph
     runs = study_of({**same, **given}, {**same, "seed": 7}, {**same, "seed": 8}).runs
-    assert runs.changes[runs.seed == 42].tolist() == [changes]
+    (run,) = runs[runs.seed == 42].itertuples()
+    assert run.changes | run.stream == changes
+    assert (run.own, run.usual) == (not run.changes, not run.stream)
+
+
+@pytest.mark.parametrize("name", ["order", "base", "edges", "graph"])
+def test_a_setting_may_have_the_name_of_a_part_of_the_stream(study_of, name):
+    same = {"method": "mine:Own"}
+    given = ({**same, "settings": {name: 2}, "seed": seed} for seed in (1, 2))
+    runs = study_of(*given, {**same, "settings": {name: 3}, "seed": 3, "edges": "seen"}).runs
+    assert list(runs.differs) == ["", "", f"{name}=3, edges=seen"]
+    assert list(runs.own) == list(runs.usual) == list(runs.drawn) == [True, True, False]
 
 
 @pytest.mark.parametrize("name", methods.METHODS)

@@ -18,6 +18,7 @@ from algnn.report.export import (
     RUN_COLUMNS,
     latex,
     markdown,
+    prose,
     runs_csv,
     table_csv,
     write,
@@ -71,10 +72,21 @@ def test_names_stay_text_in_markdown(nasty_report):
     assert text.count("```sh\n") * 2 == text.count("```")
 
 
+def test_a_name_in_a_caption_is_code(study_of):
+    names = ("A_b.npz", "a`b.npz")
+    given = ({"dataset": graph, "method": name} for graph in names for name in ("gem", "ewc"))
+    caption = leaderboard(study_of(*given)).caption
+    assert "methods ran: `A_b.npz` and a'b.npz." in caption
+    assert "<code>A_b.npz</code> and a&#x27;b.npz. <em>graphs</em>" in prose(caption)
+    assert prose("P_b") == "P<sub>b</sub>"
+
+
 def test_markdown_alone_shows_the_main_figures(study_of, tmp_path):
     told: list[tuple[str, int, int]] = []
     with heard_by(lambda *how_far: told.append(how_far)):
         path = write_markdown(study_of({}), tmp_path / "docs" / "results.md")
+    spaced = write_markdown(study_of({}), tmp_path / "my (first).md")
+    assert "](my%20%28first%29/stages-digits.png)" in spaced.read_text("utf-8")
     text = path.read_text("utf-8")
     assert text.startswith("<!-- made from records")
     linked = re.findall(r"\]\((results/[^)]*\.png)\)", text)
@@ -117,6 +129,12 @@ def test_latex_compiles(nasty_report, rich_study, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:]
     # no table is wider than a line
     assert not re.search(r"Overfull .hbox .*in paragraph", done.stdout)
+
+
+def test_labels_in_latex_are_unique(study_of):
+    text = latex(build(study_of({"dataset": "a_b.npz"}, {"dataset": "a-b.npz"})))
+    labels = re.findall(r"\\label\{(.*)\}", text)
+    assert len(labels) == len(set(labels)) > 2
 
 
 # -- CSV ------------------------------------------------------------------------------------------

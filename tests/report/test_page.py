@@ -124,6 +124,15 @@ def test_one_record_is_enough(study_of):
     assert "±" not in re.findall(r"<table>.*?</table>", text, flags=re.DOTALL)[0]
 
 
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [(["joint"], "joint</code>, set apart, trains on"),
+     (["joint", "joint-sage"], "joint-sage</code>, set apart, train on")],
+)  # fmt: skip
+def test_one_trains_and_two_train(study_of, names, words):
+    assert words in page_of(study_of({}, *({"method": name} for name in names)))
+
+
 def test_only_other_settings(study_of):
     text = page_of(study_of({"edges": "seen"}, {"order": "random"}))
     assert "the main tables are empty" in re.sub(r"\s+", " ", text)

@@ -121,7 +121,9 @@ def test_who_never_learns_is_not_the_best_at_not_forgetting(study_of, make):
 
 
 def test_a_single_seed_has_no_interval_and_a_single_method_is_not_the_best(study_of):
-    (row,) = cells(tables.main(study_of({"method": "gem"}), HERE, "digits"))
+    table = tables.main(study_of({"method": "gem"}), HERE, "digits")
+    (row,) = cells(table)
+    assert table.caption.startswith("2 sessions: 2 classes first, then one at a time.")
     assert (row["AP"], row["learn (s)"]) == ("65.00", "1.00")
 
 
@@ -296,6 +298,12 @@ def test_what_cannot_be_a_point_of_a_sweep_is_not_lost(study_of, value):
     assert tables.sensitivity(study, "gamma") is None
     (row,) = cells(tables.others(study))
     assert row["what differs"] in ("gamma=0", "gamma=-1", "gamma not recorded")
+
+
+def test_one_class_is_no_classes(study_of, long_run):
+    study = study_of({"base": 1, "outcome": long_run(2, 1, 0.5, 1.0, 1)})
+    table = tables.main(study, HERE, "digits")
+    assert table.caption.startswith("2 sessions: 1 class first, then")
 
 
 @pytest.mark.parametrize("own", [None, "auto"])

@@ -131,6 +131,11 @@ def test_joint_networks_are_compared_with_both_settings(make, records):
     untuned = [*records[0], *own, *tuned, run(9, method="joint-sage")]
     *_, last = verdicts.opening(gather(frame(untuned), None, frame(trials)))
     assert "at once, tuned" not in last  # the other network may be the better one, tuned
+    # with no rival tuned
+    main = [one for one in records[0] if one.method == "algnn"]
+    text = "\n".join(verdicts.opening(gather(frame([*main, *own, *tuned]), None, frame(trials))))
+    assert "setting of a method was then run on test nodes (1 case, 1 of them on one split" in text
+    assert "The verdict rests on one split and one order of classes, and on 2 pairs of" in text
     text = "\n".join(verdicts.opening(gather(frame([*records[0], *own]))))
     assert "It is above on `cora` (10.0, `joint`, the test agrees)" in text
     assert "at once, tuned" not in text

@@ -121,6 +121,8 @@ def test_the_first_paragraphs(study_of):
     assert found == sorted(found)
     assert list(opening(study_of(*runs({"gem": 3, "ewc": 4})))) == []
     alone = next(opening(study_of(*runs({"algnn": 8, "algnn-nodes": 7}))))
+    one = " ".join(opening(study_of(*runs({"algnn": 8, "gem": 7}, seeds=1))))
+    assert "A method has 1 run on a graph, on the same split of the nodes" in one
     assert alone.endswith("There is no rival and no joint network to compare `algnn` with.")
     untested = study_of(*runs({"algnn": 8}), {"method": "gem", "last": 2})
     assert "cannot be told apart from it, or was not tested." in next(opening(untested))

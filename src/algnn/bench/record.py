@@ -122,8 +122,7 @@ def as_json(found: Record | Failure) -> dict[str, Any]:
         **{name: getattr(outcome, name) for name in ("ap", "af", "macro", "micro", "mean_ap")},
         "stagewise": outcome.stagewise.tolist(),
         **{name: getattr(outcome, name) for name in clocks},
-        "ece": outcome.ece,
-        "novelty_auroc": outcome.auroc,
+        **{"ece": outcome.ece, "novelty_auroc": outcome.auroc},
         **{name: getattr(outcome, name) for name in ("calibration_errors", "novelty_aurocs")},
         # column by column, in as few digits as a picture needs
         "reliability": None if bins is None else bins.T.round(3).tolist(),
@@ -181,15 +180,15 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
             raise TypeError("answers and the last row of correct do not agree")
     lengths = dict.fromkeys(("learn_seconds", "predict_seconds", "retained_bytes"), (count,))
     aurocs = tuple(range(count)) if trial else (0, count - 1)
-    optional = {"calibration_errors": (0, count), "novelty_aurocs": aurocs}
+    optional = dict.fromkeys(lacking, (0, count)) | {"novelty_aurocs": aurocs}
     for name, wanted in (lengths | optional).items():
         given = getattr(outcome, name)
         if len(given) not in wanted or not np.isfinite(given).all():
             raise TypeError(f"{name} is not a number for each of {count} sessions")
-    table = outcome.reliability
-    if table is not None and (table.shape != (BINS, 3) or not (table >= 0).all()):
+    bins = outcome.reliability
+    if bins is not None and (bins.shape != (BINS, 3) or not 0 <= bins.min() <= bins.max() < np.inf):
         raise TypeError(f"reliability is not three rows of {BINS} figures")
-    if bool(outcome.calibration_errors) != (table is not None):
+    if bool(outcome.calibration_errors) != (bins is not None):
         raise TypeError("calibration_errors and reliability are not both there")
     return outcome
 
@@ -220,6 +219,10 @@ def _checked(found: Mapping[str, Any], kind: type[Failure | Record]) -> dict[str
     for name, wanted in types.items():
         if type(found[name]) is not wanted:
             raise TypeError(f"{name} is not of type {wanted.__name__}")
+    if not isinstance(found["provenance"].get("sha256"), str | None):
+        raise TypeError("sha256 is not of type str")
+    json.dumps([found[name] for name in types], allow_nan=False)  # it has to be written again
+    np.array([v for v in found["settings"].values() if type(v) is int], float)  # none is too large
     return {name: found[name] for name in types}
 
 

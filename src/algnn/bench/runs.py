@@ -10,8 +10,9 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,11 +36,8 @@ FIGURES = (
     *("learn_seconds", "predict_seconds", "selection_seconds", "retained_bytes"),
     *("ece", "novelty_auroc"),
 )
-COLUMNS = (
-    *RUN_FACTS,
-    *("started", "versions", "machine", "code", "sha256", "configuration", "hardware", "alone"),
-    *("outcome", "stages", *FIGURES),
-)
+META = (*RUN_FACTS, "started", "versions", "machine", "code", "sha256", "configuration", "hardware")
+COLUMNS = (*META, "alone", "outcome", "stages", *FIGURES)
 FAILURE_COLUMNS = (*RUN_FACTS, "code", "sha256", "configuration", "reason", "ended", "traceback")
 Folder = str | os.PathLike[str]
 
@@ -96,9 +94,8 @@ def read_tables(folders: Iterable[Folder]) -> tuple[pd.DataFrame, pd.DataFrame, 
     found = list(_read(*folders).values())
     records = [one for one in found if isinstance(one, Record)]
     runs, trials = (frame(r for r in records if r.split == split) for split in ("test", "val"))
-    names = list(FAILURE_COLUMNS)
-    rows = [[getattr(one, name) for name in names] for one in found if isinstance(one, Failure)]
-    return runs, trials, pd.DataFrame(rows, columns=names)
+    rows = [_facts(one, FAILURE_COLUMNS) for one in found if isinstance(one, Failure)]
+    return runs, trials, pd.DataFrame(rows, columns=list(FAILURE_COLUMNS))
 
 
 def read_records(folder: Folder) -> list[Record]:
@@ -109,17 +106,20 @@ def read_records(folder: Folder) -> list[Record]:
 def _row(record: Record) -> dict[str, object]:
     outcome, stages = record.outcome, record.outcome.stagewise
     return {
-        **{name: getattr(record, name) for name in COLUMNS if hasattr(record, name)},
+        **_facts(record, META),
         **{name: getattr(outcome, name) for name in ("af", "macro", "micro", "mean_ap", "ece")},
         "alone": record.machine.get("jobs") in (None, 1),
-        "stages": stages,
-        "ap": stages[-1],
-        "base_accuracy": stages[0],
+        **{"outcome": outcome, "stages": stages, "ap": stages[-1], "base_accuracy": stages[0]},
         **{name: sum(getattr(outcome, name)) for name in ("learn_seconds", "predict_seconds")},
         "selection_seconds": sum(outcome.selection_seconds) if outcome.selection_seconds else None,
-        "retained_bytes": outcome.retained_bytes[-1],
-        "novelty_auroc": outcome.auroc,
+        **{"retained_bytes": outcome.retained_bytes[-1], "novelty_auroc": outcome.auroc},
     }
+
+
+def _facts(found: Record | Failure, names: Iterable[str]) -> Any:
+    """What is known of a run, with U+FFFD for what no table holds: bytes that are no UTF-8."""
+    text = json.dumps({name: getattr(found, name) for name in names}, ensure_ascii=False)
+    return json.loads(re.sub(r"[\ud800-\udfff]", "\ufffd", text))
 
 
 class Summary(NamedTuple):
@@ -191,10 +191,9 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
 
     Returns each packed file that was written, and how many files went into it.
     """
-    root = _folder(folder)
     loose: dict[Path, list[tuple[Path, int]]] = {}
-    for home, path in _single(root):
-        whole, inside = path.resolve(), len(path.relative_to(root).parts) < 3
+    for home, path in _single(folder):
+        whole, inside = path.resolve(), len(path.relative_to(folder).parts) < 3
         if inside and whole.parts[-3:] == Path(file_name(read(path))).parts:
             above = whole.parents[2]  # the only place where benchmarks look
             raise InputError(f"folder={os.fspath(folder)!r} is a part of {above}: pack that one")
@@ -222,25 +221,21 @@ def locked(folder: Path) -> contextlib.AbstractContextManager[bool]:
     return file_locked(folder / PACK, PATIENCE, busy)
 
 
-def _read(*folders: Folder) -> dict[tuple[Path, str], Record | Failure]:
+def _read(*roots: Folder) -> dict[tuple[Path, str], Record | Failure]:
     """The newest record or failure of each run, by folder of records and file name."""
-    found: dict[tuple[Path, str], Record | Failure] = {}
-    for root in map(_folder, folders):
-        # read first, since `pack` may move them meanwhile into those that are read next
-        single = []
-        for home, path in counted("", _single(root)):
-            try:
-                single.append((home, read(path)))
-            except AlgnnError:
-                if path.exists():
-                    raise
-        packed = [(path.parent, one) for path in root.rglob(PACK) for one in _packed(path).values()]
-        # but packed ones count first, so that of equally old ones the single file is taken
-        for home, one in (*packed, *single):
-            key = home, file_name(one)
-            if key not in found or _date(one) >= _date(found[key]):
-                found[key] = one
-    newest = {name: one for (_, name), one in sorted(found.items(), key=lambda i: _date(i[1]))}
+    # read first, since `pack` may move them meanwhile into those that are read next
+    single = []
+    for home, path in counted("", _single(*roots)):
+        try:
+            single.append((home, file_name(one := read(path)), one))
+        except AlgnnError:
+            if path.exists():
+                raise
+    many = [(p.parent, *i) for _, p in _files(*roots) if p.name == PACK for i in _packed(p).items()]
+    # but packed ones count first, so that of equally old ones the single file is taken
+    each = sorted((*many, *single), key=lambda found: _date(found[-1]))
+    found = {(home, name): one for home, name, one in each}
+    newest = {name: one for _, name, one in each}
     for (home, name), one in list(found.items()):
         record = newest.get(name.replace(FAILED, ".json")) if name.endswith(FAILED) else None
         # a run that has been done since, in another folder or by a writer that was killed
@@ -261,26 +256,28 @@ def _unzipped(path: Path, _: int) -> dict[str, Record | Failure]:
     except (OSError, EOFError, zlib.error) as error:
         remedy = "put a copy of it in its place, or move it away to go on without its runs"
         raise AlgnnError(f"{path} is no whole file of packed records: {error}; {remedy}") from error
-    each = enumerate(counted("", lines), start=1)
-    found = (form.from_json(line, f"{path} line {i}") for i, line in each)
-    newest: dict[str, Record | Failure] = {}
-    for one in found:
-        name = file_name(one)
-        newest[name] = max(newest.get(name, one), one, key=_date)
-    return newest
+    found = (form.from_json(one, f"{path} line {i}") for i, one in enumerate(counted("", lines), 1))
+    return {file_name(one): one for one in sorted(found, key=_date)}  # the newest of a name
 
 
 def _date(one: Record | Failure) -> str:
     return one.started if isinstance(one, Record) else one.ended
 
 
-def _folder(folder: Folder) -> Path:
-    if not Path(folder).is_dir():
-        raise AlgnnError(f"folder={os.fspath(folder)!r} is not a folder of records")
-    return Path(folder)
-
-
-def _single(root: Path) -> list[tuple[Path, Path]]:
+def _single(*roots: Folder) -> list[tuple[Path, Path]]:
     """Single files, after their folders of records: two folders above, as `file_name` has it."""
-    files = [path for path in sorted(root.rglob("*.json")) if path.name[0] != "."]
-    return [(p.parents[2] if len(p.relative_to(root).parts) > 3 else root, p) for p in files]
+    files = [(r, p) for r, p in _files(*roots) if p.suffix == ".json" and p.name[0] != "."]
+    return [(p.parents[2] if len(p.relative_to(r).parts) > 3 else r, p) for r, p in files]
+
+
+def _files(*roots: Folder) -> Iterator[tuple[Path, Path]]:
+    """Files below some folders, after these; of folders that links lead to, too, but once each."""
+    seen: set[str] = set()
+    for root in map(Path, roots):
+        if not root.is_dir():
+            raise AlgnnError(f"folder={os.fspath(root)!r} is not a folder of records")
+        for folder, inside, names in os.walk(root, followlinks=True):
+            new = (real := os.path.realpath(folder)) not in seen
+            yield from ((root, Path(folder, name)) for name in sorted(names) if new)
+            inside[:] = sorted(inside) if new else []
+            seen.add(real)

@@ -14,7 +14,6 @@ from algnn.errors import InputError
 
 Pairs = tuple[tuple[Outcome, Outcome], ...]
 FIGURES = ("ap", "micro")
-EQUAL = 1e-12  # squared points below which leads differ by rounding
 # what two runs share that are compared: the graph with its split, and the stream
 UNIT = ("dataset", "sha256", "base", "step", "edges", "order")
 
@@ -81,7 +80,7 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame, figure: str = "ap") -> Com
     shared = max(shared, 0.0) / max(count * (count - 1), 1)
     leads = np.array([lead for _, lead, _ in units])
     of_units = float(leads.var(ddof=1)) / count if count > 1 else 0.0
-    if count > 1 and of_units < EQUAL:  # leads that happen to be equal: nodes could be others
+    if count > 1 and of_units < 1e-12:  # leads that happen to be equal, but for rounding
         own = np.mean([np.square(one).sum() for _, _, one in units])
         of_units = max(float(own) - shared, 0.0) / count
     whole = of_units + shared

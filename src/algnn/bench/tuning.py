@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from algnn.bench.plan import Plan
 
 TRIALS = 6
-# what a choice is made for: one graph and stream
-CELL = ["dataset", "method", "base", "step", "edges"]
+CELL = ["dataset", "method", "base", "step", "edges"]  # what a choice is made for
 
 
 def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
@@ -33,8 +32,7 @@ def trials(plan: Plan, count: int = TRIALS) -> list[Plan]:
     check_number("trials", count, 1, whole=True)
     grid = registry.find(plan.method).grid
     places = np.unique(np.linspace(0, len(grid) - 1, min(count, len(grid))).round().astype(int))
-    # a choice needs AP alone
-    trial = replace(plan, seeds=plan.seeds[:1], split="val", confidence=False)
+    trial = replace(plan, seeds=plan.seeds[:1], split="val", confidence=False)  # AP is enough
     return [replace(trial, changes={**plan.changes, **grid[i]}) for i in places]
 
 
@@ -59,8 +57,7 @@ def chosen(runs: pd.DataFrame) -> pd.DataFrame:
     found["ap"] = found.groupby(each)["ap"].transform("mean")
     found = found.drop_duplicates(each)
     found["later"] = [_later(run) for run in found.itertuples()]
-    # so that an order of adding up decides on nothing
-    found["rounded"] = found["ap"].round(9)
+    found["rounded"] = found["ap"].round(9)  # the order of adding up decides on nothing
     found = found.sort_values(["rounded", "later", "key"], ascending=[False, True, True])
     cells = found.groupby(CELL)
     best = cells.head(1).set_index(CELL).assign(trials=cells.size())

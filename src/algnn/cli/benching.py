@@ -32,9 +32,7 @@ commands = Typer()
 
 Draws = Annotated[
     int,
-    Option(
-        help="Runs from the first seed on, each with a split and order too."
-    ),
+    Option(help="Runs from the first seed on, each with a split and order too."),
 ]
 Jobs = Annotated[int | None, Option(help="Workers, as many as fit by default; 1 to compare times.")]
 Orders = Annotated[int, Option(help="Class orders: that of labels or --order, then random.")]

@@ -69,7 +69,8 @@ def family(method: str) -> str:
 
 def _graph(study: Study, graph: str, leads: list[str]) -> dict[str, Any]:
     sessions = study.select(dataset=graph, step=1).outcome.iloc[0].sessions
-    about = f"{sum(map(len, sessions))} classes in {count(len(sessions), 'session')}"
+    classes = sum(map(len, sessions))
+    about = f"{count(classes, 'class')} in {count(len(sessions), 'session')}"
     return {"name": graph, "about": about, "machine": study.main_hardware(graph), "leads": leads}
 
 
@@ -133,4 +134,9 @@ def _line(values: Iterable[Any]) -> list[list[float | None]]:
 
 def _short(value: Any, digits: int = 5) -> float | None:
     """A number in more digits than the page shows; None for what is not there."""
-    return None if value is None or np.isnan(value) else float(f"{value:.{digits}g}")
+    if value is None or np.isnan(value):
+        return None
+    # one that ends with 5 may have been rounded up to a half, and must not be rounded up again
+    while (short := f"{value:.{digits}g}").endswith("5") and float(short) != value:
+        digits += 1
+    return float(short)

@@ -88,7 +88,8 @@ def build(study: Study, pictures: bool = False) -> Report:
         if parts := tuple(part for part in found if part[1]):
             made[key] = parts
     names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
-    apart = WORDS["sections"]["results"]["apart"].format(names=listed(names)) if names else ""
+    words, s = WORDS["sections"]["results"]["apart"], "s" * (len(names) == 1)
+    apart = words.format(names=listed(names), s=s) if names else ""
     runs, days = study.runs, sorted(day[:10] for day in study.runs.started)
     return Report(
         study,

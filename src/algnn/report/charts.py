@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import ceil
+from math import ceil, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,9 @@ def of_ranks(study: Study) -> tuple[Chart, ...]:
         return ()
     means = study.means["ap"].loc[names, graphs].T.rename_axis("dataset")
     ranking = rank(means.reset_index().melt("dataset", var_name="method", value_name="ap"))
-    of = {"graphs": count(len(graphs), "graph"), "methods": len(names), "p": ranking.p_value,
+    test = WORDS["figures"]["ranks"]["test"].format(p=ranking.p_value)
+    of = {"graphs": count(len(graphs), "graph"), "methods": len(names),
+          "test": "" if isnan(ranking.p_value) else test,  # all rank alike
           "critical": ranking.critical_difference}  # fmt: skip
     words = _words("ranks", (-ranking.average).to_dict(), lambda value: f"{-value:.1f}", "", **of)
     return (Chart("ranks", *words, partial(ranks, ranking)),)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from algnn.graph.catalogue import datasets
 from algnn.methods import METHODS
-from algnn.report.data import STREAM, SWEEPS, UNKNOWN, in_order
+from algnn.report.data import SWEEPS, UNKNOWN, in_order
 
 # runs that had the machine to themselves need it again for times like theirs
 ALONE = "--jobs 1"
@@ -49,12 +49,12 @@ def _options(run: Any) -> tuple[str, ...]:
     """The device, and what the command must say beside datasets, methods, steps and seeds."""
     # the defaults of a user's learner are not known here, so all its settings are given
     given = run.changes if run.method in METHODS else run.settings
-    changed = {k: v for k, v in given.items() if k not in STREAM and v != UNKNOWN}
+    changed = {k: v for k, v in given.items() if v != UNKNOWN}
     return (
         run.device,
         *([ALONE] if run.alone else []),
         *(f"--set {_word(f'{name}={_plain(value)}')}" for name, value in changed.items()),
-        *(f"--{name} {_word(run.changes[name])}" for name in STREAM[:3] if name in run.changes),
+        *(f"--{name} {_word(value)}" for name, value in run.stream.items() if name != "graph"),
     )
 
 

@@ -34,8 +34,6 @@ DEFAULT = "algnn"
 # variants of one learner are no rivals of each other
 OURS = tuple(name for name, m in METHODS.items() if m.paper.startswith("this library"))
 UNKNOWN = "not recorded"
-# keys of a run's `changes` that are no setting of its learner
-STREAM = ("edges", "order", "base", "graph")
 # the command's word for a setting that `algnn sweep` changes
 SWEEPS = {"width": "expansion", "gamma": "gamma"}
 CELL = ["hardware", "dataset", "step", "method"]
@@ -45,9 +43,10 @@ CELL = ["hardware", "dataset", "step", "method"]
 class Study:
     """The tables of runs and of failures that a report is about, as `algnn.bench.runs` has them.
 
-    A run also has ``changes`` (what differs from the main tables), the same in words as
-    ``differs``, ``main``, and ``swept``, the one setting that differs if `algnn sweep` can change
-    it; ``drawn`` are those with the stream of the main tables, or with a random split and order.
+    A run also has ``changes`` (the settings that differ from the main tables), ``stream`` (what
+    differs there), both in words as ``differs``, ``main``, and ``swept``, the one setting that
+    differs if `algnn sweep` can change it; ``drawn`` are those with the stream of the main tables,
+    or with a random split and order.
     `trials` has the code's version of each trial, `chosen` the settings that trials chose; runs
     with these are ``tuned``.
     """
@@ -82,8 +81,8 @@ class Study:
     @cached_property
     def seen_edges(self) -> pd.DataFrame:
         """Runs at step 1 with nodes that come with their classes, of methods in the main tables."""
-        runs = self.runs[[one == {"edges": "seen"} for one in self.runs.changes]]
-        runs = runs[(runs.step == 1) & runs.dataset.isin(self.datasets(step=1))]
+        runs = self.runs[[one == {"edges": "seen"} for one in self.runs.stream]]
+        runs = runs[runs.own & (runs.step == 1) & runs.dataset.isin(self.datasets(step=1))]
         here = runs.hardware == [self.main_hardware(graph) for graph in runs.dataset]
         return runs[here & runs.method.isin(self.methods(step=1))]
 
@@ -243,18 +242,21 @@ def gather(
     texts = [json.dumps(one, sort_keys=True) for one in found.settings]
     uses = found.groupby([found.method, pd.Index(texts)]).dataset.agg(["nunique", "size"])
     own = dict(uses.sort_values(["nunique", "size"]).index)  # the last of a method wins in a dict
-    changes = [_changes(run, graphs, own) for run in found.itertuples()]
-    streams = zip(changes, found.provenance, found.dataset, strict=True)
+    changes = [_changes(run, own) for run in found.itertuples()]
+    streams = [_stream(run, graphs) for run in found.itertuples()]
+    both = list(zip(changes, streams, strict=True))
+    places = zip(streams, found.provenance, found.dataset, strict=True)
     tried = runs.iloc[:0] if trials is None else trials
     best = chosen(tried)
     found = found.assign(
         changes=changes,
-        differs=[in_words(one) for one in changes],
-        swept=[_swept(one) if s == 1 else "" for one, s in zip(changes, found.step, strict=True)],
-        main=[not one for one in changes],
-        own=[not one.keys() - set(STREAM) for one in changes],
-        usual=[not one.keys() & set(STREAM) for one in changes],
-        drawn=[_drawn(one, here, files[graphs[name]]) for one, here, name in streams],
+        stream=streams,
+        differs=[in_words(*one) for one in both],
+        swept=[_swept(*one) if s == 1 else "" for one, s in zip(both, found.step, strict=True)],
+        main=[not (one or of) for one, of in both],
+        own=[not one for one in changes],
+        usual=[not one for one in streams],
+        drawn=[_drawn(one, here, files[graphs[name]]) for one, here, name in places],
         tuned=found.index.isin(tuned(found, best).index),
     )
     # one value that trials chose is no sweep
@@ -275,34 +277,36 @@ def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: (rank.get(name, len(rank)), name))
 
 
-def _changes(run: Any, graphs: Mapping[Any, Any], own: Mapping[Any, Any]) -> dict[str, Any]:
-    """What keeps a run out of the main tables: settings first, then the stream."""
+def _changes(run: Any, own: Mapping[Any, Any]) -> dict[str, Any]:
+    """The settings that keep a run out of the main tables."""
     # a user's module is never imported here: a record is data, and must not make code run
     known = run.method in METHODS
     usual = json.loads(_usual(run.method, run.dataset) if known else own[run.method])
     # a setting that did not exist yet was off, and where it is off today nothing has changed
     given = {name: value for name, value in usual.items() if not value} | run.settings
-    changes = {
+    return {
         name: given.get(name, UNKNOWN)
         for name in sorted(usual.keys() | given.keys())
         if given.get(name, UNKNOWN) != usual.get(name, UNKNOWN)
     }
+
+
+def _stream(run: Any, graphs: Mapping[Any, Any]) -> dict[str, Any]:
+    """What of its stream keeps a run out of the main tables; a setting may have such a name."""
     half = -(-sum(map(len, run.outcome.sessions)) // 2)
-    stream = {"edges": "full", "order": "label", "base": half}
-    changes |= {k: getattr(run, k) for k, value in stream.items() if getattr(run, k) != value}
-    if run.sha256 != graphs[run.dataset]:
-        changes["graph"] = run.sha256 or UNKNOWN
-    return changes
+    usual = {"edges": "full", "order": "label", "base": half}
+    stream = {k: getattr(run, k) for k, value in usual.items() if getattr(run, k) != value}
+    return stream | ({} if run.sha256 == graphs[run.dataset] else {"graph": run.sha256 or UNKNOWN})
 
 
-def _drawn(changes: Mapping[str, Any], here: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
+def _drawn(stream: Mapping[str, Any], here: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
     """Whether a run's stream is that of the main tables but for a random split and order."""
-    if changes.keys() & {"edges", "base"} or changes.get("order", "random-")[:7] != "random-":
+    if stream.keys() & {"edges", "base"} or stream.get("order", "random-")[:7] != "random-":
         return False
     splits = [str(one.get("split")) for one in (here, usual)]
     kinds = [{**one, "split": split.partition(", seed ")[0], "sha256": ""}
              for one, split in zip((here, usual), splits, strict=True)]  # fmt: skip
-    return "graph" not in changes or (kinds[0] == kinds[1] and splits[0] != splits[1])
+    return "graph" not in stream or (kinds[0] == kinds[1] and splits[0] != splits[1])
 
 
 @cache
@@ -313,20 +317,21 @@ def _usual(method: str, dataset: str) -> str:
     return json.dumps({name: value for name, value in given.items() if name not in APART})
 
 
-def in_words(changes: Mapping[str, Any]) -> str:
+def in_words(changes: Mapping[str, Any], *stream: Mapping[str, Any]) -> str:
     """Settings and what differs in a stream, as a list."""
     return ", ".join(
-        f"another file or split of this graph, {str(value)[:8]}" if name == "graph"
+        f"another file or split of this graph, {value[:8]}" if of is not changes and name == "graph"
         else f"{name} {UNKNOWN}" if value == UNKNOWN
         else f"{name}={value:g}" if isinstance(value, float)
         else f"{name}={value}"
-        for name, value in changes.items()
+        for of in (changes, *stream)
+        for name, value in of.items()
     )  # fmt: skip
 
 
-def _swept(changes: Mapping[str, Any]) -> str:
-    """The one setting that differs, if it is one of `SWEEPS` and has a place on a log axis."""
-    for name, value in changes.items() if len(changes) == 1 else ():
+def _swept(changes: Mapping[str, Any], stream: Mapping[str, Any]) -> str:
+    """All that differs, if it is one setting of `SWEEPS` and has a place on a log axis."""
+    for name, value in changes.items() if len(changes) == 1 and not stream else ():
         if name in SWEEPS and isinstance(value, int | float) and value > 0:
             return name
     return ""

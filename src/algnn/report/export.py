@@ -12,6 +12,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -50,7 +51,8 @@ def write_markdown(study: Study, path: str | os.PathLike[str]) -> Path:
     report = build(study, pictures=True)
     for chart in counted("pictures", report.all(Chart)):
         write_atomically(target.with_suffix("") / f"{chart.key}.png", render(chart))
-    write_atomically(target, markdown(report, target.stem).encode())
+    # percent-encoded, as a link needs it
+    write_atomically(target, markdown(report, quote(os.fsencode(target.stem))).encode())
     return target
 
 
@@ -103,10 +105,12 @@ def printable(text: str) -> str:
 
 def prose(text: str) -> Markup:
     """The report's own sentences: code between backticks, stress between stars, subscripts."""
-    safe = escape(printable(text))
-    safe = re.sub(r"`([^`]*)`", r"<code>\1</code>", safe)
-    safe = re.sub(r"\*([a-z]+)\*", r"<em>\1</em>", safe)
-    return Markup(re.sub(r"\b([A-Z])_([A-Za-z])\b", r"\1<sub>\2</sub>", safe))
+    parts = re.split(r"`([^`]*)`", escape(printable(text)))
+    for i, part in enumerate(parts):
+        said = re.sub(r"\*([a-z]+)\*", r"<em>\1</em>", part)
+        said = re.sub(r"\b([A-Z])_([A-Za-z])\b", r"\1<sub>\2</sub>", said)
+        parts[i] = f"<code>{part}</code>" if i % 2 else said
+    return Markup("".join(parts))
 
 
 def cells(table: Table, row: Row) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ function make(tag, attributes, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value !== null && value !== false) element.setAttribute(name, value);
   }
-  element.append(...children.filter((child) => child !== null));
+  // one by one: a matrix has more cells than a call can have arguments
+  for (const child of children.flat()) if (child !== null) element.append(child);
   return element;
 }
 
@@ -71,8 +72,11 @@ function bytes(value) {
   const unit = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]].find(([, scale]) => value >= 0.9995 * scale);
   return unit ? `${three(value / unit[1])} ${unit[0]}` : `${value.toFixed(0)} B`;
 }
-const WRITE = { point: (v) => v.toFixed(1).replace(/^-(0\.0$)?/, (sign, zero) => zero ?? "−"), share: (v) => v.toFixed(3), seconds: three, bytes };
-const plain = (graph) => graph.split("/").pop().replace(/\.npz$/, "");
+// an exact half goes to the even digit, as in every table
+const fixed = (v, places) => (Math.abs(v * 2 ** (places + 1) % 2) === 1 ? 2 * Math.round(v * 10 ** places / 2) / 10 ** places : v).toFixed(places);
+const WRITE = { point: (v) => fixed(v, 1).replace(/^-(0\.0$)?/, (sign, zero) => zero ?? "−"), share: (v) => fixed(v, 3), seconds: three, bytes };
+const bare = (graph) => graph.split("/").pop().replace(/\.npz$/, "");
+const plain = (graph) => (data.graphs.filter(({ name }) => bare(name) === bare(graph)).length > 1 ? graph : bare(graph));
 const short = (name) => {
   const last = name.split(":").pop() || name;
   return last.length > 16 ? last.slice(0, 15) + "…" : last;
@@ -130,7 +134,7 @@ function verdict(graph, name) {
   const found = cellOf(graph, name)?.[`${state.metric} against`];
   if (!found || state.hide.includes("marks")) return null;
   const [word, difference, low, high, pairs, units] = found;
-  const signed = (v) => `${v > 0 ? "+" : ""}${v.toFixed(1)}`.replace("-", "−");
+  const signed = (v) => `${v > 0 ? "+" : ""}${fixed(v, 1)}`.replace("-", "−");
   return { mark: data.marks[word][pairs < data.few ? 1 : 0],
            words: `${data.ours} is ${word === "undecided" ? "not told apart" : word === "leads" ? "ahead" : "behind"}: ${signed(difference)} [${signed(low)}, ${signed(high)}], ${pairs} pair${pairs === 1 ? "" : "s"} of runs, ${units} ${units === 1 ? "split and order of classes" : "splits or orders of classes"}` };
 }
@@ -344,7 +348,7 @@ function plot(kind, lines) {
   const tall = Math.max(full < 480 ? 330 : 470, kind === "tradeoff" ? 0 : 15 * lines.length + 70);
   const [width, height] = [full - left - right, tall - above - below];
   const { x, y, xTicks, yTicks } = scales(kind, lines, width, height);
-  const write = kind === "kept" ? bytes : kind === "times" ? three : top === 1 ? (v) => v.toFixed(3) : (v) => v.toFixed(1);
+  const write = kind === "kept" ? bytes : kind === "times" ? three : (v) => fixed(v, top === 1 ? 3 : 1);
   const tickText = kind === "kept" ? bytes : (v) => `${v}`;
   const area = make("g", { transform: `translate(${left} ${above})` });
   for (const tick of yTicks) {
@@ -477,7 +481,7 @@ function drawMatrices(methods, graph) {
         style: `font-size:.34px;fill:${value > 45 ? "#000" : "#fff"}`, "aria-hidden": "true" }, `${value}`))));
     }
     return make("figure", { class: dimmed(method.name) ? "dim" : null }, short(method.name),
-      make("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": `Accuracy matrix of ${method.name} on ${graph}` }, ...cells));
+      make("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": `Accuracy matrix of ${method.name} on ${graph}` }, cells));
   })));
 }
 

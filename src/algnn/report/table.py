@@ -157,4 +157,5 @@ def listed(values: Iterable[Any]) -> str:
 
 def count(number: int, noun: str) -> str:
     """A number with its noun in singular or plural."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

@@ -43,7 +43,7 @@ def leaderboard(study: Study) -> Table | None:
     notes = [words["marks"].format(few=verdicts.FEW, variants=variants)] * paired
     columns = [COLUMNS["method"], *(Column(*parts) for parts in words["columns"]), Column("graphs"),
                Column("against"), *(Column(g, "both", "AP / micro") for g in graphs)]  # fmt: skip
-    names = listed(compared) if compared else "no graph"
+    names = verdicts.codes(compared) if compared else "no graph"
     made = _table(study, "leaderboard", columns, rows, notes=notes, graphs=names)
     if made is None:
         return None
@@ -69,7 +69,7 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
     runs = study.select(hardware=hardware, dataset=dataset, step=1)
     first, *later = runs.outcome.iloc[0].sessions
     then = " first, then one at a time" * bool(later)
-    sessions = f"{count(1 + len(later), 'session')}: {len(first)} classes{then}"
+    sessions = f"{count(1 + len(later), 'session')}: {count(len(first), 'class')}{then}"
     several = runs.method.duplicated().any()
     # who never learns has nothing to forget
     aps = runs.groupby("method").ap.mean()

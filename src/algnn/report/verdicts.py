@@ -108,7 +108,7 @@ def _split(study: Study, against: dict[str, list[str]], figure: str, tuned: bool
     trails = []
     for g, names in against.items():
         if behind := [n for n in names if standing(study, g, [n], figure, tuned) == "trails"]:
-            trails.append(f"{_code(g)} ({_codes(behind)})")
+            trails.append(f"{_code(g)} ({codes(behind)})")
     undecided = [g for g in of if of[g] == "undecided"]
     tests = (study.against(g, n, figure, tuned) for g in undecided for n in against[g])
     missing = TEXT["untested"] * any(test is None for test in tests)
@@ -129,8 +129,12 @@ def _all_rivals(study: Study, tuned: bool = False) -> dict[str, list[str]]:
 def _tuned(study: Study) -> str:
     """How rivals fare with the settings that trials chose for them."""
     best, against = study.chosen, _all_rivals(study, tuned=True)
-    units = [_units(study.drawn(g, n, tuned=True)) for g, names in against.items() for n in names]
-    return str(TEXT["tuned" if against else "tried"].format(
+    # where no rival was tuned, upper references and variants of ours may have been
+    others = study.tuned[study.tuned.usual].groupby(["dataset", "method"]).groups
+    ran = [(g, n) for g, names in against.items() for n in names] or list(others)
+    units = [_units(study.drawn(g, n, tuned=True)) for g, n in ran]
+    return str(TEXT["tuned" if ran else "tried"].format(
+        whose="rival" if against else "method",
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
         graphs=count(best.dataset.nunique(), "graph"), tried=count(len(best), "case"),
         cells=count(len(units), "case"), lone=units.count(1),
@@ -148,13 +152,13 @@ def _graphs(study: Study) -> list[str]:
 
 def _compared(study: Study) -> str:
     names, graphs = study.methods(step=1), study.datasets(step=1)
-    cells = [runs for g in graphs for n in names if len(runs := study.anywhere(g, n))]
+    cells = [len(runs) for g in graphs for n in names if len(runs := study.anywhere(g, n))]
     apart = [name for name in names if name in ALL_LABELS]
     every = (study.drawn(g, n) for g in graphs for n in names)
     units = [_units(runs) for runs in every if len(runs)]
     return str(TEXT["compared"].format(
         methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
-        runs=_span(map(len, cells), "run"), units=_span(units, "pair"),
+        runs=_span(cells, "run"), each=TEXT["each"] * (max(cells) > 1), units=_span(units, "pair"),
         apart=TEXT["apart"].format(names=count(len(apart), "method")) if apart else "",
     ))  # fmt: skip
 
@@ -175,7 +179,11 @@ def _networks(study: Study, graphs: Sequence[str], tuned: bool = False) -> Itera
     if any(sides.values()):
         few = sum(one.pairs < FEW for one in tested)
         alone = bool(tested) and all(one.units == 1 for one in tested)
-        once = TEXT["once"].format(few=few, all=len(tested), least=FEW) if alone else ""
+        once = ""
+        if alone:
+            words = TEXT["once" if len(tested) > 1 else "once alone"]
+            pairs = count(tested[0].pairs, "pair")
+            once = words.format(few=few, all=len(tested), least=FEW, pairs=pairs)
         text = TEXT["networks, tuned" if tuned else "networks"]
         yield text.format(below=listed(below), above=listed(above), once=once)
 
@@ -194,7 +202,7 @@ def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
     if lone:
         yield TEXT["lone"].format(lone=lone)
     if missing := [name for graph, name in every if (graph, name) not in found]:
-        yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=_codes(missing))
+        yield TEXT["unpaired"].format(count=len(missing), of=len(every), names=codes(missing))
     yield TEXT["official"]
 
 
@@ -203,7 +211,8 @@ def _span(values: Iterable[int], noun: str) -> str:
     return count(low, noun) if low == high else f"{low} to {count(high, noun)}"
 
 
-def _codes(names: Iterable[str]) -> str:
+def codes(names: Iterable[str]) -> str:
+    """Names in a sentence, each once."""
     return listed(map(_code, dict.fromkeys(names)))
 
 
@@ -214,4 +223,4 @@ def _code(name: str) -> str:
 
 def _graphs_of(graphs: Iterable[str]) -> str:
     found = list(graphs)
-    return f"{count(len(found), 'graph')} ({_codes(found)})" if found else "no graph"
+    return f"{count(len(found), 'graph')} ({codes(found)})" if found else "no graph"
