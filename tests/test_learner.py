@@ -197,7 +197,8 @@ def test_a_bad_fit_keeps_what_was_known(small_graph, case):
     [
         ({"gamma": 0, "head": "slda"}, "gamma=0 leaves γ to be chosen"),
         ({"gamma": -1}, "gamma=-1 must be a number"),
-        ({"gamma": 10**400}, "gamma=10+ must be a number"),
+        ({"gamma": 10**400}, "gamma=10+ must be a number of at least 0 and below 1.79"),
+        ({"gamma": np.complex128(1)}, "gamma=.* must be a number of at least 0$"),
         ({"gamma": Fraction(1, 2)}, r"gamma=Fraction\(1, 2\) must be a number"),
         ({"head": np.array(["ridge", "ncm"])}, r"head=array\(.* is unknown: use one of"),
         ({"encoder": "magic"}, "encoder='magic' is unknown"),

@@ -24,7 +24,8 @@ Array = npt.NDArray[Any]
 Nodes = Tensor | Array | Sequence[int]
 NO_LABEL = -1  # in a graph's y, a table of labels, a session
 NO_LABELS = (NO_LABEL, str(NO_LABEL), "")  # the same in any form
-MOST = sys.float_info.max  # of a number
+REAL = int | float | np.integer | np.floating
+MOST = sys.float_info.max
 Labels = Tensor | Array | Sequence[int] | Sequence[str]
 
 
@@ -379,11 +380,13 @@ def check_number(
 ) -> None:
     """Raise `InputError` unless a parameter is a number in [low, high)."""
     # NumPy's scalars are numbers in this sense, too
-    fits = isinstance(value, numbers.Integral if whole else int | float | np.number)
-    if fits and not isinstance(value, bool) and low <= value < min(high, MOST):
+    fits = isinstance(value, numbers.Integral if whole else REAL)
+    fits = fits and not isinstance(value, bool)
+    if fits and low <= value < min(high, MOST):
         return
     noun = "a whole number" if whole else "a number"
-    below = "" if high == float("inf") else f" and below {high:g}"
+    limited = high < MOST or (fits and value >= MOST)
+    below = f" and below {min(high, MOST):g}" if limited else ""
     raise InputError(f"{name}={value!r} must be {noun} of at least {low:g}{below}")
 
 

@@ -110,7 +110,7 @@ def test_tables_and_pictures_of_the_users_own_are_left_alone(
     own.parent.mkdir()
     own.write_text("mine")
     assert main(["report", *arguments]) == 2
-    assert f"{name} is there and mine" in capsys.readouterr().err
+    assert f"{name} was not made by a report" in capsys.readouterr().err
     assert own.read_text() == "mine"
 
 
@@ -121,7 +121,9 @@ def test_tables_of_an_earlier_report_are_named(folder, tmp_path, monkeypatch, ca
     os.utime(tmp_path / "b" / "main-1-cora.csv", (0, 0))
     capsys.readouterr()
     assert main(["report", "--csv", "b"]) == 0
-    assert capsys.readouterr().out.endswith("not of this report, but in b: main-1-cora.csv\n")
+    assert capsys.readouterr().out.endswith(
+        "b also holds what is older than this report: main-1-cora.csv\n"
+    )
 
 
 # -- the demo -------------------------------------------------------------------------------------

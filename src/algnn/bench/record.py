@@ -221,8 +221,8 @@ def _checked(found: Mapping[str, Any], kind: type[Failure | Record]) -> dict[str
             raise TypeError(f"{name} is not of type {wanted.__name__}")
     if not isinstance(found["provenance"].get("sha256"), str | None):
         raise TypeError("sha256 is not of type str")
-    json.dumps([found[name] for name in types], allow_nan=False)  # it has to be written again
-    np.array([v for v in found["settings"].values() if type(v) is int], float)  # none is too large
+    json.dumps([found[name] for name in types], allow_nan=False)  # as `pack` writes it again
+    _ = [float(v) for v in found["settings"].values() if type(v) is int]  # raises if too large
     return {name: found[name] for name in types}
 
 

@@ -359,7 +359,7 @@ class _Cluster(_Scheduler):
         if isinstance(found, str):
             self.give_up(slot, task, found, detail)
         elif not same(found, task.run):
-            self.give_up(slot, task, "its worker has another algnn, another method or graph")
+            self.give_up(slot, task, "its worker has another version of algnn, method or graph")
         else:
             runs.write(found, self.setup["folder"])
             self.finish(slot, found, detail)

@@ -161,8 +161,7 @@ def evaluate(
         if plot is not None:
             from algnn import plot as pictures
 
-            name = "class_map" if kind is Kind.map else kind or Kind.confusion
-            draw = getattr(pictures, name)
+            draw = getattr(pictures, "class_map" if kind is Kind.map else kind or Kind.confusion)
             pictures.save(draw(learner, now, *some), plot)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)

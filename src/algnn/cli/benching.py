@@ -30,10 +30,7 @@ SWEEPS: dict[str, tuple[str, list[str], list[str]]] = {
 
 commands = Typer()
 
-Draws = Annotated[
-    int,
-    Option(help="Runs from the first seed on, each with a split and order too."),
-]
+Draws = Annotated[int, Option(help="Runs with seeds from the first on, each its split and order.")]
 Jobs = Annotated[int | None, Option(help="Workers, as many as fit by default; 1 to compare times.")]
 Orders = Annotated[int, Option(help="Class orders: that of labels or --order, then random.")]
 Retry = Annotated[bool, Option("--retry-failed", help="Try again what failed before.")]

@@ -130,7 +130,7 @@ def report(
         print(f"report: {path}")
     old = [path.name for path in (csv.glob("*.csv") if csv else ()) if path.stat().st_mtime < began]
     if old:
-        print(f"not of this report, but in {csv}: {', '.join(sorted(old))}")
+        print(f"{csv} also holds what is older than this report: {', '.join(sorted(old))}")
 
 
 def _check_ours(*paths: Path | None) -> None:
@@ -145,8 +145,8 @@ def _check_free(mark: Path, files: Iterable[Path]) -> None:
     own = None if mark.exists() else next(iter(files), None)
     if own:
         raise InputError(
-            f"{own} is there and {mark} is not, so it is of no report: move it away, or give"
-            " another name"
+            f"{own} was not made by a report, which would have left {mark} too: move it away, or"
+            " give another name"
         )
 
 

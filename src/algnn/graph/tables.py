@@ -226,7 +226,9 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
             " points, in the place of names"
         )
     if values.size and values.max() > np.iinfo(np.int64).max:
-        raise DatasetError(f"{file}: {name} holds {values.max()}, which is no id: give rows of x")
+        raise DatasetError(
+            f"{file}: {name} holds {values.max()}, which is no id: ids are rows of x"
+        )
     return values.astype(np.int64)
 
 

@@ -317,16 +317,19 @@ def _usual(method: str, dataset: str) -> str:
     return json.dumps({name: value for name, value in given.items() if name not in APART})
 
 
-def in_words(changes: Mapping[str, Any], *stream: Mapping[str, Any]) -> str:
+def in_words(changes: Mapping[str, Any], stream: Mapping[str, Any] | None = None) -> str:
     """Settings and what differs in a stream, as a list."""
-    return ", ".join(
-        f"another file or split of this graph, {value[:8]}" if of is not changes and name == "graph"
-        else f"{name} {UNKNOWN}" if value == UNKNOWN
+    other = dict(stream or {})
+    graph = other.pop("graph", None)
+    found = [
+        f"{name} {UNKNOWN}" if value == UNKNOWN
         else f"{name}={value:g}" if isinstance(value, float)
         else f"{name}={value}"
-        for of in (changes, *stream)
-        for name, value in of.items()
-    )  # fmt: skip
+        for name, value in (*changes.items(), *other.items())
+    ]  # fmt: skip
+    if graph:
+        found.append(f"another file or split of this graph, {graph[:8]}")
+    return ", ".join(found)
 
 
 def _swept(changes: Mapping[str, Any], stream: Mapping[str, Any]) -> str:

@@ -72,7 +72,7 @@ function bytes(value) {
   const unit = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]].find(([, scale]) => value >= 0.9995 * scale);
   return unit ? `${three(value / unit[1])} ${unit[0]}` : `${value.toFixed(0)} B`;
 }
-// an exact half goes to the even digit, as in every table
+// toFixed rounds an exact half up, such as 0.25; here it goes to the even digit, as in every table
 const fixed = (v, places) => (Math.abs(v * 2 ** (places + 1) % 2) === 1 ? 2 * Math.round(v * 10 ** places / 2) / 10 ** places : v).toFixed(places);
 const WRITE = { point: (v) => fixed(v, 1).replace(/^-(0\.0$)?/, (sign, zero) => zero ?? "−"), share: (v) => fixed(v, 3), seconds: three, bytes };
 const bare = (graph) => graph.split("/").pop().replace(/\.npz$/, "");

@@ -75,14 +75,12 @@ class Membership:
     @cached_property
     def ordered(self) -> tuple[Hashes, Hashes]:
         """Hashes and prints, sorted, so that a file does not show which came together."""
-        order = np.argsort(self.hashes, kind="stable")  # fast where they were sorted before
-        if bool((np.diff(self.counted) == 0).any()):  # prints only matter where hashes are equal
-            order = np.lexsort((self.prints, self.hashes))
+        order = np.lexsort((self.prints, self.hashes))
         return self.hashes[order], self.prints[order]
 
     @cached_property
     def counted(self) -> Hashes:
-        """Hashes alone, sorted: all that counting takes, in a fiftieth of the time."""
+        """Hashes alone, sorted, which is far quicker: counting needs no prints."""
         return np.sort(self.hashes)
 
     def plus(self, nodes: Tensor, labels: Array, sketch: Sketch | None = None) -> Self:
