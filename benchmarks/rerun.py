@@ -1,18 +1,19 @@
-"""Runs on record done once more with today's code, many in a process, cheapest first.
+"""Runs on record done once more with today's code, many in a process.
 
     python benchmarks/rerun.py docs/records/gpu OUT [JOBS [SECONDS [DEVICE]]]
     python benchmarks/rerun.py docs/records/gpu OUT 1 inf DEVICE clocks
     algnn records pack OUT              # then copy the file into docs/records, and `make results`
 
 `algnn bench` gives each run a process of its own, whose start takes longer than a short run where
-there is a GPU. Here each of JOBS processes does one run after another, as `algnn run` does. Runs
+there is a GPU. Here each of JOBS processes does one run after another, as `algnn run` does: short
+and long ones in turns, as the first keep the CPU busy and the last the GPU. Runs
 that today's code has done are left out, those in OUT too, so the same command goes on. After
 SECONDS no run is begun that would not be done by then. With NVIDIA's MPS (docs/benchmark.md) and
 JOBS 16 an H200 does some two thousand of the shortest runs in ten minutes, and some thirty of the
 longest (`docs/ablation/repeats.json`, under `time`).
 
-With `clocks`, those that had the machine to themselves are done instead, as `algnn bench --jobs 1`
-does them, however long it takes.
+With JOBS 1 and `clocks`, those that had the machine to themselves are done instead, graph by graph,
+each after a rehearsal as in `algnn bench --jobs 1`.
 """
 
 import multiprocessing
@@ -20,15 +21,16 @@ import re
 import sys
 import time
 import traceback
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from algnn import methods
 from algnn.bench import runs
 from algnn.bench.environment import code_version
-from algnn.bench.plan import Plan, perform
+from algnn.bench.plan import Plan, perform, rehearse
 from algnn.bench.record import Record, file_name
-from algnn.bench.scheduler import carry_out
+from algnn.bench.scheduler import room
 from algnn.graph.datasets import load
 
 KEPT_GRAPHS = 10  # in a process
@@ -64,20 +66,24 @@ def seconds_of(record: Record) -> float:
 
 
 def wanted(folder: Path, out: Path, alone: bool = False) -> list[Record]:
-    """The records to make anew, the cheapest first: those of runs that were alone, or were not."""
+    """The records to make anew: those of runs that were alone, graph by graph, or that were not."""
     code = {name: code_version(method.learner) for name, method in methods.METHODS.items()}
     done = {file_name(one) for one in runs.read_records(out) if one.code == code[one.method]}
     found = [one for one in runs.read_records(folder) if one.code != code[one.method]]
     found = [one for one in found if (one.machine.get("jobs") in (None, 1)) == alone]
-    left = (one for one in found if file_name(one) not in done)
-    return sorted(left, key=seconds_of)
+    left = [one for one in found if file_name(one) not in done]
+    if alone:
+        return sorted(left, key=lambda one: (one.dataset, one.seed, one.method))
+    left.sort(key=seconds_of)
+    turns = zip_longest(left[: len(left) // 2], reversed(left[len(left) // 2 :]))
+    return [one for pair in turns for one in pair if one]
 
 
 def work(tasks: Any, out: Path, jobs: int, end: float) -> None:
     """Do runs until there are none, or no time for the next."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(room("cuda" if torch.cuda.is_available() else "cpu", jobs)[1])
     graphs: dict[tuple[str, int], Any] = {}
     while task := tasks.get():
         plan, takes = task
@@ -90,6 +96,8 @@ def work(tasks: Any, out: Path, jobs: int, end: float) -> None:
             graphs[key] = load(plan.dataset, seed=plan.draw)
         for wait in WAITS:
             try:
+                if jobs == 1:
+                    rehearse(plan, plan.seeds[0], graphs[key])
                 runs.write(perform(plan, plan.seeds[0], graphs[key], jobs), out)
                 break
             except torch.OutOfMemoryError:  # another run has it, for now
@@ -134,10 +142,7 @@ def main(
     there.mkdir(parents=True, exist_ok=True)
     asked = Path(folder), there, bool(clocks)
     left = wanted(*asked)
-    if clocks:
-        carry_out([plan_of(record, device) for record in left], there, jobs=1)
-    else:
-        share(left, there, int(jobs), end, device)
+    share(left, there, int(jobs), end, device)
     print(f"{len(left) - len(wanted(*asked))} of {len(left)} runs done")
 
 
