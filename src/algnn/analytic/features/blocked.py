@@ -22,7 +22,7 @@ from torch import Tensor
 
 from algnn.errors import InputError
 from algnn.files import make_folder, replacing
-from algnn.graph.propagate import BLOCK_BYTES, GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
+from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
 from algnn.graph.store import FLOAT, GraphRows, GraphStore, MemoryRows, mapped
 from algnn.progress import tell
 
@@ -237,10 +237,9 @@ def hop(
     x, into = opened(source), opened(out, write=True)
     start = None if beside is None else opened(beside)
     first, matrix = graph.parts[part].start, graph.adjacency(part)
-    starts, on_gpu = matrix.crow_indices(), x.device.type == "cuda"
-    size = matrix.size(0) if on_gpu else max(1, BLOCK_BYTES // (8 * x.size(1)))
-    for a in range(0, matrix.size(0), size):
-        b = min(a + size, matrix.size(0))
+    starts = matrix.crow_indices()
+    for block in blocks(matrix.size(0), 8 * x.size(1), x.device):
+        a, b = block.start, block.stop
         entries = slice(int(starts[a]), int(starts[b]))
         columns, values = matrix.col_indices()[entries], matrix.values()[entries].to(FLOAT)
         some = csr(starts[a : b + 1] - starts[a], columns, values, (b - a, matrix.size(1)))
