@@ -23,7 +23,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.blocked import Array, encoded, new_file
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine
@@ -123,12 +122,12 @@ class Cluster:
                     shutil.rmtree(left, ignore_errors=True)
 
     def sums(
-        self, encoder: HopEncoder, nodes: Tensor, labels: CodedLabels, masks: Masks, key: str
+        self, encoder: HopEncoder, nodes: Tensor, labels: npt.NDArray[Any], masks: Masks, key: str
     ) -> tuple[Statistics, Statistics, list[Tensor]]:
         """G, Q and n of some nodes, those of each half, and sketches of their features."""
         tasks = []
         for at in _pieces(nodes.numel(), MOST_CHUNKS):
-            some = nodes[at], labels.values[at], masks[:, at]
+            some = nodes[at], labels[at], masks[:, at]
             tasks.append(self._submit(_sums, self.where, encoder, *some, key))
         # kept apart from the sums, which stay with the workers until they are one
         tree, sketches = ([self._submit(itemgetter(at), task) for task in tasks] for at in (0, 1))
@@ -198,7 +197,7 @@ def _sums(
     features = sketch.watch(_features(where, encoder, nodes))
     nothing = Statistics.empty(encoder.width)
     halves = Statistics.empty(encoder.width, ways=len(masks))
-    both = with_session(nothing, halves, features, CodedLabels.of(labels), masks)
+    both = with_session(nothing, halves, features, labels, masks)
     return [_packed(sums) for sums in both], sketch.parts
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algnn.analytic.classes import CodedLabels
+from algnn.analytic.classes import counted
 from algnn.analytic.features.expansion import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS, Affine, penalised
@@ -125,7 +125,7 @@ class State:
         self,
         features: Iterable[Tensor],
         nodes: Tensor,
-        labels: CodedLabels,
+        labels: Array,
         seed: int,
         elsewhere: SumsElsewhere | None = None,
     ) -> State:
@@ -151,15 +151,13 @@ class State:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
         membership = self.membership
         if membership is not None:
-            membership = membership.plus(nodes, labels.values, sketch)
+            membership = membership.plus(nodes, labels, sketch)
         return before._with(sums, half_sums, span=span, membership=membership, factor=factor)
 
-    def minus(
-        self, features: Iterable[Tensor], nodes: Tensor, labels: CodedLabels, seed: int
-    ) -> State:
+    def minus(self, features: Iterable[Tensor], nodes: Tensor, labels: Array, seed: int) -> State:
         """Without the sums of some nodes, not solved; `InputError` if they cannot be in them."""
         known = per_class(self.statistics)
-        for label, count in labels.counts().items():
+        for label, count in counted(labels).items():
             if count > known.get(label, 0):
                 raise InputError(
                     f"labels gives {count} nodes the class {label!r}, of which"
@@ -168,7 +166,7 @@ class State:
                 )
         membership, sketch = self.membership, Sketch(self._key)
         if membership is not None:
-            membership.minus(nodes, labels.values)  # before any work, whether they were learned
+            membership.minus(nodes, labels)  # before any work, whether they were learned
         features = sketch.watch(features)
         span, before = self.span, self.statistics
         if span.basis is not None:
@@ -180,7 +178,7 @@ class State:
         masks = half_masks(nodes, seed, self.ways)
         gone, half_gone = with_session(nothing, halves, features, labels, masks)
         if membership is not None:
-            membership = membership.minus(nodes, labels.values, sketch)
+            membership = membership.minus(nodes, labels, sketch)
         sums = before.minus(gone)
         half_sums = self.half_sums.less(half_gone).on(sums.classes)
         check_left(before, gone, sums)

@@ -17,7 +17,7 @@ from scipy.linalg.blas import dsyrk
 from torch import Tensor
 from torch.nn.functional import pad
 
-from algnn.analytic.classes import GONE, CodedLabels, union
+from algnn.analytic.classes import GONE, union
 from algnn.checks import onto
 from algnn.graph.propagate import blocks
 
@@ -56,7 +56,7 @@ class Statistics:
         """These sums and those of one more session: Z in blocks of rows, and each row's class."""
         no_masks = np.zeros((0, labels.size), dtype=bool)
         no_halves = Statistics.empty(self.G.size(-1), self.G.device, ways=0)
-        return with_session(self, no_halves, features, CodedLabels.of(labels), no_masks)[0]
+        return with_session(self, no_halves, features, labels, no_masks)[0]
 
     def minus(self, other: Statistics) -> Statistics:
         """These sums without some of their terms; classes that are left without a node are gone."""
@@ -137,12 +137,12 @@ def with_session(
     sums: Statistics,
     half_sums: Statistics,
     features: Iterable[Tensor],
-    labels: CodedLabels,
+    labels: npt.NDArray[Any],
     half_masks: Masks,
 ) -> tuple[Statistics, Statistics]:
     """Both sums with one more session: Z in blocks of rows, and the rows [k, n] of each half."""
-    classes = union(sums.classes, labels.classes)
-    codes = np.searchsorted(classes, labels.classes)[labels.codes]
+    classes = union(sums.classes, np.unique(labels))
+    codes = np.searchsorted(classes, labels)
     sums, half_sums = _copy(sums.on(classes)), _copy(half_sums.on(classes))
     every = [sums, *(half_sums[way] for way in range(len(half_masks)))]
     everyone = np.ones(codes.size, dtype=bool)
