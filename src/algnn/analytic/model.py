@@ -70,12 +70,8 @@ class ALGNN(Lifecycle):
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
     epochs : int
         Of the GCN's training on the base session (Adam, full batch).
-    lr : float
-        Its step size.
-    dropout : float
-        Its dropout.
-    weight_decay : float
-        Its weight decay.
+    lr, dropout, weight_decay : float
+        Its step size, dropout and weight decay.
     half_life : float
         Number of later sessions after which a node's weight is halved, so that old nodes fade; 0
         for no fading.

@@ -32,8 +32,6 @@ from algnn.progress import tell
 GRAM_ROUNDING = 1e-12
 
 Features = HopEncoder | ExpandedGCN
-# of nodes, labels, masks of halves and the key of sketches: both sums, and the sketches' parts
-SumsElsewhere = Callable[..., tuple[Statistics, Statistics, list[Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -127,9 +125,9 @@ class State:
         nodes: Tensor,
         labels: Array,
         seed: int,
-        elsewhere: SumsElsewhere | None = None,
+        elsewhere: Callable[..., tuple[Statistics, Statistics, list[Tensor]]] | None = None,
     ) -> State:
-        """With the sums of some more nodes, not solved yet; `elsewhere` may add them up for us."""
+        """With the sums of some more nodes, not solved yet; `elsewhere` may be `Cluster.sums`."""
         before = self.with_room_for(nodes.numel())
         sketch = Sketch(self._key)
         features = sketch.watch(features)
@@ -289,13 +287,12 @@ def check_left(before: Statistics, gone: Statistics, left: Statistics) -> None:
     # a class without nodes has no sum
     empty = torch.from_numpy(~np.isin(before.classes, left.classes)).to(before.Q.device)
     over = torch.linalg.vector_norm((before.Q - gone.on(before.classes).Q)[:, empty])
-    if float(over) > CHANGED_FEATURES * float(torch.linalg.vector_norm(before.Q[:, empty])):
-        raise _changed("some nodes have")
+    changed = float(over) > CHANGED_FEATURES * float(torch.linalg.vector_norm(before.Q[:, empty]))
     # nor has a sum of squares a negative direction, but for rounding
     rounding = CHANGED_FEATURES * float(gone.G.trace()) + GRAM_ROUNDING * float(before.G.trace())
     matrix = left.G.clone()
     matrix.diagonal().add_(rounding or 1.0)
-    if int(torch.linalg.cholesky_ex(matrix).info):
+    if changed or int(torch.linalg.cholesky_ex(matrix).info):
         raise _changed("some nodes have")
 
 

@@ -109,13 +109,11 @@ class Statistics:
         """
         if classes.size == self.classes.size:
             return self
-        if classes.size < self.classes.size:
-            codes = torch.from_numpy(np.searchsorted(self.classes, classes))
-            Q = self.Q[..., codes.to(self.Q.device)]
-            return Statistics(self.G, Q, self.n[..., codes], classes)
-        codes = torch.from_numpy(np.searchsorted(classes, self.classes))
+        _, *places = np.intersect1d(self.classes, classes, return_indices=True)
+        ours, theirs = map(torch.from_numpy, places)
         n, Q = (t.new_zeros(*t.shape[:-1], classes.size) for t in (self.n, self.Q))
-        n[..., codes], Q[..., codes.to(Q.device)] = self.n, self.Q
+        n[..., theirs] = self.n[..., ours]
+        Q[..., theirs.to(Q.device)] = self.Q[..., ours.to(Q.device)]
         return Statistics(self.G, Q, n, classes)
 
     def tensors(self) -> dict[str, Tensor]:

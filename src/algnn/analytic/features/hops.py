@@ -92,16 +92,18 @@ class HopEncoder:
         """
         inputs = x.shape[1]
         some = columns.sample(x, columns.SAMPLED_ROWS)
+        values = some if some.layout == torch.strided else some.values()
         if root is None:
-            values = some if some.layout == torch.strided else some.values()
             root = not bool((values < 0).any()) and not bool(((values == 0) | (values == 1)).all())
-        encoder = cls("all", inputs, root=root, seed=seed, scales=columns.common_scale(some))
+        scales = columns.common_scale(values, inputs)
+        encoder = cls("all", inputs, root=root, seed=seed, scales=scales)
         squares, counts = columns.column_squares(some)
         units = (squares / counts.clamp_min(1)).sqrt()
         seen = units.sqrt() if root else units
         if encoder._drowned(encoder.scaled(some)) or columns.units_apart(seen, counts):
             encoder = replace(encoder, scales=columns.scales_of(units))
-        if encoder._much_in_common(some):
+        full = int(values.count_nonzero()) > columns.FULL_SHARE * some.numel()
+        if full and columns.much_alike(encoder._dense(some)):
             many = encoder._dense(columns.sample(x, columns.CENTRE_ROWS))
             encoder = replace(encoder, centre=columns.centre_of(many))
         if sizes:
@@ -258,13 +260,6 @@ class HopEncoder:
         # more than half the way from an equal share to all of it
         least = (1 + 1 / self.inputs) / 2 * some.size(0)
         return self.inputs > 1 and float(squares.max()) > least
-
-    def _much_in_common(self, some: Tensor) -> bool:
-        """Whether some rows, of which hardly an entry is zero, are much alike."""
-        values = some if some.layout == torch.strided else some.values()
-        if int(values.count_nonzero()) <= columns.FULL_SHARE * some.numel():
-            return False
-        return columns.much_alike(self._dense(some))
 
     def _dense(self, some: Tensor) -> Tensor:
         """Some rows of X, scaled and rooted where asked for, that are not all zero, in float64."""
