@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from algnn import settings
 from algnn.analytic.classes import counted
 from algnn.analytic.cluster import on_cluster
-from algnn.analytic.explain import SHOWN, Explanation, contributions
+from algnn.analytic.explain import Explanation, contributions
 from algnn.analytic.features.expansion import EXPANSIONS, ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder
@@ -33,6 +33,7 @@ from algnn.gcn import GCN, train
 from algnn.graph.propagate import Operator, receptive_field
 from algnn.graph.store import FLOAT, GraphStore, node_count, whole
 from algnn.graphs import inputs_of
+from algnn.learner import shortened
 
 ENCODERS = ("hops", "self-supervised", "gcn")
 
@@ -215,8 +216,8 @@ class ALGNN(Lifecycle):
         graph = whole(view._check_graph(graph, None))
         known = view.classes_.tolist()
         if label is not None and (np.ndim(label) or label not in known):
-            some = ", ".join(map(repr, known[:SHOWN])) + (", …" if len(known) > SHOWN else "")
-            raise InputError(f"label={label!r} is none of the classes learned: use one of {some}")
+            words = f"use one of {shortened(map(repr, known))}"
+            raise InputError(f"label={label!r} is none of the classes learned: {words}")
         column = int(scores.argmax()) if label is None else known.index(label)
         W, b = view._known.affine
         x = view._inputs(graph, sparse=True)

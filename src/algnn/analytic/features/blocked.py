@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import cache, partial
 from itertools import count, pairwise
 from pathlib import Path
@@ -133,11 +134,11 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
         most = GPU_BLOCK_BYTES if graph.device.type == "cuda" else MEMORY_BYTES
         columns = _columns(encoder, _step(encoder.view_width, nodes, most))
         found = torch.empty(nodes, width, dtype=torch.float32, device=graph.device)
+        run = Here(graph)
         if encoder.sizes:
-            Here(graph)(fill, encoder.size_columns, found[:, encoder.breadth :])
-        for view, some, array in computed(encoder, Here(graph), columns):
-            place = _place(encoder, view, some)
-            found[:, place] = opened(array)[:, : place.stop - place.start]
+            run(fill, encoder.size_columns, found[:, encoder.breadth :])
+        for view, some, array in computed(encoder, run, columns):
+            run(keep, array, found[:, _place(encoder, view, some)])
         return encoder.unit(found)
     most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
     step = _step(encoder.view_width, nodes, most)
@@ -149,8 +150,7 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
         except InputError as error:
             remedy = "algnn.open_graph(..., cache=FOLDER) puts what is computed elsewhere"
             raise InputError(f"the cache {error}; {remedy}") from error
-    run = graph.runner or Here(graph)
-    try:
+    with closing(graph.runner or Here(graph)) as run:
         if not measured:
             with replacing(views.sizes) as target:
                 new_file(target, (nodes, width - encoder.breadth), np.float32)
@@ -160,8 +160,6 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
                 place = _place(encoder, view, some)
                 new_file(target, (nodes, place.stop - place.start), np.float32)
                 run(keep, array, target)
-    finally:
-        run.close()
     return views
 
 
