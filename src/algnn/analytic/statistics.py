@@ -103,10 +103,7 @@ class Statistics:
         return Statistics((G + G.mT) / 2, turn.mT @ self.Q, self.n, self.classes)
 
     def on(self, classes: npt.NDArray[Any]) -> Statistics:
-        """The same sums over more classes, sorted, with zeros for new ones, or over some of them.
-
-        Of classes that are left out only G keeps the terms.
-        """
+        """The same sums over other classes, sorted: zeros for new ones; G keeps those left out."""
         if classes.size == self.classes.size:
             return self
         _, *places = np.intersect1d(self.classes, classes, return_indices=True)
