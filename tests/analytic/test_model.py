@@ -580,8 +580,10 @@ def test_numbers_of_numpy_set_a_head(small_graph, tmp_path):
     assert type(model.gamma) is float
 
 
-def test_a_learner_keeps_nodes_of_its_own(small_graph):
-    nodes = torch.arange(8)
-    model = JointRidge(device="cpu").fit(small_graph, nodes, small_graph.y[:8])
+def test_a_learner_keeps_nodes_and_labels_of_its_own(small_graph):
+    nodes, labels = torch.arange(8), np.array(["a", "b"] * 4)
+    model = JointRidge(device="cpu").fit(small_graph, nodes, labels)
     nodes += 1
+    labels[:] = "c"
     assert model._learned.kept[0].tolist() == list(range(8))
+    assert model._learned.kept[1].tolist() == ["a", "b"] * 4

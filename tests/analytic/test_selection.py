@@ -4,7 +4,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algnn.analytic.classes import CodedLabels
 from algnn.analytic.selection import (
     AGREEMENT_DIGITS,
     COARSE_START,
@@ -44,7 +43,7 @@ def halved(Z, labels, masks):
     """Sums of all nodes, and of the second half for each way of halving."""
     ways, width = len(masks), Z.size(1)
     nothing = Statistics.empty(width), Statistics.empty(width, ways=ways)
-    return with_session(*nothing, [Z], CodedLabels.of(labels), masks)
+    return with_session(*nothing, [Z], labels, masks)
 
 
 def pairs(classes, means):

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from algnn.analytic import statistics as module
-from algnn.analytic.classes import CodedLabels, union
+from algnn.analytic.classes import counted, union
 from algnn.analytic.heads import HEADS, ncm, ridge, slda
 from algnn.analytic.statistics import Statistics
 from algnn.errors import InputError
@@ -137,8 +137,7 @@ def test_sums_of_halves_are_those_of_their_nodes_alone(seed, ways, count, fades)
         first.n.expand(ways, -1),
         first.classes,
     )
-    coded = CodedLabels.of(labels)
-    found, halves = module.with_session(first, half_sums, torch.split(Z, 7), coded, masks)
+    found, halves = module.with_session(first, half_sums, torch.split(Z, 7), labels, masks)
     expected = [first.plus([Z], labels), *(first.plus([Z[m]], labels[m]) for m in masks)]
     for one, other in zip([found, *(halves[way] for way in range(ways))], expected, strict=True):
         alone = other.on(found.classes)
@@ -233,19 +232,16 @@ pairs = st.one_of(st.tuples(ints, ints), st.tuples(words, words))
 
 
 @given(labels)
-def test_codes_say_which_class_each_label_is(some):
-    coded = CodedLabels.of(some)
-    np.testing.assert_array_equal(coded.classes, np.unique(some))
-    np.testing.assert_array_equal(coded.values, some)
-    assert coded.codes.dtype == np.int64
-    assert coded.counts() == {label: some.tolist().count(label) for label in some.tolist()}
-    assert list(coded.counts()) == sorted(coded.counts())
+def test_nodes_are_counted_by_class_in_the_order_of_classes(some):
+    counts = counted(some)
+    assert counts == {label: some.tolist().count(label) for label in some.tolist()}
+    assert list(counts) == sorted(counts)
 
 
 @given(pairs)
 def test_sums_over_more_classes(pair):
     ours, some = np.unique(pair[0]), pair[1]
-    every = union(ours, CodedLabels.of(some).classes)
+    every = union(ours, np.unique(some))
     np.testing.assert_array_equal(every, np.union1d(ours, some))
     before = Statistics.empty(1).plus([torch.zeros(ours.size, 1)], ours)
     after = before.plus([torch.arange(1.0, some.size + 1)[:, None]], some)
@@ -263,6 +259,6 @@ def test_a_union_keeps_longer_names_whole_and_the_kind_of_what_there_is():
 
 def test_classes_do_not_share_memory_with_the_labels():
     some = np.array([4, 4])
-    coded = CodedLabels.of(some)
+    found = Statistics.empty(1).plus([torch.zeros(2, 1)], some)
     some[0] = 5
-    assert coded.classes.tolist() == [4]
+    assert found.classes.tolist() == [4]

@@ -1,8 +1,5 @@
-"""Labels as a sorted array of classes and an integer code per node."""
+"""Sorted arrays of classes, and what labels say of them."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,28 +10,10 @@ Array = npt.NDArray[Any]
 GONE = 2.0**-300
 
 
-@dataclass(frozen=True, eq=False)
-class CodedLabels:
-    """The labels of some nodes, checked and coded once per call, then handed on."""
-
-    classes: Array  # the distinct labels, sorted
-    codes: npt.NDArray[np.int64]  # [n]: which of them each label is
-
-    @classmethod
-    def of(cls, labels: Array) -> CodedLabels:
-        """Code an array of ints or of strings."""
-        classes, codes = np.unique(labels, return_inverse=True)
-        return cls(classes, codes.astype(np.int64, copy=False))
-
-    @property
-    def values(self) -> Array:
-        """The labels as they were given."""
-        return self.classes[self.codes]
-
-    def counts(self) -> dict[Any, int]:
-        """The number of nodes of each class, by its label."""
-        counts = np.bincount(self.codes, minlength=self.classes.size)
-        return dict(zip(self.classes.tolist(), counts.tolist(), strict=True))
+def counted(labels: Array) -> dict[Any, int]:
+    """The number of nodes of each class, by its label."""
+    classes, counts = np.unique(labels, return_counts=True)
+    return dict(zip(classes.tolist(), counts.tolist(), strict=True))
 
 
 def mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

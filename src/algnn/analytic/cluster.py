@@ -23,7 +23,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from algnn.analytic.classes import CodedLabels
 from algnn.analytic.features.blocked import Array, encoded, new_file
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import Affine
@@ -40,10 +39,9 @@ MOST_CHUNKS = 32  # tasks of sums, each of which holds a Gram matrix
 
 # path, memory and cache, by which a worker opens the graph, and the fingerprint that it must have
 Where = tuple[str, int, str, str]
-# G, Q, n and classes of both sums, as arrays: Dask sends these as they lie in memory, where it
-# would pickle the tensors of a class
-Arrays = tuple[npt.NDArray[Any], ...]
-Sums = list[Arrays]
+# G, Q, n and classes of both sums: Dask sends these as they lie in memory, where it would pickle
+# the tensors of a class
+Sums = list[tuple[Any, ...]]
 
 
 def on_cluster(graph: GraphStore, client: Any) -> GraphStore:
@@ -123,12 +121,12 @@ class Cluster:
                     shutil.rmtree(left, ignore_errors=True)
 
     def sums(
-        self, encoder: HopEncoder, nodes: Tensor, labels: CodedLabels, masks: Masks, key: str
+        self, encoder: HopEncoder, nodes: Tensor, labels: npt.NDArray[Any], masks: Masks, key: str
     ) -> tuple[Statistics, Statistics, list[Tensor]]:
         """G, Q and n of some nodes, those of each half, and sketches of their features."""
         tasks = []
         for at in _pieces(nodes.numel(), MOST_CHUNKS):
-            some = nodes[at], labels.values[at], masks[:, at]
+            some = nodes[at], labels[at], masks[:, at]
             tasks.append(self._submit(_sums, self.where, encoder, *some, key))
         # kept apart from the sums, which stay with the workers until they are one
         tree, sketches = ([self._submit(itemgetter(at), task) for task in tasks] for at in (0, 1))
@@ -136,7 +134,7 @@ class Cluster:
             mid = len(tree) // 2  # of a power of two
             tree = [self._submit(_join, a, b) for a, b in zip(tree[:mid], tree[mid:], strict=True)]
         found, *parts = self.client.gather([*tree, *sketches])
-        sums, half_sums = map(_unpacked, found)
+        sums, half_sums = (Statistics(*some) for some in found)
         return sums, half_sums, [part for some in parts for part in some]
 
     def scores(self, encoder: HopEncoder, nodes: Tensor, W: Tensor, b: Tensor) -> Tensor:
@@ -198,22 +196,17 @@ def _sums(
     features = sketch.watch(_features(where, encoder, nodes))
     nothing = Statistics.empty(encoder.width)
     halves = Statistics.empty(encoder.width, ways=len(masks))
-    both = with_session(nothing, halves, features, CodedLabels.of(labels), masks)
-    return [_packed(sums) for sums in both], sketch.parts
+    both = with_session(nothing, halves, features, labels, masks)
+    return [_parts(sums) for sums in both], sketch.parts
 
 
 def _join(one: Sums, other: Sums) -> Sums:
-    return [_packed(_unpacked(a).merged(_unpacked(b))) for a, b in zip(one, other, strict=True)]
+    pairs = zip(one, other, strict=True)
+    return [_parts(Statistics(*ours).merged(Statistics(*theirs))) for ours, theirs in pairs]
 
 
-def _packed(sums: Statistics) -> Arrays:
-    return sums.G.numpy(), sums.Q.numpy(), sums.n.numpy(), sums.classes
-
-
-def _unpacked(arrays: Arrays) -> Statistics:
-    # what has come over the network cannot be written to, which torch asks for
-    G, Q, n = (torch.from_numpy(np.require(array, requirements="W")) for array in arrays[:3])
-    return Statistics(G, Q, n, arrays[3])
+def _parts(sums: Statistics) -> tuple[Any, ...]:
+    return sums.G, sums.Q, sums.n, sums.classes
 
 
 def _scores(where: Where, encoder: HopEncoder, nodes: Tensor, head: Affine) -> Tensor:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.classes import CodedLabels
 from algnn.analytic.lifecycle.operations import Lifecycle
 from algnn.analytic.model import ALGNN
 from algnn.analytic.state import State
 from algnn.checkpoint import check_tensor
-from algnn.checks import check_kept_nodes
+from algnn.checks import Array, check_kept_nodes
 from algnn.errors import CheckpointError, InputError
 from algnn.graph.store import node_count
 
@@ -50,17 +49,17 @@ class JointRidge(ALGNN):
                 " one: use half_life=0"
             )
 
-    def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
+    def _with_nodes(self, graph: Data, nodes: Tensor, labels: Array, state: State) -> State:
         """All nodes learned so far and some more, with their features in the graph as it is now."""
         if state.taught:
             kept, known = state.kept
             check_kept_nodes(kept, node_count(graph))
             nodes = torch.cat([kept, nodes])
-            labels = CodedLabels.of(np.concatenate([known, labels.values]))
+            labels = np.concatenate([known, labels])
         after = super()._with_nodes(graph, nodes, labels, self._untaught(state.features))
-        return replace(after, log=state.log, kept=(nodes, labels.values))
+        return replace(after, log=state.log, kept=(nodes, labels.copy()))
 
-    def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
+    def _without(self, graph: Data, nodes: Tensor, labels: Array, state: State) -> State:
         raise InputError(
             "JointRidge learns from the nodes it keeps and cannot forget: forget with ALGNN, or fit"
             " anew without these nodes"

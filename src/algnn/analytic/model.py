@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from algnn import settings
-from algnn.analytic.classes import CodedLabels
+from algnn.analytic.classes import counted
 from algnn.analytic.cluster import on_cluster
-from algnn.analytic.explain import SHOWN, Explanation, contributions
+from algnn.analytic.explain import Explanation, contributions
 from algnn.analytic.features.expansion import EXPANSIONS, ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.features.selfsupervised import SelfSupervisedEncoder
@@ -33,6 +33,7 @@ from algnn.gcn import GCN, train
 from algnn.graph.propagate import Operator, receptive_field
 from algnn.graph.store import FLOAT, GraphStore, node_count, whole
 from algnn.graphs import inputs_of
+from algnn.learner import shortened
 
 ENCODERS = ("hops", "self-supervised", "gcn")
 
@@ -70,12 +71,8 @@ class ALGNN(Lifecycle):
         A random GCN layer, as in the paper's appendix, or random features of each node alone.
     epochs : int
         Of the GCN's training on the base session (Adam, full batch).
-    lr : float
-        Its step size.
-    dropout : float
-        Its dropout.
-    weight_decay : float
-        Its weight decay.
+    lr, dropout, weight_decay : float
+        Its step size, dropout and weight decay.
     half_life : float
         Number of later sessions after which a node's weight is halved, so that old nodes fade; 0
         for no fading.
@@ -219,8 +216,8 @@ class ALGNN(Lifecycle):
         graph = whole(view._check_graph(graph, None))
         known = view.classes_.tolist()
         if label is not None and (np.ndim(label) or label not in known):
-            some = ", ".join(map(repr, known[:SHOWN])) + (", …" if len(known) > SHOWN else "")
-            raise InputError(f"label={label!r} is none of the classes learned: use one of {some}")
+            words = f"use one of {shortened(map(repr, known))}"
+            raise InputError(f"label={label!r} is none of the classes learned: {words}")
         column = int(scores.argmax()) if label is None else known.index(label)
         W, b = view._known.affine
         x = view._inputs(graph, sparse=True)
@@ -247,29 +244,30 @@ class ALGNN(Lifecycle):
     # -- learning: labels → features → statistics → γ → weights -------------------------------
 
     def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: State | None) -> State:
-        coded, kept = CodedLabels.of(labels), 1.0
+        kept = 1.0
         if learned is None:
             check_base(labels)
             if self.encoder == "gcn":
-                learned = self._untaught(self._trained_encoder(graph, nodes, coded))
+                learned = self._untaught(self._trained_encoder(graph, nodes, labels))
             else:
                 learned = self._untaught(self._hop_encoder(graph))
         state = learned.asked_for(self.head, self.gamma)
         if self.half_life and state.taught:
             kept = 2 ** (-1 / self.half_life)
             state = state.decayed(kept)
-        after = self._settled(self._with_nodes(graph, nodes, coded, state))
-        return after.noted("learn", coded.counts(), kept=kept)
+        after = self._settled(self._with_nodes(graph, nodes, labels, state))
+        return after.noted("learn", counted(labels), kept=kept)
 
-    def _trained_encoder(self, graph: Data, nodes: Tensor, labels: CodedLabels) -> ExpandedGCN:
+    def _trained_encoder(self, graph: Data, nodes: Tensor, labels: Array) -> ExpandedGCN:
         """The paper's features: a GCN trained on the base session, its first layer expanded."""
         graph = whole(graph)
         x = self._inputs(graph)
         field = receptive_field(self._adjacency(graph), x, onto(nodes, x.device))
-        codes = onto(torch.from_numpy(labels.codes), x.device)
+        classes, places = np.unique(labels, return_inverse=True)
+        codes = onto(torch.from_numpy(places), x.device)
         initial = torch.Generator().manual_seed(self.seed)
         masks = torch.Generator(x.device).manual_seed(self.seed)
-        gcn = GCN(x.size(1), self.hidden, labels.classes.size, self.dropout, initial).to(x.device)
+        gcn = GCN(x.size(1), self.hidden, classes.size, self.dropout, initial).to(x.device)
         adam = self.epochs, self.lr, self.weight_decay
         train(gcn.parameters(), lambda: cross_entropy(gcn(field, masks), codes), *adam)
         weight, bias = gcn.weight1.detach(), gcn.bias1.detach()
@@ -293,7 +291,7 @@ class ALGNN(Lifecycle):
         record = Membership(io.fingerprint(features))
         return State(features, span, nothing, half_sums, self.head, self.gamma, record)
 
-    def _with_nodes(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
+    def _with_nodes(self, graph: Data, nodes: Tensor, labels: Array, state: State) -> State:
         elsewhere, features = None, state.features
         if isinstance(graph, GraphStore) and graph.runner and type(features) is HopEncoder:
             self._prepared(graph, features)  # views first: the sums are over them
@@ -301,7 +299,7 @@ class ALGNN(Lifecycle):
         Z = self._features(graph, nodes, features)
         return state.plus(Z, nodes, labels, self.seed, elsewhere)
 
-    def _without(self, graph: Data, nodes: Tensor, labels: CodedLabels, state: State) -> State:
+    def _without(self, graph: Data, nodes: Tensor, labels: Array, state: State) -> State:
         state = state.asked_for(self.head, self.gamma)
         left = state.minus(self._features(graph, nodes, state.features), nodes, labels, self.seed)
         if left.taught:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algnn.analytic.classes import CodedLabels
+from algnn.analytic.classes import counted
 from algnn.analytic.features.expansion import ExpandedGCN
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.heads import HEADS, Affine, penalised
@@ -32,8 +32,6 @@ from algnn.progress import tell
 GRAM_ROUNDING = 1e-12
 
 Features = HopEncoder | ExpandedGCN
-# of nodes, labels, masks of halves and the key of sketches: both sums, and the sketches' parts
-SumsElsewhere = Callable[..., tuple[Statistics, Statistics, list[Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -125,11 +123,11 @@ class State:
         self,
         features: Iterable[Tensor],
         nodes: Tensor,
-        labels: CodedLabels,
+        labels: Array,
         seed: int,
-        elsewhere: SumsElsewhere | None = None,
+        elsewhere: Callable[..., tuple[Statistics, Statistics, list[Tensor]]] | None = None,
     ) -> State:
-        """With the sums of some more nodes, not solved yet; `elsewhere` may add them up for us."""
+        """With the sums of some more nodes, not solved yet; `elsewhere` may be `Cluster.sums`."""
         before = self.with_room_for(nodes.numel())
         sketch = Sketch(self._key)
         features = sketch.watch(features)
@@ -151,15 +149,13 @@ class State:
             sums, half_sums = with_session(sums, half_sums, features, labels, masks)
         membership = self.membership
         if membership is not None:
-            membership = membership.plus(nodes, labels.values, sketch)
+            membership = membership.plus(nodes, labels, sketch)
         return before._with(sums, half_sums, span=span, membership=membership, factor=factor)
 
-    def minus(
-        self, features: Iterable[Tensor], nodes: Tensor, labels: CodedLabels, seed: int
-    ) -> State:
+    def minus(self, features: Iterable[Tensor], nodes: Tensor, labels: Array, seed: int) -> State:
         """Without the sums of some nodes, not solved; `InputError` if they cannot be in them."""
         known = per_class(self.statistics)
-        for label, count in labels.counts().items():
+        for label, count in counted(labels).items():
             if count > known.get(label, 0):
                 raise InputError(
                     f"labels gives {count} nodes the class {label!r}, of which"
@@ -168,7 +164,7 @@ class State:
                 )
         membership, sketch = self.membership, Sketch(self._key)
         if membership is not None:
-            membership.minus(nodes, labels.values)  # before any work, whether they were learned
+            membership.minus(nodes, labels)  # before any work, whether they were learned
         features = sketch.watch(features)
         span, before = self.span, self.statistics
         if span.basis is not None:
@@ -180,7 +176,7 @@ class State:
         masks = half_masks(nodes, seed, self.ways)
         gone, half_gone = with_session(nothing, halves, features, labels, masks)
         if membership is not None:
-            membership = membership.minus(nodes, labels.values, sketch)
+            membership = membership.minus(nodes, labels, sketch)
         sums = before.minus(gone)
         half_sums = self.half_sums.less(half_gone).on(sums.classes)
         check_left(before, gone, sums)
@@ -291,13 +287,12 @@ def check_left(before: Statistics, gone: Statistics, left: Statistics) -> None:
     # a class without nodes has no sum
     empty = torch.from_numpy(~np.isin(before.classes, left.classes)).to(before.Q.device)
     over = torch.linalg.vector_norm((before.Q - gone.on(before.classes).Q)[:, empty])
-    if float(over) > CHANGED_FEATURES * float(torch.linalg.vector_norm(before.Q[:, empty])):
-        raise _changed("some nodes have")
+    changed = float(over) > CHANGED_FEATURES * float(torch.linalg.vector_norm(before.Q[:, empty]))
     # nor has a sum of squares a negative direction, but for rounding
     rounding = CHANGED_FEATURES * float(gone.G.trace()) + GRAM_ROUNDING * float(before.G.trace())
     matrix = left.G.clone()
     matrix.diagonal().add_(rounding or 1.0)
-    if int(torch.linalg.cholesky_ex(matrix).info):
+    if changed or int(torch.linalg.cholesky_ex(matrix).info):
         raise _changed("some nodes have")
 
 

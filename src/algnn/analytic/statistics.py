@@ -17,7 +17,7 @@ from scipy.linalg.blas import dsyrk
 from torch import Tensor
 from torch.nn.functional import pad
 
-from algnn.analytic.classes import GONE, CodedLabels, union
+from algnn.analytic.classes import GONE, union
 from algnn.checks import onto
 from algnn.graph.propagate import blocks
 
@@ -56,7 +56,7 @@ class Statistics:
         """These sums and those of one more session: Z in blocks of rows, and each row's class."""
         no_masks = np.zeros((0, labels.size), dtype=bool)
         no_halves = Statistics.empty(self.G.size(-1), self.G.device, ways=0)
-        return with_session(self, no_halves, features, CodedLabels.of(labels), no_masks)[0]
+        return with_session(self, no_halves, features, labels, no_masks)[0]
 
     def minus(self, other: Statistics) -> Statistics:
         """These sums without some of their terms; classes that are left without a node are gone."""
@@ -103,19 +103,14 @@ class Statistics:
         return Statistics((G + G.mT) / 2, turn.mT @ self.Q, self.n, self.classes)
 
     def on(self, classes: npt.NDArray[Any]) -> Statistics:
-        """The same sums over more classes, sorted, with zeros for new ones, or over some of them.
-
-        Of classes that are left out only G keeps the terms.
-        """
+        """The same sums over other classes, sorted: zeros for new ones; G keeps those left out."""
         if classes.size == self.classes.size:
             return self
-        if classes.size < self.classes.size:
-            codes = torch.from_numpy(np.searchsorted(self.classes, classes))
-            Q = self.Q[..., codes.to(self.Q.device)]
-            return Statistics(self.G, Q, self.n[..., codes], classes)
-        codes = torch.from_numpy(np.searchsorted(classes, self.classes))
+        _, *places = np.intersect1d(self.classes, classes, return_indices=True)
+        ours, theirs = map(torch.from_numpy, places)
         n, Q = (t.new_zeros(*t.shape[:-1], classes.size) for t in (self.n, self.Q))
-        n[..., codes], Q[..., codes.to(Q.device)] = self.n, self.Q
+        n[..., theirs] = self.n[..., ours]
+        Q[..., theirs.to(Q.device)] = self.Q[..., ours.to(Q.device)]
         return Statistics(self.G, Q, n, classes)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -137,12 +132,12 @@ def with_session(
     sums: Statistics,
     half_sums: Statistics,
     features: Iterable[Tensor],
-    labels: CodedLabels,
+    labels: npt.NDArray[Any],
     half_masks: Masks,
 ) -> tuple[Statistics, Statistics]:
     """Both sums with one more session: Z in blocks of rows, and the rows [k, n] of each half."""
-    classes = union(sums.classes, labels.classes)
-    codes = np.searchsorted(classes, labels.classes)[labels.codes]
+    classes = union(sums.classes, np.unique(labels))
+    codes = np.searchsorted(classes, labels)
     sums, half_sums = _copy(sums.on(classes)), _copy(half_sums.on(classes))
     every = [sums, *(half_sums[way] for way in range(len(half_masks)))]
     everyone = np.ones(codes.size, dtype=bool)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import cache, partial
 from itertools import count, pairwise
 from pathlib import Path
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from algnn.errors import InputError
 from algnn.files import make_folder, replacing
-from algnn.graph.propagate import BLOCK_BYTES, GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
+from algnn.graph.propagate import GPU_BLOCK_BYTES, blocks, csr, spmm, without_diagonal
 from algnn.graph.store import FLOAT, GraphRows, GraphStore, MemoryRows, mapped
 from algnn.progress import tell
 
@@ -133,11 +134,11 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
         most = GPU_BLOCK_BYTES if graph.device.type == "cuda" else MEMORY_BYTES
         columns = _columns(encoder, _step(encoder.view_width, nodes, most))
         found = torch.empty(nodes, width, dtype=torch.float32, device=graph.device)
+        run = Here(graph)
         if encoder.sizes:
-            Here(graph)(fill, encoder.size_columns, found[:, encoder.breadth :])
-        for view, some, array in computed(encoder, Here(graph), columns):
-            place = _place(encoder, view, some)
-            found[:, place] = opened(array)[:, : place.stop - place.start]
+            run(fill, encoder.size_columns, found[:, encoder.breadth :])
+        for view, some, array in computed(encoder, run, columns):
+            run(keep, array, found[:, _place(encoder, view, some)])
         return encoder.unit(found)
     most = max(int(STORE_SHARE * graph.memory), graph.memory - OTHER_BYTES)
     step = _step(encoder.view_width, nodes, most)
@@ -149,8 +150,7 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
         except InputError as error:
             remedy = "algnn.open_graph(..., cache=FOLDER) puts what is computed elsewhere"
             raise InputError(f"the cache {error}; {remedy}") from error
-    run = graph.runner or Here(graph)
-    try:
+    with closing(graph.runner or Here(graph)) as run:
         if not measured:
             with replacing(views.sizes) as target:
                 new_file(target, (nodes, width - encoder.breadth), np.float32)
@@ -160,8 +160,6 @@ def encoded(encoder: HopEncoder, graph: GraphRows, device: Any = "cpu") -> Prepa
                 place = _place(encoder, view, some)
                 new_file(target, (nodes, place.stop - place.start), np.float32)
                 run(keep, array, target)
-    finally:
-        run.close()
     return views
 
 
@@ -237,10 +235,9 @@ def hop(
     x, into = opened(source), opened(out, write=True)
     start = None if beside is None else opened(beside)
     first, matrix = graph.parts[part].start, graph.adjacency(part)
-    starts, on_gpu = matrix.crow_indices(), x.device.type == "cuda"
-    size = matrix.size(0) if on_gpu else max(1, BLOCK_BYTES // (8 * x.size(1)))
-    for a in range(0, matrix.size(0), size):
-        b = min(a + size, matrix.size(0))
+    starts = matrix.crow_indices()
+    for block in blocks(matrix.size(0), 8 * x.size(1), x.device):
+        a, b = block.start, block.stop
         entries = slice(int(starts[a]), int(starts[b]))
         columns, values = matrix.col_indices()[entries], matrix.values()[entries].to(FLOAT)
         some = csr(starts[a : b + 1] - starts[a], columns, values, (b - a, matrix.size(1)))

@@ -54,9 +54,8 @@ def scales_of(units: Tensor) -> Tensor:
     return powers.clamp(-100, 100).exp2().to(torch.float32)
 
 
-def common_scale(some: Tensor) -> Tensor | None:
+def common_scale(values: Tensor, inputs: int) -> Tensor | None:
     """One power of two for all columns [d], float32, if entries are usually far from 1."""
-    values = some if some.layout == torch.strided else some.values()
     sizes = values[values != 0].abs()
     if not sizes.numel():
         return None
@@ -64,7 +63,7 @@ def common_scale(some: Tensor) -> Tensor | None:
     usual = sizes.median()
     usual = usual if usual > 1 else torch.maximum(usual, sizes.max() / FAR_FROM_ONE).clamp_max(1)
     far = usual > FAR_FROM_ONE or usual < 1 / FAR_FROM_ONE
-    return scales_of(usual.expand(some.size(1))) if bool(far) else None
+    return scales_of(usual.expand(inputs)) if bool(far) else None
 
 
 def much_alike(dense: Tensor) -> bool:

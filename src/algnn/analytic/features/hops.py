@@ -15,29 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from algnn.analytic.features import columns, reduce
 from algnn.analytic.features.blocked import encoded
-from algnn.analytic.features.columns import (
-    CENTRE_ROWS,
-    FULL_SHARE,
-    SAMPLED_ROWS,
-    centre_of,
-    column_squares,
-    common_scale,
-    much_alike,
-    sample,
-    scales_of,
-    units_apart,
-)
 from algnn.analytic.features.expansion import unit_weights
-from algnn.analytic.features.reduce import (
-    MOST_ROWS,
-    NEAR_RANK,
-    RANK,
-    WIDEST,
-    log_sizes,
-    principal_basis,
-    unit_rows,
-)
 from algnn.checks import check_choice
 from algnn.graph.propagate import blocks, csr, spmm, to_csr
 from algnn.graph.store import FLOAT, GraphRows, MemoryRows
@@ -96,9 +76,9 @@ class HopEncoder:
         width: int,
         seed: int,
         *,
-        widest: int = WIDEST,
-        near: int = NEAR_RANK,
-        rank: int = RANK,
+        widest: int = reduce.WIDEST,
+        near: int = reduce.NEAR_RANK,
+        rank: int = reduce.RANK,
         root: bool | None = None,
         sizes: bool = True,
     ) -> HopEncoder:
@@ -111,24 +91,28 @@ class HopEncoder:
         from 1, and centred if hardly an entry is zero and rows have much in common.
         """
         inputs = x.shape[1]
-        some = sample(x, SAMPLED_ROWS)
+        some = columns.sample(x, columns.SAMPLED_ROWS)
+        values = some if some.layout == torch.strided else some.values()
         if root is None:
-            values = some if some.layout == torch.strided else some.values()
             root = not bool((values < 0).any()) and not bool(((values == 0) | (values == 1)).all())
-        encoder = cls("all", inputs, root=root, seed=seed, scales=common_scale(some))
-        squares, counts = column_squares(some)
+        scales = columns.common_scale(values, inputs)
+        encoder = cls("all", inputs, root=root, seed=seed, scales=scales)
+        squares, counts = columns.column_squares(some)
         units = (squares / counts.clamp_min(1)).sqrt()
         seen = units.sqrt() if root else units
-        if encoder._drowned(encoder.scaled(some)) or units_apart(seen, counts):
-            encoder = replace(encoder, scales=scales_of(units))
-        if encoder._much_in_common(some):
-            encoder = replace(encoder, centre=centre_of(encoder._dense(sample(x, CENTRE_ROWS))))
+        if encoder._drowned(encoder.scaled(some)) or columns.units_apart(seen, counts):
+            encoder = replace(encoder, scales=columns.scales_of(units))
+        full = int(values.count_nonzero()) > columns.FULL_SHARE * some.numel()
+        if full and columns.much_alike(encoder._dense(some)):
+            many = encoder._dense(columns.sample(x, columns.CENTRE_ROWS))
+            encoder = replace(encoder, centre=columns.centre_of(many))
         if sizes:
-            least, most = log_sizes(encoder.measured(some)).aminmax()
+            least, most = reduce.log_sizes(encoder.measured(some)).aminmax()
             encoder = replace(encoder, sizes=bool(most - least > SAME_SIZE))
         if inputs > widest:
-            rows = encoder._unit_entries(encoder.scaled(sample(x, MOST_ROWS)), torch.float32)
-            basis = principal_basis(rows, seed, rank)
+            rows = encoder.scaled(columns.sample(x, reduce.MOST_ROWS))
+            rows = encoder._unit_entries(rows, torch.float32)
+            basis = reduce.principal_basis(rows, seed, rank)
             encoder = replace(encoder, basis=basis, near=near if near < basis.size(1) else 0)
         return replace(encoder, expanded=max(width - encoder.prepared_width, 0))
 
@@ -166,12 +150,12 @@ class HopEncoder:
         """Views and sizes [N, prepared_width] of all nodes in float32, from Â and X [N, inputs]."""
         return cast(Tensor, encoded(self, MemoryRows(adjacency, x)))
 
-    def entries(self, some: Tensor, columns: slice = slice(None)) -> Tensor:
+    def entries(self, some: Tensor, which: slice = slice(None)) -> Tensor:
         """Some rows of X as they are reduced or, where they are not, as the views take them."""
         some = self.scaled(some)
         if self.basis is not None:
             return self._unit_entries(some, FLOAT)
-        return self._centred(some.to_dense(), FLOAT, columns)
+        return self._centred(some.to_dense(), FLOAT, which)
 
     def scaled(self, some: Tensor) -> Tensor:
         """Some rows of X, dense or CSR, with columns scaled where the encoder does so."""
@@ -196,12 +180,12 @@ class HopEncoder:
             return None
         return _projection(self.inputs, self.projected, self.seed).to(device).mT
 
-    def source(self, columns: slice, some: Tensor) -> Tensor:
+    def source(self, which: slice, some: Tensor) -> Tensor:
         """A block of the columns that the views take of some rows of X [b, inputs], in float64."""
         reduction = self.reduction(some.device)
         if reduction is None:
-            return self.entries(some, columns)
-        entries, matrix = self.entries(some), reduction[:, columns].contiguous()
+            return self.entries(some, which)
+        entries, matrix = self.entries(some), reduction[:, which].contiguous()
         if self.basis is None:
             return spmm(to_csr(entries), matrix)
         product = spmm(entries, matrix) if entries.layout == torch.sparse_csr else entries @ matrix
@@ -213,7 +197,7 @@ class HopEncoder:
         Column k = 1, 2, … is the larger, the nearer ‖x‖² + 1 is to 2^k, and 0 beyond 2^(k±1).
         """
         powers = torch.arange(1, SIZES + 1, dtype=FLOAT, device=some.device)
-        near = 1 - (log_sizes(self.measured(some)).clamp_max(SIZES)[:, None] - powers).abs()
+        near = 1 - (reduce.log_sizes(self.measured(some)).clamp_max(SIZES)[:, None] - powers).abs()
         return near.clamp_min_(0).mul_(SIZE_WEIGHT)
 
     @cached_property
@@ -268,34 +252,27 @@ class HopEncoder:
                 return normalize(self._rooted(some.to(dtype)))
             some = to_csr(some)
         values = self._rooted(some.values().to(dtype))
-        return unit_rows(csr(some.crow_indices(), some.col_indices(), values, some.shape))
+        return reduce.unit_rows(csr(some.crow_indices(), some.col_indices(), values, some.shape))
 
     def _drowned(self, some: Tensor) -> bool:
         """Whether one column makes up more than half of the squared length of some rows."""
-        squares, _ = column_squares(self._unit_entries(some, torch.float32))
+        squares, _ = columns.column_squares(self._unit_entries(some, torch.float32))
         # more than half the way from an equal share to all of it
         least = (1 + 1 / self.inputs) / 2 * some.size(0)
         return self.inputs > 1 and float(squares.max()) > least
-
-    def _much_in_common(self, some: Tensor) -> bool:
-        """Whether some rows, of which hardly an entry is zero, are much alike."""
-        values = some if some.layout == torch.strided else some.values()
-        if int(values.count_nonzero()) <= FULL_SHARE * some.numel():
-            return False
-        return much_alike(self._dense(some))
 
     def _dense(self, some: Tensor) -> Tensor:
         """Some rows of X, scaled and rooted where asked for, that are not all zero, in float64."""
         dense = self.scaled(some).to_dense().to(FLOAT)
         return self._rooted(dense[dense.any(1)])
 
-    def _centred(self, dense: Tensor, dtype: torch.dtype, columns: slice = slice(None)) -> Tensor:
+    def _centred(self, dense: Tensor, dtype: torch.dtype, which: slice = slice(None)) -> Tensor:
         """Columns of some rows of X, rooted and centred where asked for."""
-        part = self._rooted(dense[:, columns].to(dtype))
+        part = self._rooted(dense[:, which].to(dtype))
         if self.centre is None:
             return part
         # a row of zeros, of a node without features, stays one: it is like the centre
-        return torch.where(dense.any(1, keepdim=True), part - self.centre.to(part)[columns], 0.0)
+        return torch.where(dense.any(1, keepdim=True), part - self.centre.to(part)[which], 0.0)
 
     def _rooted(self, values: Tensor) -> Tensor:
         return values.abs().sqrt_().copysign(values) if self.root else values
@@ -313,7 +290,7 @@ def _projection(inputs: int, projected: int, seed: int) -> Tensor:
     bits = np.random.Philox(key=seed).random_raw(PROJECTION_PARTS * inputs)
     places = torch.from_numpy(((bits >> np.uint64(1)) % np.uint64(projected)).astype(np.int64))
     signs = torch.from_numpy((bits & np.uint64(1)).astype(np.float64) * 2 - 1)
-    columns = torch.arange(inputs).repeat_interleave(PROJECTION_PARTS)
+    sources = torch.arange(inputs).repeat_interleave(PROJECTION_PARTS)
     matrix = torch.zeros(projected, inputs, dtype=FLOAT)
     # in halves, which are exact however they are added
-    return matrix.index_put_((places, columns), signs / PROJECTION_PARTS**0.5, accumulate=True)
+    return matrix.index_put_((places, sources), signs / PROJECTION_PARTS**0.5, accumulate=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from algnn.analytic.classes import CodedLabels
+from algnn.analytic.classes import counted
 from algnn.analytic.cluster import on_cluster
 from algnn.analytic.features.encoding import Encoding
 from algnn.analytic.features.hops import HopEncoder
@@ -19,7 +19,7 @@ from algnn.analytic.lifecycle.audit import Event
 from algnn.analytic.lifecycle.glance import Summary, exposure, number, summary_of
 from algnn.analytic.lifecycle.io import fingerprint
 from algnn.analytic.state import Features, State, per_class
-from algnn.checks import Labels, Nodes, check_choice, check_labels, check_nodes
+from algnn.checks import Array, Labels, Nodes, check_choice, check_labels, check_nodes
 from algnn.errors import InputError, NotFittedError
 from algnn.graph.store import node_count, whole
 from algnn.learner import shortened
@@ -42,8 +42,8 @@ class Lifecycle(Encoding[State]):
 
     # the steps of learning, which `ALGNN` writes
     _untaught: Callable[[Features], State]
-    _with_nodes: Callable[[Data, Tensor, CodedLabels, State], State]
-    _without: Callable[[Data, Tensor, CodedLabels, State], State]
+    _with_nodes: Callable[[Data, Tensor, Array, State], State]
+    _without: Callable[[Data, Tensor, Array, State], State]
     _settled: Callable[[State], State]
 
     @property
@@ -165,7 +165,7 @@ class Lifecycle(Encoding[State]):
         graph, chosen, given = self._checked_learned(graph, nodes, labels, once=True)
         with undisturbed():
             left = self._without(graph, chosen, given, self._known)
-            self._replace(self._settled(left).noted("forget", given.counts()))
+            self._replace(self._settled(left).noted("forget", counted(given)))
         return self
 
     @changes
@@ -196,11 +196,11 @@ class Lifecycle(Encoding[State]):
             self._check_graph(graph, self.n_features_in_)
             old = self._learned_as(check_nodes(nodes, node_count(graph), session=True))
         graph, chosen, given = self._checked_learned(graph, nodes, old, once=True)
-        right = CodedLabels.of(check_labels(new, chosen.numel(), self.classes_))
+        right = check_labels(new, chosen.numel(), self.classes_)
         with undisturbed():
             left = self._without(graph, chosen, given, self._known)
             after = self._settled(self._with_nodes(graph, chosen, right, left))
-        self._replace(after.noted("forget", given.counts()).noted("learn", right.counts()))
+        self._replace(after.noted("forget", counted(given)).noted("learn", counted(right)))
         return self
 
     def reach(self, graph: Data, node: int) -> npt.NDArray[np.int64]:
@@ -270,12 +270,12 @@ class Lifecycle(Encoding[State]):
         preconditions.check_reached(known, within, chosen)
         bare = preconditions.without_node(graph, gone)
         stays = chosen != gone
-        kept, forgotten = (CodedLabels.of(given.values[m.numpy()]) for m in (stays, ~stays))
+        kept, forgotten = (given[some.numpy()] for some in (stays, ~stays))
         with undisturbed():
             after = self._without(graph, chosen, given, known) if chosen.numel() else known
             if bool(stays.any()):
                 after = self._with_nodes(bare, chosen[stays], kept, after)
-            self._replace(self._settled(after).noted("forget node", forgotten.counts()))
+            self._replace(self._settled(after).noted("forget node", counted(forgotten)))
         return bare
 
     @changes
@@ -403,7 +403,7 @@ class Lifecycle(Encoding[State]):
 
     def _checked_learned(
         self, graph: Data, nodes: Nodes, labels: Labels, *, once: bool
-    ) -> tuple[Data, Tensor, CodedLabels]:
+    ) -> tuple[Data, Tensor, Array]:
         """A graph, nodes and labels that may have been learned, as far as can be told so far."""
         self._check_params()
         graph = self._check_graph(graph, self.n_features_in_)
@@ -415,7 +415,7 @@ class Lifecycle(Encoding[State]):
                 " is not kept: a learner can forget only with half_life=0, or before its second"
                 " session"
             )
-        return graph, chosen, CodedLabels.of(given)
+        return graph, chosen, given
 
     def _learned_as(self, nodes: Tensor) -> npt.NDArray[Any]:
         """The labels that some nodes were learned with."""
