@@ -78,12 +78,12 @@ class Entry:
 
     def status(self, root: Root = None) -> str:
         """``"ready"``, or what is missing: a download, or its file."""
-        if self.file is not None and locate(self.file, root) is not None:
+        if locate(self.file, root) is not None:
             return "ready"
-        if self.source is not None:
-            here = all(locate(file, root) is not None for file in self.source.files)
-            return "ready" if here else "download needed"
-        return "ready" if self.file is None else "file needed"
+        if self.source is None:
+            return "ready" if self.file is None else "file needed"
+        here = all(locate(file, root) is not None for file in self.source.files)
+        return "ready" if here else "download needed"
 
 
 def datasets() -> list[Entry]:
@@ -183,9 +183,9 @@ def folders(root: Root = None) -> list[Path]:
     return ([Path(os.path.expanduser(chosen))] if chosen else []) + [cache_dir() / "raw"]
 
 
-def locate(file: str, root: Root = None) -> Path | None:
+def locate(file: str | None, root: Root = None) -> Path | None:
     """The path of a raw file, named by its path below a data root, if it is on this machine."""
-    return next((path / file for path in folders(root) if (path / file).is_file()), None)
+    return next((path / file for path in folders(root) if file and (path / file).is_file()), None)
 
 
 def fetch(source: Source, root: Root = None) -> dict[str, Path]:

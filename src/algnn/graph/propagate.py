@@ -48,13 +48,11 @@ def looped_rows(
     own = torch.arange(rows.start, rows.stop, device=source.device)
     given = torch.ones_like(source, dtype=torch.float32) if weight is None else weight.float()
     loops, loop_weight = source == target, torch.ones_like(own, dtype=torch.float32)
-    if bool(loops.any()):  # most graphs have none, and their edges need not be copied
-        there = target[loops] - rows.start
-        loop_weight[there] = 0
-        loop_weight.scatter_reduce_(0, there, given[loops], "amax")  # in whatever order they come
-        source, target, given = source[~loops], target[~loops], given[~loops]
-    columns, local = torch.cat([source, own]), torch.cat([target, own]) - rows.start
-    values = torch.cat([given, loop_weight])
+    there = target[loops] - rows.start
+    loop_weight[there] = 0
+    loop_weight.scatter_reduce_(0, there, given[loops], "amax")  # in whatever order they come
+    columns, local = torch.cat([source[~loops], own]), torch.cat([target[~loops], own]) - rows.start
+    values = torch.cat([given[~loops], loop_weight])
     places = local * num_nodes + columns
     if weight is None:
         order = torch.argsort(places)
