@@ -146,8 +146,8 @@ def _beside(path: Name) -> Path | None:
 def _tables(path: Path) -> list[Path]:
     """A table, or all tables in a folder by their names, in the order of their numbers."""
     if path.is_dir():
-        tables = [p for p in path.iterdir() if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
-        tables = sorted((p for p in tables if not p.name.startswith((".", "_"))), key=_order)
+        shown, endings = path.glob("[!._]*"), (*PARQUET, ".csv", ".gz")
+        tables = sorted((p for p in shown if p.suffix.lower() in endings), key=_order)
         if not tables:
             raise DatasetError(f"{path} holds no table: give a folder of .csv, .gz or .parquet")
         return tables
