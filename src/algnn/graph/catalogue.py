@@ -1,9 +1,8 @@
 """The graphs that `load` knows by name: what there is, their raw files, and the download of these.
 
 ``datasets.csv`` and ``sources.csv`` list them. A source has raw files in a folder below a data
-root; the address of each (``{}`` in it stands for a file's name) or of a ``.zip`` of all, which are
-those of PyTorch Geometric's own classes; and the class or function that makes a dataset of the
-folder, which is imported when it is called: listing graphs needs no torch.
+root; the address of each (``{}`` stands for a file's name) or of a ``.zip`` of all; and the class
+or function that makes a dataset of the folder, imported only then: listing graphs needs no torch.
 
 Files are looked for in the data root (an argument, or the variable ``ALGNN_DATA``), then in the
 user's cache; what is in neither is downloaded into the cache. The data root is never written to.

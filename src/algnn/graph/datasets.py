@@ -32,9 +32,8 @@ STRUCTURAL = f"structural: random projection of width {WIDTH}, hops 3 6 9, seed 
 def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     """A graph by name, or from a user's ``.npz``.
 
-    Named graphs are read from files on this machine where these are at hand, and downloaded into
-    the user's cache otherwise. A graph without node features gets structural ones
-    (`structural_features`), the same for every method.
+    Files of named graphs that are not on this machine are downloaded into the user's cache. A graph
+    without node features gets structural ones, the same for every method.
 
     Parameters
     ----------

@@ -128,8 +128,8 @@ def append_nodes(
 
     Parameters
     ----------
-    path : str or path
-        The folder of a graph, or its address.
+    path, memory
+        As for `write_graph`.
     x : Tensor [m, d]
         Features of the new nodes, whose ids follow those that are there; m may be 0.
     edges : iterable of (sources, targets, weights)
@@ -140,8 +140,6 @@ def append_nodes(
         the sum of the weights.
     y : Tensor [m], int64, optional
         Labels of the new nodes; -1, for none, by default.
-    memory : str or int
-        What sorting the edges may take.
 
     Returns
     -------
@@ -310,10 +308,7 @@ def _write_partition(
 
 @contextmanager
 def _local_folder(path: Name) -> Iterator[Path]:
-    """The folder to write to; of a remote graph, one that is copied there, its manifest last.
-
-    Where writing to it fails, what is new is gone again, the folder too if it was not there.
-    """
+    """The folder to write to, where a failure leaves nothing new; a remote one is filled last."""
     if "://" in str(path):
         system, place = filesystem(str(path))
         with tempfile.TemporaryDirectory() as work:
