@@ -100,18 +100,18 @@ def write_partitions(
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
             weighted = bool(_distribute(edges, nodes, undirected, rows, Path(work)))
-            found = []
+            manifest: dict[str, Any] = {"format": "algnn graph", "version": store.VERSION}
+            manifest |= {"nodes": nodes, "edges": 0, "features": x.size(1)}
+            manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
+            manifest |= {"labelled": y is not None, "split": split is not None}
+            manifest |= {"class_names": class_names, "partitions": []}
+            known = {name: one for name, one in (("y", y), ("split", split)) if one is not None}
             for number, part in enumerate(counted("partitions", rows)):
                 mine = _sorted(Path(work), number, weighted, limit, merge=undirected)
-                known = {"y": y, "split": split}
-                more = {name: one[part] for name, one in known.items() if one is not None}
                 own = take_rows(x, torch.arange(part.start, part.stop))
-                found.append(_write_partition(folder, number, part, nodes, mine, own, **more))
-        manifest = {"format": "algnn graph", "version": store.VERSION, "nodes": nodes}
-        manifest |= {"edges": sum(one["edges"] for one in found), "features": x.size(1)}
-        manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
-        manifest |= {"labelled": y is not None, "split": split is not None}
-        store.write_manifest(folder, {**manifest, "class_names": class_names, "partitions": found})
+                more = {name: one[part] for name, one in known.items()}
+                _write_partition(folder, manifest, part, mine, own, **more)
+        store.write_manifest(folder, manifest)
     return GraphStore(path)
 
 
@@ -175,11 +175,8 @@ def append_nodes(
             old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
         x = x.detach().cpu().float()
         x = to_csr(x) if manifest["sparse"] else x.to_dense()
-        more = dict(zip(store.MORE, old, strict=True))
-        number = len(manifest["partitions"])
-        found = _write_partition(folder, number, part, part.stop, new, x, **more, **known)
-        manifest["partitions"].append(found)
-        manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+        manifest["nodes"], more = part.stop, dict(zip(store.MORE, old, strict=True))
+        _write_partition(folder, manifest, part, new, x, **more, **known)
         store.write_manifest(folder, manifest)
     return GraphStore(path)
 
@@ -281,29 +278,30 @@ def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -
 
 
 def _write_partition(
-    folder: Path, number: int, part: slice, nodes: int, edges: Edges, x: Tensor, **more: Any
-) -> dict[str, Any]:
-    """Write a partition's edges and rows of X, and `more` but None; its entry in the manifest."""
+    folder: Path, manifest: dict[str, Any], part: slice, edges: Edges, x: Tensor, **more: Any
+) -> None:
+    """Write a partition's edges, rows of X and `more`, but None; add them to the manifest."""
     source, target, weight = edges
     degrees = np.bincount(target - part.start, minlength=part.stop - part.start)
-    indices = source.astype(np.int32 if nodes < 2**31 else np.int64)
-    sparse = x.layout != torch.strided
-    values = (x.values() if sparse else x).float()
+    starts = np.append(0, np.cumsum(degrees))
+    indices = source.astype(np.int32 if manifest["nodes"] < 2**31 else np.int64)
+    values = (x.values() if manifest["sparse"] else x).float()
     if not bool(torch.isfinite(values).all()):
         place = f"among nodes {part.start} to {part.stop - 1}"
         raise InputError(f"x holds NaN or infinite values {place}: replace them")
-    starts = np.append(0, np.cumsum(degrees))
     arrays: dict[str, Any] = {"indptr": starts, "indices": indices, "weights": weight}
-    if sparse:
+    if manifest["sparse"]:
         arrays |= {"x_indptr": x.crow_indices(), "x_indices": x.col_indices(), "x_data": values}
     else:
         arrays["x"] = values
-    name, files = f"part-{number:05d}", {}
+    name, files = f"part-{len(manifest['partitions']):05d}", {}
     for key, array in (arrays | more).items():
         if array is not None:
             files[f"{key}.npy"] = store.save_array(folder / name / f"{key}.npy", array)
     count = source.size + len(more.get(store.MORE[0], ()))
-    return {"name": name, "nodes": [part.start, part.stop], "edges": count, "files": files}
+    entry = {"name": name, "nodes": [part.start, part.stop], "edges": count, "files": files}
+    manifest["partitions"].append(entry)
+    manifest["edges"] += count
 
 
 @contextmanager
