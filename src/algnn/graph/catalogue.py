@@ -123,16 +123,17 @@ def find(name: Name, root: Root = None) -> Entry | Path | str:
 def check_name(name: Name, root: Root = None) -> None:
     """Raise `DatasetError` for a name that stands for no graph, or for a file that holds none."""
     found = find(name, root)
-    if isinstance(found, Path) and found.suffix.lower() in (".csv", ".parquet") and found.exists():
+    if not isinstance(found, Path) or is_graph(found):
+        return
+    if found.suffix.lower() in (".csv", ".parquet"):
         raise DatasetError(
             f"{found} is a table: algnn partition, or algnn.from_pandas and algnn.save_npz, make a"
             " graph of its edges"
         )
-    if isinstance(found, Path) and not is_graph(found):
-        try:
-            open_npz(found).close()
-        except DatasetError as error:
-            raise DatasetError(f"{found}: {error}") from error.__cause__
+    try:
+        open_npz(found).close()
+    except DatasetError as error:
+        raise DatasetError(f"{found}: {error}") from error.__cause__
 
 
 def is_graph(path: Name) -> bool:

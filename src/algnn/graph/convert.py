@@ -42,8 +42,7 @@ def from_pandas(
     Parameters
     ----------
     edges : DataFrame
-        A row for each edge; `source` and `target` name its columns of nodes, which may be numbers
-        or strings. Of parallel edges the weights are added up.
+        A row for each edge; nodes may be numbers or strings. Weights of parallel edges add up.
     features : DataFrame, optional
         A row of numbers for each node; its index holds the nodes and fixes their order. Without it
         the graph gets structural features, and its nodes are those of `edges` and `labels`, sorted.

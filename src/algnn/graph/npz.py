@@ -86,8 +86,6 @@ def save_npz(graph: Data, path: Name) -> None:
     [7, -1]
     """
     check_kind(graph)
-    if graph.get("edge_index") is None:
-        raise InputError("graph must be a Data with edge_index to be written as .npz")
     if not os.fspath(path).endswith(".npz"):
         raise InputError(f"path {os.fspath(path)!r} is no name for a graph: end it in .npz")
     given = {key: graph.get(key) for key in ("edge_index", "edge_weight", "y", "x")}

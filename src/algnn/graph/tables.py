@@ -219,18 +219,16 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
     values: Ints = frame[name].to_numpy()
     if frame[name].isna().any():
         raise DatasetError(f"{file}: {name} is empty in a row: give an id in each")
-    if values.size and values.dtype.kind not in "iu":  # Spark writes parts with a header alone
+    if not values.size:  # Spark writes parts with a header alone
+        return values.astype(np.int64)
+    if values.dtype.kind not in "iu":
         every = values.tolist()
         strange = next((v for v in every if not re.fullmatch(r"\d+(\.0)?", str(v))), every[0])
         raise DatasetError(
             f"{file}: {name} holds {strange!r}: give ids, whole numbers from 0 without decimal"
             " points, in the place of names"
         )
-    if values.size and values.max() > np.iinfo(np.int64).max:
-        raise DatasetError(
-            f"{file}: {name} holds {values.max()}, which is no id: ids are rows of x"
-        )
-    return values.astype(np.int64)
+    return values
 
 
 def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
