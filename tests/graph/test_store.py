@@ -18,6 +18,7 @@ from algnn.bench.plan import recorded_name
 from algnn.cli import main
 from algnn.errors import DatasetError, InputError
 from algnn.graph import tables
+from algnn.graph.catalogue import check_name
 from algnn.graph.npz import MASKS
 from algnn.graph.partition import append_nodes, write_partitions
 from algnn.graph.propagate import normalised_adjacency, to_csr
@@ -198,6 +199,11 @@ def test_a_folder_does_not_pass_for_a_known_graph(tmp_path, monkeypatch, capsys)
     assert len(algnn.load("Digits").y) == 1797
 
 
+def test_a_folder_with_the_ending_of_a_table_is_a_graph(tmp_path):
+    algnn.write_graph(random_graph(), tmp_path / "g.csv")
+    check_name(tmp_path / "g.csv")
+
+
 def test_ogb_raw_files_are_read_in_chunks(tmp_path, capsys):
     graph = random_graph(5)
     for folder in ("raw", "split/time"):
@@ -351,6 +357,7 @@ def test_bad_tables_are_named(tmp_path):
         ("ann", "source holds 'ann': give ids, whole numbers from 0"),
         ("1.5", "source holds 1.5: give ids"),
         ("1.0", "source holds 0.0: give ids, whole numbers from 0 without decimal points"),
+        (2**70, f"source holds {2**70}: give ids"),
     ):
         (tmp_path / "e.csv").write_text(f"source,target\n0,1\n{last},0\n")
         with pytest.raises(DatasetError, match=words):

@@ -223,7 +223,7 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
         return values.astype(np.int64)
     if values.dtype.kind not in "iu":
         every = values.tolist()
-        strange = next((v for v in every if not re.fullmatch(r"\d+(\.0)?", str(v))), every[0])
+        strange = next((v for v in every if not re.fullmatch(r"\d{1,18}(\.0)?", str(v))), every[0])
         raise DatasetError(
             f"{file}: {name} holds {strange!r}: give ids, whole numbers from 0 without decimal"
             " points, in the place of names"
