@@ -87,6 +87,8 @@ def test_it_grows_by_a_partition_and_nothing_is_rewritten(tmp_path):
     assert store.fingerprint != algnn.write_graph(graph, tmp_path / "h", 3).fingerprint
     with pytest.raises(InputError, match="have weights"):
         append_nodes(tmp_path / "g", graph.x[:0], [(ends[0], ends[1], None)])
+    with pytest.raises(InputError, match="edges must have no weights, as those before"):
+        write_partitions(tmp_path / "i", graph.x, [(ends[0], ends[1], None), more])
 
 
 def test_edges_in_chunks_larger_than_memory_are_sorted(tmp_path, monkeypatch):

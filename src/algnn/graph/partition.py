@@ -99,7 +99,7 @@ def write_partitions(
         for left in folder.glob(".sorting-*"):  # by a command that was killed
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
-            weighted = bool(_distribute(edges, nodes, undirected, rows, Path(work)))
+            weighted = bool(_distribute(edges, undirected, rows, Path(work), None))
             manifest: dict[str, Any] = {"format": "algnn graph", "version": store.VERSION}
             manifest |= {"nodes": nodes, "edges": 0, "features": x.size(1)}
             manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
@@ -169,9 +169,7 @@ def append_nodes(
         known = _new_labels(y, manifest, x.size(0))
         with tempfile.TemporaryDirectory() as work:
             rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
-            if _distribute(edges, part.stop, undirected, rows, Path(work)) not in (None, weighted):
-                wanted = "edges must have weights" if weighted else "edges must have no weights"
-                raise InputError(f"{wanted}, as those that the graph has")
+            _distribute(edges, undirected, rows, Path(work), weighted)
             old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
         x = x.detach().cpu().float()
         x = to_csr(x) if manifest["sparse"] else x.to_dense()
@@ -202,16 +200,16 @@ def _new_labels(y: Tensor | None, manifest: dict[str, Any], nodes: int) -> dict[
 
 
 def _distribute(
-    edges: Iterable[Edges], nodes: int, undirected: bool, rows: list[slice], work: Path
+    edges: Iterable[Edges], undirected: bool, rows: list[slice], work: Path, weighted: bool | None
 ) -> bool | None:
     """Append each edge, checked, to the files of its target's partition; whether edges weigh."""
     if not isinstance(edges, Iterable):
         raise InputError(f"edges is a {type(edges).__name__}: give {CHUNKS}")
-    stops, weighted = [part.stop for part in rows], None
+    stops = [part.stop for part in rows]
     for chunk in edges:
-        arrays = _check_chunk(chunk, nodes)
+        arrays = _check_chunk(chunk, rows[-1].stop)
         if weighted not in (None, len(arrays) == 3):
-            raise InputError("edges have weights in some chunks and none in others")
+            raise InputError(f"edges must have {'' if weighted else 'no '}weights, as those before")
         weighted = len(arrays) == 3
         if undirected:
             source, target, *weight = arrays
