@@ -50,10 +50,10 @@ class Memo(Generic[Value]):
         self._entry = None
 
 
-def inputs_of(graph: Data | GraphStore) -> tuple[Tensor, ...]:
-    """The tensors of a graph that a learner looks at, as a key; of one on disk, its token."""
+def inputs_of(graph: Data | GraphStore) -> tuple[Any, ...]:
+    """The tensors of a graph that a learner looks at, as a key; one on disk stands for itself."""
     if isinstance(graph, GraphStore):
-        return (graph.token,)
+        return (graph,)
     weight = graph.get("edge_weight")
     return (graph.x, graph.edge_index, *(() if weight is None else (weight,)))
 

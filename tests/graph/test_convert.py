@@ -82,6 +82,9 @@ def test_weights_of_parallel_edges_add_up():
     [
         ({"a": "owl", "c": "fox", "d": None}, [1, -1, 0, -1], ["fox", "owl"]),
         ({"a": 3, "b": 0, "c": np.nan}, [3, 0, -1, -1], None),
+        ({"a": np.True_, "b": np.False_, "c": None}, [1, 0, -1, -1], None),
+        ({"a": 3, "b": 0, "c": -1}, [3, 0, -1, -1], None),
+        ({"a": "owl", "b": "fox", "c": "-1", "d": ""}, [1, 0, -1, -1], ["fox", "owl"]),
     ],
 )
 def test_labels(labels, y, names):
@@ -95,7 +98,7 @@ def test_labels(labels, y, names):
 @pytest.mark.parametrize("dtype", ["float32", "Float32"])
 def test_floats_that_may_be_rounded_are_no_labels(dtype):
     day = pd.Series({"a": 20240101, "b": 20240103}, dtype=dtype)
-    with pytest.raises(InputError, match="must hold integers"):
+    with pytest.raises(InputError, match="labels has type float32: give ints or strings"):
         algnn.from_pandas(EDGES, labels=day, **NAMES)
     assert algnn.from_pandas(EDGES, labels=day // 2, **NAMES).y.tolist()[:2] == [10120050, 10120052]
 
@@ -224,14 +227,15 @@ def test_networkx():
         ({"features": FEATURES[[]]}, "x .* must be numbers of shape"),
         ({"labels": ["owl"]}, "labels is a list"),
         ({"labels": pd.Series({"z": "owl"}), "features": FEATURES}, "labels names 'z' in row 0"),
-        ({"labels": pd.Series({"a": "owl", "b": 3})}, "labels must be strings, or whole"),
-        ({"labels": pd.Series({"a": 1.5})}, "y .* must hold integers"),
+        ({"labels": pd.Series({"a": "owl", "b": 3})}, "labels mixes strings with 3: give only"),
+        ({"labels": pd.Series({"a": 1.5})}, "labels has type float64: give ints or strings"),
         ({"labels": pd.Series({"a": -7})}, "y .* must hold integers"),
-        ({"labels": pd.Series({"a": np.inf})}, "y .* must hold integers"),
-        ({"labels": pd.Series({"a": 1e300})}, "y .* must hold integers"),
-        ({"labels": pd.Series({"a": [1, 2], "b": [3, 4]})}, "labels must be strings, or whole"),
-        ({"labels": pd.Series({"a": [1, 2], "b": [3]})}, "labels must be strings, or whole"),
-        ({"labels": pd.Series({"a": 1j})}, "labels must be strings, or whole"),
+        ({"labels": pd.Series({"a": np.inf})}, "labels has type float64: give ints or strings"),
+        ({"labels": pd.Series({"a": 1e300})}, "labels has type float64: give ints or strings"),
+        ({"labels": pd.Series({"a": [1, 2], "b": [3, 4]})}, r"\[1, 2\] and the like: give only"),
+        ({"labels": pd.Series({"a": [1, 2], "b": [3]})}, r"\[1, 2\] and the like: give only"),
+        ({"labels": pd.Series({"a": 1j})}, "labels has type complex128: give ints or strings"),
+        ({"labels": pd.Series({"a": "owl\0", "b": "owl"})}, "ends in NUL"),
         ({"labels": pd.Series({"a": 2**70})}, "labels holds ints beyond 64 bits"),
         ({"labels": pd.Series({"a": 2**63})}, "labels holds ints beyond 64 bits"),
         ({"labels": pd.Series({1: "owl"})}, "by numbers and by strings"),

@@ -141,7 +141,7 @@ def test_a_graph_without_labels_is_written_and_read(tmp_path, features):
         assert sorted(again.keys()) == ["edge_index", "x"]
         assert again.edge_index.equal(edges)
         assert again.x.size(0) == 3
-    with pytest.raises(InputError, match="must be a Data with edge_index"):
+    with pytest.raises(InputError, match="graph: edge_index is missing"):
         save_npz(Data(x=torch.ones(3, 2)), tmp_path / "bare.npz")
     with pytest.raises(InputError, match=r"graph\.y has no labelled node: leave it out"):
         save_npz(Data(edge_index=edges, y=torch.tensor([-1, -1])), tmp_path / "none.npz")

@@ -18,6 +18,7 @@ from algnn.bench.plan import recorded_name
 from algnn.cli import main
 from algnn.errors import DatasetError, InputError
 from algnn.graph import tables
+from algnn.graph.catalogue import check_name
 from algnn.graph.npz import MASKS
 from algnn.graph.partition import append_nodes, write_partitions
 from algnn.graph.propagate import normalised_adjacency, to_csr
@@ -86,6 +87,8 @@ def test_it_grows_by_a_partition_and_nothing_is_rewritten(tmp_path):
     assert store.fingerprint != algnn.write_graph(graph, tmp_path / "h", 3).fingerprint
     with pytest.raises(InputError, match="have weights"):
         append_nodes(tmp_path / "g", graph.x[:0], [(ends[0], ends[1], None)])
+    with pytest.raises(InputError, match="edges must have no weights, as those before"):
+        write_partitions(tmp_path / "i", graph.x, [(ends[0], ends[1], None), more])
 
 
 def test_edges_in_chunks_larger_than_memory_are_sorted(tmp_path, monkeypatch):
@@ -196,6 +199,11 @@ def test_a_folder_does_not_pass_for_a_known_graph(tmp_path, monkeypatch, capsys)
     # what is no graph is in nobody's way
     (tmp_path / "Digits" / "manifest.json").unlink()
     assert len(algnn.load("Digits").y) == 1797
+
+
+def test_a_folder_with_the_ending_of_a_table_is_a_graph(tmp_path):
+    algnn.write_graph(random_graph(), tmp_path / "g.csv")
+    check_name(tmp_path / "g.csv")
 
 
 def test_ogb_raw_files_are_read_in_chunks(tmp_path, capsys):
@@ -351,11 +359,14 @@ def test_bad_tables_are_named(tmp_path):
         ("ann", "source holds 'ann': give ids, whole numbers from 0"),
         ("1.5", "source holds 1.5: give ids"),
         ("1.0", "source holds 0.0: give ids, whole numbers from 0 without decimal points"),
-        (2**64 - 1, f"source holds {2**64 - 1}, which is no id"),
+        (2**70, f"source holds {2**70}: give ids"),
     ):
         (tmp_path / "e.csv").write_text(f"source,target\n0,1\n{last},0\n")
         with pytest.raises(DatasetError, match=words):
             list(read_edges(tmp_path / "e.csv"))
+    (tmp_path / "e.csv").write_text(f"source,target\n0,1\n{2**64 - 1},0\n")
+    with pytest.raises(InputError, match=f"edges name source 0 to {2**64 - 1}: ids are 0 to 39"):
+        write_partitions(tmp_path / "g", graph.x, read_edges(tmp_path / "e.csv"))
     (tmp_path / "e.csv").write_text("source,target\n0,1\n\n1,0\n\n")
     assert [chunk[0].tolist() for chunk in read_edges(tmp_path / "e.csv")] == [[0, 1]]
     # in a table of one column an empty line is a row, and without it ids would shift

@@ -1,9 +1,8 @@
 """The graphs that `load` knows by name: what there is, their raw files, and the download of these.
 
 ``datasets.csv`` and ``sources.csv`` list them. A source has raw files in a folder below a data
-root; the address of each (``{}`` in it stands for a file's name) or of a ``.zip`` of all, which are
-those of PyTorch Geometric's own classes; and the class or function that makes a dataset of the
-folder, which is imported when it is called: listing graphs needs no torch.
+root; the address of each (``{}`` stands for a file's name) or of a ``.zip`` of all; and the class
+or function that makes a dataset of the folder, imported only then: listing graphs needs no torch.
 
 Files are looked for in the data root (an argument, or the variable ``ALGNN_DATA``), then in the
 user's cache; what is in neither is downloaded into the cache. The data root is never written to.
@@ -78,12 +77,12 @@ class Entry:
 
     def status(self, root: Root = None) -> str:
         """``"ready"``, or what is missing: a download, or its file."""
-        if self.file is not None and locate(self.file, root) is not None:
+        if locate(self.file, root) is not None:
             return "ready"
-        if self.source is not None:
-            here = all(locate(file, root) is not None for file in self.source.files)
-            return "ready" if here else "download needed"
-        return "ready" if self.file is None else "file needed"
+        if self.source is None:
+            return "ready" if self.file is None else "file needed"
+        here = all(locate(file, root) is not None for file in self.source.files)
+        return "ready" if here else "download needed"
 
 
 def datasets() -> list[Entry]:
@@ -124,16 +123,17 @@ def find(name: Name, root: Root = None) -> Entry | Path | str:
 def check_name(name: Name, root: Root = None) -> None:
     """Raise `DatasetError` for a name that stands for no graph, or for a file that holds none."""
     found = find(name, root)
-    if isinstance(found, Path) and found.suffix.lower() in (".csv", ".parquet") and found.exists():
+    if not isinstance(found, Path) or is_graph(found):
+        return
+    if found.suffix.lower() in (".csv", ".parquet"):
         raise DatasetError(
             f"{found} is a table: algnn partition, or algnn.from_pandas and algnn.save_npz, make a"
             " graph of its edges"
         )
-    if isinstance(found, Path) and not is_graph(found):
-        try:
-            open_npz(found).close()
-        except DatasetError as error:
-            raise DatasetError(f"{found}: {error}") from error.__cause__
+    try:
+        open_npz(found).close()
+    except DatasetError as error:
+        raise DatasetError(f"{found}: {error}") from error.__cause__
 
 
 def is_graph(path: Name) -> bool:
@@ -183,9 +183,9 @@ def folders(root: Root = None) -> list[Path]:
     return ([Path(os.path.expanduser(chosen))] if chosen else []) + [cache_dir() / "raw"]
 
 
-def locate(file: str, root: Root = None) -> Path | None:
+def locate(file: str | None, root: Root = None) -> Path | None:
     """The path of a raw file, named by its path below a data root, if it is on this machine."""
-    return next((path / file for path in folders(root) if (path / file).is_file()), None)
+    return next((path / file for path in folders(root) if file and (path / file).is_file()), None)
 
 
 def fetch(source: Source, root: Root = None) -> dict[str, Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from datetime import datetime, timedelta
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from algnn.checks import check_number, strings
+from algnn.checks import NO_LABEL, check_labels, check_number
 from algnn.errors import DatasetError, InputError
 from algnn.graph.datasets import finish, inputs_alone
 from algnn.graph.npz import Arrays, graph_of_arrays
@@ -43,8 +42,7 @@ def from_pandas(
     Parameters
     ----------
     edges : DataFrame
-        A row for each edge; `source` and `target` name its columns of nodes, which may be numbers
-        or strings. Of parallel edges the weights are added up.
+        A row for each edge; nodes may be numbers or strings. Weights of parallel edges add up.
     features : DataFrame, optional
         A row of numbers for each node; its index holds the nodes and fixes their order. Without it
         the graph gets structural features, and its nodes are those of `edges` and `labels`, sorted.
@@ -77,14 +75,14 @@ def from_pandas(
     (['ann', 'bob', 'cid'], [0, -1, 1], ['fair', 'fraud'], 4)
     """
     _check_table("edges", edges, pd.DataFrame)
-    named = [column for column in (source, target, weight) if column is not None]
-    if strange := [column for column in named if column not in edges.columns]:
-        raise InputError(
-            f"edges has no column {strange[0]!r}, it has {', '.join(map(str, edges.columns))}: name"
-            " the columns with source=, target= and weight="
-        )
-    if twice := [column for column in named if not isinstance(edges[column], pd.Series)]:
-        raise InputError(f"edges has column {twice[0]!r} more than once: rename or drop one")
+    for column in (source, target, *([] if weight is None else [weight])):
+        if column not in edges.columns:
+            raise InputError(
+                f"edges has no column {column!r}, it has {', '.join(map(str, edges.columns))}: name"
+                " the columns with source=, target= and weight="
+            )
+        if not isinstance(edges[column], pd.Series):
+            raise InputError(f"edges has column {column!r} more than once: rename or drop one")
     _check_table("features", features, pd.DataFrame, by_node=True)
     _check_table("labels", labels, pd.Series, by_node=True)
     if features is None:
@@ -275,20 +273,11 @@ def _numbers(what: str, column: pd.Series, words: bool = False) -> Any:
 
 def _labels(labels: pd.Series, names: pd.Index) -> Any:
     """A label for each node, ints with -1 or strings with '' where there is none."""
-    given = labels.dropna()
-    words = all(isinstance(label, str) for label in given)
-    ids = _ids("labels", given.index, names)
-    if not words and not all(isinstance(label, Real | np.bool_) for label in given):
-        raise InputError("labels must be strings, or whole numbers of at least 0, not both")
-    # floats keep their type, which says how large a whole number it holds
-    plain = given.to_numpy() if given.dtype.kind == "f" else given.tolist()
-    values = strings(given) if words else np.array(plain)
-    if values.dtype.kind == "O" or (values.dtype.kind == "u" and int(values.max()) >= 2**63):
-        raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
-    # ints stay ints: a float holds them up to 2**53 only
-    kind = values.dtype if values.dtype.kind in "Uf" else np.int64
-    found = np.full(len(names), "" if words else -1, kind)
-    found[ids] = values
+    given = labels.dropna().infer_objects()
+    given = given[~given.astype(str).isin(["", "-1", "-1.0"])]
+    values = check_labels(given, len(given))
+    found = np.full(len(names), "" if values.dtype.kind == "U" else NO_LABEL, values.dtype)
+    found[_ids("labels", given.index, names)] = values
     return found
 
 

@@ -17,7 +17,7 @@ from algnn.graph import catalogue
 from algnn.graph.catalogue import RANDOM_SPLIT, Entry, Name, Root
 from algnn.graph.catalogue import datasets as datasets  # for callers: what `load` knows
 from algnn.graph.npz import MASKS, class_names, read_arrays, read_npz
-from algnn.graph.propagate import blocks, normalised_adjacency, spmm
+from algnn.graph.propagate import normalised_adjacency, spmm
 from algnn.graph.store import GraphStore
 from algnn.graph.synthetic import communities
 from algnn.graph.tables import write_ogb
@@ -32,9 +32,8 @@ STRUCTURAL = f"structural: random projection of width {WIDTH}, hops 3 6 9, seed 
 def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     """A graph by name, or from a user's ``.npz``.
 
-    Named graphs are read from files on this machine where these are at hand, and downloaded into
-    the user's cache otherwise. A graph without node features gets structural ones
-    (`structural_features`), the same for every method.
+    Files of named graphs that are not on this machine are downloaded into the user's cache. A graph
+    without node features gets structural ones, the same for every method.
 
     Parameters
     ----------
@@ -107,13 +106,12 @@ def inputs_alone(graph: Data) -> Data:
 
 def load_entry(entry: Entry, root: Root = None, seed: int = 42) -> Data:
     """The graph of one entry of `datasets`, which may be a changed copy (another URL, say)."""
-    file = catalogue.locate(entry.file, root) if entry.file is not None else None
-    origin = entry.origin
-    if entry.name == "digits":
-        graph = _digits()
-    elif file is not None:
+    file, origin = catalogue.locate(entry.file, root), entry.origin
+    if file is not None:
         graph, origin = read_npz(file), file.name
         graph.edge_index = to_undirected(graph.edge_index, num_nodes=graph.y.numel())
+    elif entry.name == "digits":
+        graph = _digits()
     elif entry.source is None and entry.file is None:
         graph = communities(entry.nodes, entry.edges, entry.features, entry.classes)
     elif entry.source is None:
@@ -217,8 +215,7 @@ def _digest(graph: Data, features: str) -> str:
         if tensor.layout == torch.sparse_csr:
             parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
         for part in parts:
-            for block in blocks(part.size(0), part[:1].nbytes):
-                digest.update(part[block].contiguous().numpy())
+            digest.update(part.contiguous().numpy())
     return digest.hexdigest()[:16]
 
 

@@ -86,19 +86,16 @@ def save_npz(graph: Data, path: Name) -> None:
     [7, -1]
     """
     check_kind(graph)
-    if graph.get("edge_index") is None:
-        raise InputError("graph must be a Data with edge_index to be written as .npz")
     if not os.fspath(path).endswith(".npz"):
         raise InputError(f"path {os.fspath(path)!r} is no name for a graph: end it in .npz")
-    keys = [k for k in ("edge_index", "edge_weight", "y") if graph.get(k) is not None]
-    arrays: dict[str, Any] = {key: as_array(f"graph.{key}", graph[key]) for key in keys}
-    x = graph.get("x")
+    given = {key: graph.get(key) for key in ("edge_index", "edge_weight", "y", "x")}
+    x = given["x"]
     if isinstance(x, Tensor) and x.layout != torch.strided:
         x = to_csr(x.detach().cpu())
         parts = (x.values(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
-        arrays |= {key: as_array("graph.x", part) for key, part in zip(SPARSE, parts, strict=True)}
-    elif x is not None:
-        arrays["x"] = as_array("graph.x", x)
+        given |= {"x": None, **dict(zip(SPARSE, parts, strict=True))}
+    arrays: dict[str, Any]
+    arrays = {key: as_array(f"graph.{key}", one) for key, one in given.items() if one is not None}
     if not {"x", "x_shape", "y"} & set(arrays):
         arrays["num_nodes"] = np.array(graph.num_nodes)
     try:  # by the checks of who reads it: no file is written that cannot be loaded

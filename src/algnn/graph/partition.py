@@ -26,6 +26,7 @@ from algnn.progress import counted
 
 CHUNKS = "chunks (sources, targets, weights or None), arrays [e] of one length"
 SORT_COPIES = 6  # arrays of the size of a partition's edges that sorting them takes
+KINDS = {"source": np.int64, "target": np.int64, "weight": np.float32}
 
 Ints = npt.NDArray[np.int64]
 # sources, targets and, if edges have them, weights
@@ -65,10 +66,8 @@ def write_graph(
     x = graph.x.detach().cpu().float()
     x = x if x.layout == torch.strided else to_csr(x)
     known = check_stored(graph, x.size(0))
-    if masks := [known.pop(key) for key in MASKS if key in known]:
-        known["split"] = torch.zeros(x.size(0), dtype=torch.uint8)
-        for code, mask in enumerate(masks, 1):
-            known["split"][mask] = code
+    if known.keys() >= set(MASKS):
+        known["split"] = sum(code * known.pop(key).byte() for code, key in enumerate(MASKS, 1))
     return write_partitions(path, x, [edges], parts=parts, memory=memory, **known)
 
 
@@ -100,19 +99,19 @@ def write_partitions(
         for left in folder.glob(".sorting-*"):  # by a command that was killed
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".sorting-") as work:
-            weighted = bool(_distribute(_checked(edges, nodes, undirected), rows, Path(work)))
-            found = []
+            weighted = bool(_distribute(edges, undirected, rows, Path(work), None))
+            manifest: dict[str, Any] = {"format": "algnn graph", "version": store.VERSION}
+            manifest |= {"nodes": nodes, "edges": 0, "features": x.size(1)}
+            manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
+            manifest |= {"labelled": y is not None, "split": split is not None}
+            manifest |= {"class_names": class_names, "partitions": []}
+            known = {name: one for name, one in (("y", y), ("split", split)) if one is not None}
             for number, part in enumerate(counted("partitions", rows)):
                 mine = _sorted(Path(work), number, weighted, limit, merge=undirected)
-                known = {"y": y, "split": split}
-                more = {name: one[part] for name, one in known.items() if one is not None}
                 own = take_rows(x, torch.arange(part.start, part.stop))
-                found.append(_write_partition(folder, number, part, nodes, mine, own, **more))
-        manifest = {"format": "algnn graph", "version": store.VERSION, "nodes": nodes}
-        manifest |= {"edges": sum(one["edges"] for one in found), "features": x.size(1)}
-        manifest |= {"sparse": x.layout != torch.strided, "weighted": weighted}
-        manifest |= {"labelled": y is not None, "split": split is not None}
-        store.write_manifest(folder, {**manifest, "class_names": class_names, "partitions": found})
+                more = {name: one[part] for name, one in known.items()}
+                _write_partition(folder, manifest, part, mine, own, **more)
+        store.write_manifest(folder, manifest)
     return GraphStore(path)
 
 
@@ -129,8 +128,8 @@ def append_nodes(
 
     Parameters
     ----------
-    path : str or path
-        The folder of a graph, or its address.
+    path, memory
+        As for `write_graph`.
     x : Tensor [m, d]
         Features of the new nodes, whose ids follow those that are there; m may be 0.
     edges : iterable of (sources, targets, weights)
@@ -141,8 +140,6 @@ def append_nodes(
         the sum of the weights.
     y : Tensor [m], int64, optional
         Labels of the new nodes; -1, for none, by default.
-    memory : str or int
-        What sorting the edges may take.
 
     Returns
     -------
@@ -172,57 +169,64 @@ def append_nodes(
         known = _new_labels(y, manifest, x.size(0))
         with tempfile.TemporaryDirectory() as work:
             rows = [slice(0, first), part]  # edges that end in old nodes, and in new ones
-            mine = _distribute(_checked(edges, part.stop, undirected), rows, Path(work))
-            if mine not in (None, weighted):
-                wanted = "edges must have weights" if weighted else "edges must have no weights"
-                raise InputError(f"{wanted}, as those that the graph has")
+            _distribute(edges, undirected, rows, Path(work), weighted)
             old, new = (_sorted(Path(work), n, weighted, limit, merge=undirected) for n in (0, 1))
         x = x.detach().cpu().float()
         x = to_csr(x) if manifest["sparse"] else x.to_dense()
-        more = dict(zip(store.MORE, old, strict=True))
-        number = len(manifest["partitions"])
-        found = _write_partition(folder, number, part, part.stop, new, x, **more, **known)
-        manifest["partitions"].append(found)
-        manifest["nodes"], manifest["edges"] = part.stop, manifest["edges"] + found["edges"]
+        manifest["nodes"], more = part.stop, dict(zip(store.MORE, old, strict=True))
+        _write_partition(folder, manifest, part, new, x, **more, **known)
         store.write_manifest(folder, manifest)
     return GraphStore(path)
 
 
 def _new_labels(y: Tensor | None, manifest: dict[str, Any], nodes: int) -> dict[str, Any]:
     """What a graph holds of labels and split, for new nodes."""
-    known = check_stored({"y": y}, nodes)
     if y is not None and not manifest["labelled"]:
         raise InputError("y is given and the graph has no labels: leave it out")
+    if y is None and manifest["labelled"]:
+        y = torch.full((nodes,), NO_LABEL)
+    known = check_stored({"y": y}, nodes)
     if "class_names" in known:
         raise InputError("y holds strings: give ints, the classes that the graph has")
     names = manifest["class_names"]
-    if names and y is not None and bool((known["y"] >= len(names)).any()):
-        highest = int(known["y"].max())
+    if names and "y" in known and bool((known["y"] >= len(names)).any()):
         raise InputError(
-            f"y holds class {highest}: class_names of the graph has {len(names)}, so give 0 to"
-            f" {len(names) - 1}"
+            f"y holds class {int(known['y'].max())}: class_names of the graph has {len(names)}, so"
+            f" give 0 to {len(names) - 1}"
         )
-    if manifest["labelled"]:
-        known.setdefault("y", torch.full((nodes,), NO_LABEL))
     if manifest["split"]:
         known["split"] = np.zeros(nodes, np.uint8)
     return known
 
 
-def _checked(edges: Iterable[Edges], nodes: int, undirected: bool) -> Iterator[Edges]:
-    """The chunks, each checked, and followed by its reverse where that is asked for."""
+def _distribute(
+    edges: Iterable[Edges], undirected: bool, rows: list[slice], work: Path, weighted: bool | None
+) -> bool | None:
+    """Append each edge, checked, to the files of its target's partition; whether edges weigh."""
     if not isinstance(edges, Iterable):
         raise InputError(f"edges is a {type(edges).__name__}: give {CHUNKS}")
+    stops = [part.stop for part in rows]
     for chunk in edges:
-        source, target, weight = _check_chunk(chunk, nodes)
-        yield source, target, weight
+        arrays = _check_chunk(chunk, rows[-1].stop)
+        if weighted not in (None, len(arrays) == 3):
+            raise InputError(f"edges must have {'' if weighted else 'no '}weights, as those before")
+        weighted = len(arrays) == 3
         if undirected:
-            apart = source != target
-            yield target[apart], source[apart], None if weight is None else weight[apart]
+            source, target, *weight = arrays
+            both = zip(arrays, (target, source, *weight), strict=True)
+            arrays = [np.concatenate([one, other[source != target]]) for one, other in both]
+        part_of = np.searchsorted(stops, arrays[1], side="right")
+        ends = np.cumsum(np.bincount(part_of, minlength=len(rows)))
+        for part, mine in enumerate(np.split(np.argsort(part_of, kind="stable"), ends[:-1])):
+            for name, array in zip(KINDS, arrays, strict=False):
+                if mine.size:
+                    with naming(work), (work / f"{part}-{name}").open("ab") as file:
+                        file.write(array[mine].data)  # tofile does not notice a full disk
+    return weighted
 
 
-def _check_chunk(chunk: Any, nodes: int) -> Edges:
-    """A chunk as int64, int64 and float32 arrays; `InputError` for one that cannot be used."""
+def _check_chunk(chunk: Any, nodes: int) -> list[npt.NDArray[Any]]:
+    """A chunk as arrays of the types of `KINDS`; `InputError` for one that cannot be used."""
     if not isinstance(chunk, tuple | list) or len(chunk) != 3:
         raise InputError(f"edges holds a {type(chunk).__name__}: give {CHUNKS}")
     arrays = [as_array("edges", part) for part in chunk if part is not None]
@@ -237,39 +241,19 @@ def _check_chunk(chunk: Any, nodes: int) -> Edges:
                 f"edges name {name} {ends.min()} to {ends.max()}: ids are 0 to {nodes - 1}, the"
                 " rows of the features"
             )
-    source, target = (ends.astype(np.int64, copy=False) for ends in arrays[:2])
-    if chunk[2] is None:
-        return source, target, None
-    if arrays[2].dtype.kind not in NUMBERS:
+    if len(arrays) == 3 and arrays[2].dtype.kind not in NUMBERS:
         raise InputError(f"edge weights are {arrays[2].dtype}: give numbers")
     with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite just below
-        weight = arrays[2].astype(np.float32, copy=False)
-    if not bool((np.isfinite(weight) & (weight >= 0)).all()):
+        kinds = zip(arrays, KINDS.values(), strict=False)
+        arrays = [array.astype(kind, copy=False) for array, kind in kinds]
+    if not all((np.isfinite(weight) & (weight >= 0)).all() for weight in arrays[2:]):
         raise InputError("edge weights must be finite and at least 0")
-    return source, target, weight
-
-
-def _distribute(edges: Iterable[Edges], rows: list[slice], work: Path) -> bool | None:
-    """Append each edge to the file of its target's partition; whether edges, if any, weigh."""
-    stops = np.array([part.stop for part in rows])
-    weighted = None
-    for source, target, weight in edges:
-        if weighted not in (None, weight is not None):
-            raise InputError("edges have weights in some chunks and none in others")
-        weighted = weight is not None
-        part_of = np.searchsorted(stops, target, side="right")
-        ends = np.cumsum(np.bincount(part_of, minlength=len(rows)))
-        for part, mine in enumerate(np.split(np.argsort(part_of, kind="stable"), ends[:-1])):
-            for name, array in (("s", source), ("t", target), ("w", weight)):
-                if mine.size and array is not None:
-                    with naming(work), (work / f"{part}{name}").open("ab") as file:
-                        file.write(array[mine].data)  # tofile does not notice a full disk
-    return weighted
+    return arrays
 
 
 def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -> Edges:
     """The edges put aside for a partition, by target, then by source; equal ones may be merged."""
-    files = [work / f"{part}{name}" for name in "stw"]
+    files = [work / f"{part}-{name}" for name in KINDS]
     for file in files:
         file.touch()  # a partition may have no edges
     size = files[0].stat().st_size
@@ -279,73 +263,70 @@ def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -
             f"memory={limit:,} bytes is too little to sort the {size // 8:,} edges of a partition:"
             f" give {more} times as much, or so many times as many parts to a new graph"
         )
-    source, target = (np.fromfile(file, np.int64) for file in files[:2])
-    weight = np.fromfile(files[2], np.float32) if weighted else None
+    arrays = [np.fromfile(file, kind) for file, kind in zip(files, KINDS.values(), strict=True)]
     for file in files:
         file.unlink()
-    order = np.lexsort((source, target))
-    source, target = source[order], target[order]
-    weight = None if weight is None else weight[order]
+    order = np.lexsort(arrays[:2])
+    source, target, *weight = (array[order] for array in arrays[: 2 + weighted])
     if merge and source.size:
         first = np.flatnonzero(np.append(True, (np.diff(source) != 0) | (np.diff(target) != 0)))
-        weight = None if weight is None else np.add.reduceat(weight, first)
         source, target = source[first], target[first]
-    return source, target, weight
+        weight = [np.add.reduceat(one, first) for one in weight]
+    return source, target, weight[0] if weight else None
 
 
 def _write_partition(
-    folder: Path, number: int, part: slice, nodes: int, edges: Edges, x: Tensor, **more: Any
-) -> dict[str, Any]:
-    """Write a partition's edges and rows of X, and `more` but None; its entry in the manifest."""
+    folder: Path, manifest: dict[str, Any], part: slice, edges: Edges, x: Tensor, **more: Any
+) -> None:
+    """Write a partition's edges, rows of X and `more`, but None; add them to the manifest."""
     source, target, weight = edges
     degrees = np.bincount(target - part.start, minlength=part.stop - part.start)
-    indices = source.astype(np.int32 if nodes < 2**31 else np.int64)
-    arrays: dict[str, Any]
-    arrays = {"indptr": np.append(0, np.cumsum(degrees)), "indices": indices, "weights": weight}
-    values = x.float() if x.layout == torch.strided else x.values().float()
+    starts = np.append(0, np.cumsum(degrees))
+    indices = source.astype(np.int32 if manifest["nodes"] < 2**31 else np.int64)
+    values = (x.values() if manifest["sparse"] else x).float()
     if not bool(torch.isfinite(values).all()):
         place = f"among nodes {part.start} to {part.stop - 1}"
         raise InputError(f"x holds NaN or infinite values {place}: replace them")
-    if x.layout == torch.strided:
-        arrays["x"] = values
-    else:
+    arrays: dict[str, Any] = {"indptr": starts, "indices": indices, "weights": weight}
+    if manifest["sparse"]:
         arrays |= {"x_indptr": x.crow_indices(), "x_indices": x.col_indices(), "x_data": values}
-    name, given = f"part-{number:05d}", {k: a for k, a in (arrays | more).items() if a is not None}
-    files = {f"{k}.npy": store.save_array(folder / name / f"{k}.npy", a) for k, a in given.items()}
+    else:
+        arrays["x"] = values
+    name, files = f"part-{len(manifest['partitions']):05d}", {}
+    for key, array in (arrays | more).items():
+        if array is not None:
+            files[f"{key}.npy"] = store.save_array(folder / name / f"{key}.npy", array)
     count = source.size + len(more.get(store.MORE[0], ()))
-    return {"name": name, "nodes": [part.start, part.stop], "edges": count, "files": files}
+    entry = {"name": name, "nodes": [part.start, part.stop], "edges": count, "files": files}
+    manifest["partitions"].append(entry)
+    manifest["edges"] += count
 
 
 @contextmanager
 def _local_folder(path: Name) -> Iterator[Path]:
-    """The folder to write to; of a remote graph, one that is copied there, its manifest last.
-
-    Where writing to it fails, what is new is gone again, the folder too if it was not there.
-    """
-    if "://" not in str(path):
-        folder, was_there = Path(path), Path(path).is_dir()
-        make_folder(folder)
-        try:
-            # of two that write at once, neither removes what the other has written
-            with locked(folder / MANIFEST):
-                there = set(folder.iterdir())
-                try:
-                    yield folder
-                except BaseException:
-                    for new in set(folder.iterdir()) - there:
-                        shutil.rmtree(new, ignore_errors=True)  # which leaves files as they are
-                    raise
-        finally:
-            if not was_there:
-                with suppress(OSError):  # where it holds anything
-                    folder.rmdir()
+    """The folder to write to, where a failure leaves nothing new; a remote one is filled last."""
+    if "://" in str(path):
+        system, place = filesystem(str(path))
+        with tempfile.TemporaryDirectory() as work:
+            yield (folder := Path(work))
+            for file in sorted(folder.rglob("*.npy")):
+                system.makedirs(f"{place}/{file.parent.name}", exist_ok=True)
+                system.put_file(str(file), f"{place}/{file.relative_to(folder).as_posix()}")
+            system.put_file(str(folder / MANIFEST), f"{place}/{MANIFEST}")
         return
-    system, place = filesystem(str(path))
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work) / "graph"
-        folder.mkdir()
-        yield folder
-        for file in sorted(folder.rglob("*.npy")):
-            system.makedirs(f"{place}/{file.parent.name}", exist_ok=True)
-            system.put_file(str(file), f"{place}/{file.relative_to(folder).as_posix()}")
-        system.put_file(str(folder / MANIFEST), f"{place}/{MANIFEST}")
+    folder, was_there = Path(path), Path(path).is_dir()
+    make_folder(folder)
+    try:
+        # of two that write at once, neither removes what the other has written
+        with locked(folder / MANIFEST):
+            there = set(folder.iterdir())
+            try:
+                yield folder
+            except BaseException:
+                for new in set(folder.iterdir()) - there:
+                    shutil.rmtree(new, ignore_errors=True)  # which leaves files as they are
+                raise
+    finally:
+        if not was_there:
+            with suppress(OSError):  # where it holds anything
+                folder.rmdir()

@@ -48,13 +48,11 @@ def looped_rows(
     own = torch.arange(rows.start, rows.stop, device=source.device)
     given = torch.ones_like(source, dtype=torch.float32) if weight is None else weight.float()
     loops, loop_weight = source == target, torch.ones_like(own, dtype=torch.float32)
-    if bool(loops.any()):  # most graphs have none, and their edges need not be copied
-        there = target[loops] - rows.start
-        loop_weight[there] = 0
-        loop_weight.scatter_reduce_(0, there, given[loops], "amax")  # in whatever order they come
-        source, target, given = source[~loops], target[~loops], given[~loops]
-    columns, local = torch.cat([source, own]), torch.cat([target, own]) - rows.start
-    values = torch.cat([given, loop_weight])
+    there = target[loops] - rows.start
+    loop_weight[there] = 0
+    loop_weight.scatter_reduce_(0, there, given[loops], "amax")  # in whatever order they come
+    columns, local = torch.cat([source[~loops], own]), torch.cat([target[~loops], own]) - rows.start
+    values = torch.cat([given[~loops], loop_weight])
     places = local * num_nodes + columns
     if weight is None:
         order = torch.argsort(places)
@@ -97,8 +95,13 @@ class Operator:
     """A constant sparse CSR matrix that gradients flow through; its transpose is built once."""
 
     def __init__(self, matrix: Tensor, transpose: Tensor | None = None) -> None:
-        self.matrix = matrix
-        self._transpose = _transpose(matrix) if transpose is None else transpose
+        if transpose is None:
+            order = torch.argsort(matrix.col_indices(), stable=True)
+            counts = torch.bincount(matrix.col_indices(), minlength=matrix.size(1))
+            starts = pad(counts.cumsum(0), (1, 0))
+            columns, values = row_of(matrix)[order], matrix.values()[order]
+            transpose = csr(starts, columns, values, matrix.shape[::-1])
+        self.matrix, self._transpose = matrix, transpose
 
     @property
     def T(self) -> "Operator":
@@ -132,8 +135,7 @@ class Field:
 def receptive_field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
     """The field of `nodes`, for training a two-layer GCN on them.
 
-    Â X is constant, so it is multiplied once and not in every epoch, and only for the nodes whose
-    hidden units reach a target: on Cora's base session 413 of 2,708.
+    Â X is constant: it is multiplied once, for the nodes whose hidden units reach a target.
     """
     mix = take_rows(adjacency, nodes)
     reached, columns = torch.unique(mix.col_indices(), return_inverse=True)
@@ -170,16 +172,15 @@ def equal(one: Tensor, other: Tensor) -> bool:
     """Whether two matrices, dense or sparse, have the same entries."""
     if other.layout == torch.strided:
         return torch.equal(one.to_dense(), other)
-    both = (to_csr(one), to_csr(other))
-    parts = ((m.crow_indices(), m.col_indices(), m.values()) for m in both)
-    return all(map(torch.equal, *parts))
+    a, b = to_csr(one), to_csr(other)
+    same_places = a.crow_indices().equal(b.crow_indices()) and a.col_indices().equal(
+        b.col_indices()
+    )
+    return same_places and a.values().equal(b.values())
 
 
 def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:
-    """Rows of a sparse CSR matrix, from row `first` on, with zeros on its diagonal.
-
-    Of Â, each node's neighbours alone. The places of the zeros stay, and indices are shared.
-    """
+    """Rows of a CSR matrix, from row `first` on, with zeros on its diagonal; indices are shared."""
     values = matrix.values().masked_fill(matrix.col_indices() == row_of(matrix) + first, 0)
     return csr(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)
 
@@ -190,13 +191,6 @@ def blocks(rows: int, row_bytes: int, device: torch.device | None = None) -> Ite
     size = max(1, (GPU_BLOCK_BYTES if on_gpu else BLOCK_BYTES) // max(1, row_bytes))
     for start in range(0, rows, size):
         yield slice(start, min(start + size, rows))
-
-
-def _transpose(matrix: Tensor) -> Tensor:
-    order = torch.argsort(matrix.col_indices(), stable=True)
-    counts = torch.bincount(matrix.col_indices(), minlength=matrix.size(1))
-    starts = pad(counts.cumsum(0), (1, 0))
-    return csr(starts, row_of(matrix)[order], matrix.values()[order], matrix.shape[::-1])
 
 
 def row_of(matrix: Tensor) -> Tensor:

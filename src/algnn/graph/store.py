@@ -103,8 +103,6 @@ class GraphStore:
         self.shape: tuple[int, int] = (self.num_nodes, self.num_features)  # of X
         self.device = torch.device("cpu")
         self.runner: Any = None  # what runs the steps of encoding elsewhere, if anything does
-        # stands for the graph where results are cached by its tensors
-        self.token = torch.zeros(0)
         for name in self._files if verify or not self.remote else ():
             self._check(self.local(name), name, verify)
 
@@ -146,22 +144,19 @@ class GraphStore:
 
     def edges(self, part: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Sources, targets and weights of all edges that end in a partition, by target."""
-        rows = self.parts[part]
+        rows, weighted = self.parts[part], self.manifest["weighted"]
         target = torch.repeat_interleave(self._map(part, "indptr").diff()) + rows.start
-        found: list[Any] = [(self._map(part, "indices").long(), target, self._map(part, "weights"))]
+        found = [[self._map(part, "indices").long(), target, self._map(part, "weights")]]
         ends = torch.tensor([rows.start, rows.stop])
         for later in range(part + 1, len(self.parts)):
-            more = [self._map(later, name) for name in MORE]
-            first, end = (0, 0) if more[1] is None else torch.searchsorted(more[1], ends).tolist()
-            if first < end:
-                found.append([None if one is None else one[first:end] for one in more])
+            if (targets := self._map(later, "more_targets")) is not None:
+                mine = slice(*torch.searchsorted(targets, ends).tolist())
+                found.append([self._map(later, name)[mine] for name in MORE[: 2 + weighted]])
+        arrays = [torch.cat(some) for some in list(zip(*found, strict=False))[: 2 + weighted]]
         if len(found) > 1:
-            parts = zip(*found, strict=True)
-            joined: list[Any] = [None if some[0] is None else torch.cat(some) for some in parts]
-            order = torch.argsort(joined[1], stable=True)
-            found = [[None if one is None else one[order] for one in joined]]
-        source, target, weight = found[0]
-        return source, target, weight
+            order = torch.argsort(arrays[1], stable=True)
+            arrays = [array[order] for array in arrays]
+        return arrays[0], arrays[1], arrays[2] if weighted else None
 
     def adjacency(self, part: int) -> Tensor:
         """A partition's rows of Â in CSR, float32, mapped from the cache, where they are put."""
@@ -302,8 +297,9 @@ def read_manifest(path: Name) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != "algnn graph":
         raise DatasetError(f"{place} is not the manifest of a graph")
     if (version := found.get("version", VERSION)) != VERSION:
-        words = f"version {version} of the format and this algnn reads {VERSION}"
-        raise DatasetError(f"{name} has {words}")
+        raise DatasetError(
+            f"{name} has version {version} of the format and this algnn reads {VERSION}"
+        )
     try:
         sound = _consistent(found)
     except (LookupError, TypeError, AttributeError, ValueError):
@@ -324,12 +320,9 @@ def _consistent(manifest: dict[str, Any]) -> bool:
             wanted |= {"x_indptr.npy": [rows + 1], "x_data.npy": files["x_indices.npy"]["shape"]}
         else:
             wanted["x.npy"] = [rows, manifest["features"]]
-        flags = {
-            "weights": ("weighted", count),
-            "y": ("labelled", [rows]),
-            "split": ("split", [rows]),
-        }
-        wanted |= {f"{name}.npy": shape for name, (flag, shape) in flags.items() if manifest[flag]}
+        flags = {"weighted": ("weights", count), "labelled": ("y", [rows])}
+        flags["split"] = ("split", [rows])
+        wanted |= {f"{name}.npy": shape for flag, (name, shape) in flags.items() if manifest[flag]}
         shapes = {name: facts["shape"] for name, facts in files.items()}
         known = all({"bytes", "sha256"} <= facts.keys() for facts in files.values())
         if start != end or rows < 0 or not known or not wanted.items() <= shapes.items():

@@ -123,10 +123,7 @@ class ClassStream:
         return Session(index, self.classes[index], self.graph(index), nodes, labels)
 
     def graph(self, index: int) -> Data:
-        """The graph as it is in session `index`: features and edges, no labels, no masks.
-
-        It shares the tensors of the whole graph where ``edges="full"``.
-        """
+        """The graph in session `index`, without labels; ``edges="full"`` shares its tensors."""
         graph = self._graph
         if self.edges == "full":
             weight = graph.get("edge_weight")

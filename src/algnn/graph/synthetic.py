@@ -39,7 +39,11 @@ def communities(
     A share of nodes, the `strangers`, have swapped labels, which nothing reveals. There are fewer
     than 2^31 nodes (a pair of them is one int64), and ten or more for each class.
     """
-    sizes = _class_sizes(nodes, classes, seed)
+    # rounded, so that the last bit of a power, which differs between machines, cannot matter
+    series = [round(2**20 * IMBALANCE ** (-c / (classes - 1))) for c in range(classes)]
+    # ten of each first, or the smallest might have no node for the validation
+    sizes = SMALLEST + _apportion(nodes - SMALLEST * classes, np.array(series, np.int64))
+    sizes = sizes[_shuffle(classes, seed, RANKING)]
     counts = _edge_counts(sizes, edges, inside)
     # a node's position in this order gives its community and its rank there
     order = _shuffle(nodes, seed, ORDER)
@@ -68,14 +72,6 @@ def _apportion(total: int, weights: Ints) -> Ints:
     parts = np.array([total * w // int(weights.sum()) for w in weights.tolist()], np.int64)
     parts[: total - int(parts.sum())] += 1
     return parts
-
-
-def _class_sizes(nodes: int, classes: int, seed: int) -> Ints:
-    # rounded, so that the last bit of a power, which differs between machines, cannot matter
-    series = [round(2**20 * IMBALANCE ** (-c / (classes - 1))) for c in range(classes)]
-    # ten of each first, or the smallest might have no node for the validation
-    sizes = SMALLEST + _apportion(nodes - SMALLEST * classes, np.array(series, np.int64))
-    return sizes[_shuffle(classes, seed, RANKING)]
 
 
 def _edge_counts(sizes: Ints, edges: int, inside: float) -> Ints:

@@ -79,20 +79,19 @@ def write_ogb(source: Path, path: Name, **options: Any) -> GraphStore:
 def read_edges(path: Name, header: bool = True) -> Iterator[Edges]:
     """The edges of a CSV or Parquet table, or of a folder of such, in chunks."""
     columns = ("source", "target", "weight") if header else ("source", "target")
-    for file in _tables(Path(path)):
-        for frame in _frames(file, columns, header):
-            for name in columns:  # a Weight would be left out, and so would a second weight, the .1
-                alike = [n for n in frame if str(n).strip().lower().removesuffix(".1") == name]
-                if alike not in ([], [name]):
-                    raise DatasetError(f"{file} has column {', '.join(alike)}: name one {name}")
-            source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
-            weight = _numbers(file, frame[["weight"]])[:, 0] if "weight" in frame else None
-            yield source, target, weight
+    for file, frame in _frames(Path(path), columns, header):
+        for name in columns:  # a Weight would be left out, and so would a second weight, the .1
+            alike = [n for n in frame if str(n).strip().lower().removesuffix(".1") == name]
+            if alike not in ([], [name]):
+                raise DatasetError(f"{file} has column {', '.join(alike)}: name one {name}")
+        source, target = (_whole_numbers(file, frame, name) for name in ("source", "target"))
+        weight = _numbers(file, frame[["weight"]])[:, 0] if "weight" in frame else None
+        yield source, target, weight
 
 
 def _column(file: Path) -> pd.Series:
     """The one column of a table without a header."""
-    return pd.concat(_frames(file, ("node",), header=False))["node"]
+    return pd.concat(frame for _, frame in _frames(file, ("node",), header=False))["node"]
 
 
 def read_features(path: Name, work: Path | None = None, header: bool = True) -> Tensor:
@@ -112,25 +111,24 @@ def read_features(path: Name, work: Path | None = None, header: bool = True) -> 
     count, place = 0, work or tempfile.gettempdir()
     # a file that is gone once nobody maps it
     with naming(place), tempfile.TemporaryFile(dir=place) as out:
-        for table in _tables(file):
-            for frame in _frames(table, None, header):
-                if "node" in frame:
-                    ids = _whole_numbers(table, frame, "node")
-                    if not np.array_equal(ids, np.arange(count, count + len(ids))):
-                        raise DatasetError(f"{table}: node must be 0, 1, 2, … from row to row")
-                frame = frame.drop(columns="node", errors="ignore")
-                names = [str(name) for name in frame]
-                if header:
-                    _check_header(table, names)
-                columns = names if columns is None else columns
-                if names != columns:
-                    raise DatasetError(
-                        f"{table} has the columns {','.join(names)[:40]} and tables before it"
-                        f" {','.join(columns)[:40]}: give the same ones in the same order"
-                    )
-                values = _numbers(table, frame)
-                count += len(values)
-                out.write(np.ascontiguousarray(values).data)
+        for table, frame in _frames(file, None, header):
+            if "node" in frame:
+                ids = _whole_numbers(table, frame, "node")
+                if not np.array_equal(ids, np.arange(count, count + len(ids))):
+                    raise DatasetError(f"{table}: node must be 0, 1, 2, … from row to row")
+            frame = frame.drop(columns="node", errors="ignore")
+            names = [str(name) for name in frame]
+            if header:
+                _check_header(table, names)
+            columns = names if columns is None else columns
+            if names != columns:
+                raise DatasetError(
+                    f"{table} has the columns {','.join(names)[:40]} and tables before it"
+                    f" {','.join(columns)[:40]}: give the same ones in the same order"
+                )
+            values = _numbers(table, frame)
+            count += len(values)
+            out.write(np.ascontiguousarray(values).data)
         if not columns or not count:
             raise DatasetError(f"{file} holds no features: give a row of numbers for each node")
         out.flush()
@@ -148,8 +146,8 @@ def _beside(path: Name) -> Path | None:
 def _tables(path: Path) -> list[Path]:
     """A table, or all tables in a folder by their names, in the order of their numbers."""
     if path.is_dir():
-        tables = [p for p in path.iterdir() if p.suffix.lower() in (*PARQUET, ".csv", ".gz")]
-        tables = sorted((p for p in tables if not p.name.startswith((".", "_"))), key=_order)
+        shown, endings = path.glob("[!._]*"), (*PARQUET, ".csv", ".gz")
+        tables = sorted((p for p in shown if p.suffix.lower() in endings), key=_order)
         if not tables:
             raise DatasetError(f"{path} holds no table: give a folder of .csv, .gz or .parquet")
         return tables
@@ -165,19 +163,22 @@ def _order(path: Path) -> list[str | int]:
     return [int(text) if text.isdecimal() else text for text in re.split(r"(\d+)", path.name)]
 
 
-def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterator[pd.DataFrame]:
-    """The rows of a table in chunks; of Parquet, only some columns are read if they are named."""
-    packed = is_parquet(file)
-    try:
-        if packed:
-            from pyarrow.parquet import ParquetFile
+def _frames(
+    path: Path, columns: tuple[str, ...] | None, header: bool
+) -> Iterator[tuple[Path, pd.DataFrame]]:
+    """The rows of tables in chunks; of Parquet, only some columns are read if they are named."""
+    for file in _tables(path):
+        packed = is_parquet(file)
+        try:
+            if packed:
+                from pyarrow.parquet import ParquetFile
 
-            table = ParquetFile(file)
-            every = table.schema_arrow.names
-            names = [n for n in every if columns is None or n.strip().lower() in columns]
-            for batch in table.iter_batches(2 * CHUNK // max(2, len(names)), columns=names):
-                yield without_index(batch.to_pandas(), columns or ("node",))
-        else:
+                table = ParquetFile(file)
+                every = table.schema_arrow.names
+                names = [n for n in every if columns is None or n.strip().lower() in columns]
+                for batch in table.iter_batches(2 * CHUNK // max(2, len(names)), columns=names):
+                    yield file, without_index(batch.to_pandas(), columns or ("node",))
+                continue
             gzip = "gzip" if file.suffix.lower() == ".gz" else None
             options: dict[str, Any] = {"compression": gzip, "skipinitialspace": True}
             with WatchedFile(file) as lines:
@@ -188,13 +189,13 @@ def _frames(file: Path, columns: tuple[str, ...] | None, header: bool) -> Iterat
                 options |= {"chunksize": 2 * CHUNK // max(2, wide), "header": 0 if header else None}
                 options["skip_blank_lines"] = wide > 1  # of one column, they are its empty cells
                 for frame in pd.read_csv(lines, **options):
-                    yield frame if header or not columns else frame.set_axis(columns, axis=1)
-    except (ValueError, OSError, EOFError, zlib.error) as error:  # pyarrow's, too
-        if "Calling read(nbytes)" in str(error):  # what pandas makes of Ctrl-C in Python 3.11
-            raise KeyboardInterrupt from None
-        words = "is no whole table, Parquet or CSV"
-        words += " with as many cells in each row as in the header" * header
-        raise DatasetError(f"{file} {words}: {error}") from error
+                    yield file, frame if header or not columns else frame.set_axis(columns, axis=1)
+        except (ValueError, OSError, EOFError, zlib.error) as error:  # pyarrow's, too
+            if "Calling read(nbytes)" in str(error):  # what pandas makes of Ctrl-C in Python 3.11
+                raise KeyboardInterrupt from None
+            words = "is no whole table, Parquet or CSV"
+            words += " with as many cells in each row as in the header" * header
+            raise DatasetError(f"{file} {words}: {error}") from error
 
 
 def _check_header(file: Path, names: list[str]) -> None:
@@ -218,18 +219,16 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
     values: Ints = frame[name].to_numpy()
     if frame[name].isna().any():
         raise DatasetError(f"{file}: {name} is empty in a row: give an id in each")
-    if values.size and values.dtype.kind not in "iu":  # Spark writes parts with a header alone
+    if not values.size:  # Spark writes parts with a header alone
+        return values.astype(np.int64)
+    if values.dtype.kind not in "iu":
         every = values.tolist()
-        strange = next((v for v in every if not re.fullmatch(r"\d+(\.0)?", str(v))), every[0])
+        strange = next((v for v in every if not re.fullmatch(r"\d{1,18}(\.0)?", str(v))), every[0])
         raise DatasetError(
             f"{file}: {name} holds {strange!r}: give ids, whole numbers from 0 without decimal"
             " points, in the place of names"
         )
-    if values.size and values.max() > np.iinfo(np.int64).max:
-        raise DatasetError(
-            f"{file}: {name} holds {values.max()}, which is no id: ids are rows of x"
-        )
-    return values.astype(np.int64)
+    return values
 
 
 def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
