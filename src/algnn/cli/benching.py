@@ -16,6 +16,7 @@ from typer import Argument, Exit, Option, Typer
 
 from algnn.cli import shared
 from algnn.errors import InputError
+from algnn.methods import METHODS, parse, split
 
 if TYPE_CHECKING:
     from algnn.bench.plan import Plan
@@ -58,12 +59,11 @@ def run(
     numbers = shared.parse_seeds(seeds)
     shared.check_inputs(graphs=[dataset], data=data)
     shared.load_torch()
-    from algnn import methods
     from algnn.bench.plan import Plan, carry_out, recorded_name
     from algnn.bench.runs import frame
     from algnn.cli.showing import as_object, draw, show
 
-    chosen = methods.parse(method, changes or [])
+    chosen = parse(method, changes or [])
     stream = base, step, edges, shared.parse_order(order)
     plan = Plan(dataset, method, numbers, chosen, *stream, device, data)
     with shared.working(f"{recorded_name(dataset)} {method}") as tell:
@@ -205,7 +205,6 @@ def sweep(
     from algnn.bench.plan import Plan
     from algnn.checks import resolve_device
     from algnn.cli import showing
-    from algnn.methods import parse
 
     setting, usual, too_much = SWEEPS[what]
     on_cpu = resolve_device(device).type == "cpu"
@@ -232,7 +231,6 @@ def _steps(text: str) -> list[int]:
 def _methods(text: str, pairs: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     """For each method, by name or one of ``all``, those of the changes that it has."""
     from algnn.bench.plan import fit_changes
-    from algnn.methods import METHODS, parse, split
 
     wanted = (METHODS if name == "all" else [name] for name in shared.parts(text))
     names = list(dict.fromkeys(name for some in wanted for name in some))

@@ -11,6 +11,9 @@ from typer import Argument, Exit, Option, Typer
 from algnn.cli.benching import carry_out, start_workers_early
 from algnn.cli.shared import DataRoot, Seeds, parse_seeds, parts, plural, working
 from algnn.errors import InputError
+from algnn.files import make_folder, write_atomically
+from algnn.graph import catalogue
+from algnn.methods import METHODS
 
 # what takes half a minute: ours, no defence, a penalty, and two ways of replaying old nodes
 QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
@@ -42,9 +45,7 @@ def demo(
     start_workers_early()
     from algnn.bench.plan import cross
     from algnn.cli.showing import tables
-    from algnn.files import write_atomically
     from algnn.graph.datasets import available
-    from algnn.methods import METHODS
     from algnn.report import charts, data, export, style
 
     usual = [name for name in METHODS if name not in SLOW] if full else list(QUICK)
@@ -112,7 +113,6 @@ def report(
         _check_free(csv / "runs.csv", csv.glob("*.csv"))
     began = time()
     with working("loading") as tell:
-        from algnn.files import make_folder
         from algnn.report import data, export
 
         tell(words="reading records")
@@ -153,8 +153,6 @@ def _check_free(mark: Path, files: Iterable[Path]) -> None:
 @commands.command()
 def datasets(data: DataRoot = None) -> None:
     """List the graphs that can be named, and whether they are at hand."""
-    from algnn.graph import catalogue
-
     # a line of figures and one of words: no terminal is wide enough for both side by side
     console = Console(highlight=False)
     widths = {"nodes": 8, "edges": 12, "features": 10, "classes": 9}
@@ -172,8 +170,6 @@ def datasets(data: DataRoot = None) -> None:
 @commands.command("methods")
 def list_methods() -> None:
     """List the methods."""
-    from algnn.methods import METHODS
-
     console = Console(highlight=False)
     console.print(f"{'name':<22}{'kind':<16}paper", style="bold")
     for entry in METHODS.values():

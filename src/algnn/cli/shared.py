@@ -19,8 +19,11 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
+import algnn
 from algnn import progress
 from algnn.errors import InputError
+from algnn.files import make_folder, picture_path
+from algnn.graph.catalogue import check_name
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -34,8 +37,6 @@ SEEDS = "42,43,44"
 def checked_picture(path: Path | None) -> Path | None:
     """Before any work: whether a picture can be written there."""
     if path is not None:
-        from algnn.files import make_folder, picture_path
-
         make_folder(picture_path(path).parent)
     return path
 
@@ -197,7 +198,6 @@ def check_inputs(
     """Before torch is loaded, which takes seconds: whether files are there and look right."""
     with working("loading"):
         from algnn.checkpoint import peek
-        from algnn.graph.catalogue import check_name
         from algnn.labels import check_table
 
         for model in models:
@@ -267,14 +267,12 @@ def spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
     if scheduler is None and not workers:
         yield graph
         return
-    from algnn import GraphStore, on_cluster
-
     if scheduler and workers:
         raise InputError("--scheduler and --workers are two clusters: leave one of them out")
-    if not isinstance(graph, GraphStore):
+    if not isinstance(graph, algnn.GraphStore):
         raise InputError(
             "--scheduler and --workers are for a graph on disk: make a folder of this one with"
             " algnn partition, and name the folder in its place"
         )
     with cluster(scheduler, workers) as client:
-        yield on_cluster(graph, client)
+        yield algnn.on_cluster(graph, client)
