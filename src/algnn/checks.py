@@ -296,8 +296,7 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
     if count and seen is not None and seen.size and (seen.dtype.kind == "U") != words:
         kinds = {True: "strings", False: "ints"}
         raise InputError(
-            f"labels are {kinds[words]} and the classes seen so far are {kinds[not words]}: keep to"
-            " one kind"
+            f"labels are {kinds[words]} and classes so far {kinds[not words]}: keep to one kind"
         )
     return array if words else array.astype(np.int64)
 
@@ -331,9 +330,7 @@ def _of_one_kind(labels: list[Any]) -> Array:
         try:
             return np.array([c if isinstance(c, float) else operator.index(c) for c in labels])
         except (TypeError, OverflowError):
-            raise InputError(
-                f"labels holds {strange!r} and the like: give only ints or only strings"
-            ) from None
+            raise InputError(f"labels holds {strange!r}: give only ints or only strings") from None
     raise InputError(f"labels mixes strings with {strange!r}: give only ints or only strings")
 
 
@@ -360,9 +357,7 @@ def check_trained(*weights: Tensor) -> None:
     # a sum is finite only if all its terms are; one look at the device for all of them
     sums = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights])
     if not bool(torch.isfinite(sums).all()):
-        raise InputError(
-            "training diverged (weights are not finite): use a smaller lr, or scale graph.x down"
-        )
+        raise InputError("training diverged (weights not finite): lower lr, or scale graph.x down")
 
 
 def check_number(

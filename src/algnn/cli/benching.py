@@ -234,11 +234,8 @@ def _methods(text: str, pairs: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
 
     wanted = (METHODS if name == "all" else [name] for name in shared.parts(text))
     names = list(dict.fromkeys(name for some in wanted for name in some))
-    fitting = fit_changes(names, dict(split(pair) for pair in pairs))
-    return {
-        name: parse(name, [pair for pair in pairs if split(pair)[0] in fitting[name]])
-        for name in names
-    }
+    fitting = fit_changes(names, dict(map(split, pairs)))
+    return {n: parse(n, [pair for pair in pairs if split(pair)[0] in fitting[n]]) for n in names}
 
 
 def start_workers_early() -> None:

@@ -132,8 +132,7 @@ def forget(
     """Take labelled nodes out of a model, exactly as if it had never seen their labels."""
     if (node is None) != (graph_out is None):
         raise InputError(
-            "--node and --graph-out go together: name the node, and a new .npz for the graph"
-            " without it"
+            "--node and --graph-out go together: name the node, and a new .npz for what is left"
         )
     if graph_out is not None and (graph_out.suffix != ".npz" or graph_out.exists()):
         raise InputError(f"--graph-out {graph_out} must be a new file that ends in .npz")

@@ -247,15 +247,12 @@ def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
-    where: dict[str, Any] = {"address": scheduler}
-    failure = f"--scheduler {scheduler} cannot be reached"
-    if scheduler is None:
-        where = {"n_workers": workers, "threads_per_worker": 1}
-        failure = f"--workers {workers} cannot be started"
+    here = {"n_workers": workers, "threads_per_worker": 1} if scheduler is None else {}
+    asked = f"--workers {workers}" if scheduler is None else f"--scheduler {scheduler}"
     try:
-        client = distributed.Client(**where)
+        client = distributed.Client(scheduler, **here)
     except (OSError, ValueError) as error:
-        raise InputError(f"{failure}: {error}") from error
+        raise InputError(f"{asked} cannot be reached: {error}") from error
     with client:
         print(f"dashboard: {client.dashboard_link}", file=sys.stderr)
         yield client
