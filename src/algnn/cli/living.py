@@ -6,7 +6,6 @@ place in a single step: whoever reads it meanwhile sees one or the other.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,7 +17,7 @@ from typer import Argument, Option, Typer
 import algnn
 from algnn.cli import shared
 from algnn.errors import InputError
-from algnn.files import locked, make_folder
+from algnn.files import locked
 from algnn.graph.catalogue import RANDOM_SPLIT
 from algnn.methods import parse
 
@@ -236,9 +235,6 @@ def _session(
 @contextmanager
 def _changing(path: Path, dry_run: bool, force: bool) -> Iterator[None]:
     """Nobody else changes the model meanwhile; where nothing is written, nobody is kept waiting."""
-    if not dry_run:
-        # `resolve` fails where links form a loop
-        make_folder(Path(os.path.realpath(path)).parent)
     shared.load_torch()  # before the lock, for which others may wait
     with nullcontext() if dry_run else locked(path):
         _check_writable(path, force)  # by now another may have made it
