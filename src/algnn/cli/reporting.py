@@ -17,8 +17,6 @@ from algnn.methods import METHODS
 
 # what takes half a minute: ours, no defence, a penalty, and two ways of replaying old nodes
 QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
-# the graphs of the whole demo, as far as they are at hand: the first needs no data
-GRAPHS = ("digits", "cora")
 SLOW = ("cat-long", "joint-appnp", "joint-sage", "joint-appnp-balanced", "joint-sage-balanced")
 # what every report of this kind has held from the first version on
 MARKS = {
@@ -50,7 +48,7 @@ def demo(
 
     usual = [name for name in METHODS if name not in SLOW] if full else list(QUICK)
     names = usual if methods is None else parts(methods)
-    graphs = [name for name in GRAPHS[: None if full else 1] if available(name)]
+    graphs = ["digits", "cora"] if full and available("cora") else ["digits"]
     plans = cross(graphs, {name: {} for name in names}, [1], numbers, confidence=full)
     # the slowest methods stand last in the registry: started first, they keep no worker waiting
     tally = carry_out(plans[::-1] if full else plans, out / "records", None, True)
@@ -59,13 +57,13 @@ def demo(
     study = data.read([out / "records"])
     for graph in graphs:
         runs = study.runs[(study.runs["dataset"] == graph) & study.runs["method"].isin(names)]
-        if shown := [name for name in names if (runs["method"] == name).any()]:
-            ap, classes = runs.groupby("method")["ap"].mean(), runs["outcome"].iloc[0].sessions
+        ap = runs.groupby("method")["ap"].mean()
+        if shown := [name for name in names if name in ap]:
+            classes = sum(map(len, runs["outcome"].iloc[0].sessions))
             lost = f"; fine-tuning kept {ap['bare']:.1f}%" if "bare" in shown[1:] else ""
             print(
-                f"{graph}: {shown[0]} answers {ap[shown[0]]:.1f}% right over"
-                f" {sum(map(len, classes))} classes learned one after another{lost} (average over"
-                " sessions)."
+                f"{graph}: {shown[0]} answers {ap[shown[0]]:.1f}% right over {classes} classes"
+                f" learned one after another{lost} (average over sessions)."
             )
             chart = charts.of_graph(study, graph, style.styles(study.runs["method"]))
             write_atomically(out / f"{graph}.png", charts.render(chart))

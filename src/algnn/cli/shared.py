@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -24,11 +24,6 @@ from algnn import progress
 from algnn.errors import InputError
 from algnn.files import make_folder, picture_path
 from algnn.graph.catalogue import check_name
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
-    from algnn.models import Model as AnyModel
 
 ENDING = ".safetensors"
 SEEDS = "42,43,44"
@@ -208,7 +203,7 @@ def check_inputs(
             check_table(table, *columns)
 
 
-def load_model(path: Path, device: str | None) -> AnyModel:
+def load_model(path: Path, device: str | None) -> algnn.ALGNN | algnn.PrivateALGNN:
     """The model in a file, exact or private."""
     load_torch()
     from algnn import models
@@ -217,7 +212,7 @@ def load_model(path: Path, device: str | None) -> AnyModel:
         return models.load_model(path, device)
 
 
-def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
+def load_graph(name: str, data: Path | None) -> tuple[Any, int]:
     """The inputs of a graph, and how many nodes it has; one on disk stays there."""
     from algnn.graph.datasets import load_inputs
     from algnn.graph.store import node_count
