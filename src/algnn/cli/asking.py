@@ -15,10 +15,6 @@ from algnn.cli.living import exact
 from algnn.errors import InputError
 from algnn.files import make_folder
 
-# nodes that are predicted at a time: few, so that the time left is known soon; on a cluster, as
-# many as keep its workers busy
-AT_ONCE, ON_CLUSTER = 2**12, 2**16
-
 commands = Typer()
 # what a picture of a model shows
 Kind = StrEnum("Kind", ["confusion", "accuracy", "map"])
@@ -71,7 +67,8 @@ def predict(
 
     def pieces() -> Any:
         answers(chosen[:1])  # encoding, above all, which later answers do not take
-        size = ON_CLUSTER if scheduler or workers else AT_ONCE
+        # few at a time, so that the time left is known soon, or as many as keep a cluster busy
+        size = 2**16 if scheduler or workers else 2**12
         for at in range(0, max(len(chosen), 1), size):
             tell(at, len(chosen))
             yield answers(chosen[at : at + size])

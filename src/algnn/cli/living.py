@@ -215,7 +215,6 @@ def _session(
     data: Path | None,
     make: Callable[[], AnyModel] | None = None,
     force: bool = True,
-    *,
     every: bool = False,
 ) -> Iterator[tuple[AnyModel, Any, Any, Any]]:
     """A model, a graph, nodes and labels; what the block changes in the model is written."""

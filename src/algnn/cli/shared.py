@@ -222,9 +222,7 @@ def load_graph(name: str, data: Path | None) -> tuple[Any, int]:
         return graph, node_count(graph)
 
 
-def load_labels(
-    path: Path, count: int, seen: Any = None, *, every: bool = False
-) -> tuple[Any, Any]:
+def load_labels(path: Path, count: int, seen: Any = None, every: bool = False) -> tuple[Any, Any]:
     """The nodes and labels of a table, beside classes that were seen before."""
     from algnn.labels import read_labels
 
