@@ -65,8 +65,7 @@ def check_kind(graph: Any) -> None:
     if not isinstance(graph, Data):
         raise InputError(
             f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data, or what"
-            " algnn.open_graph gives, then nodes and, to learn, their labels: fit(graph, nodes,"
-            " labels)"
+            " algnn.open_graph gives, then nodes and, to learn, labels: fit(graph, nodes, labels)"
         )
     if graph.get("edge_attr") is not None:
         raise InputError(
@@ -92,8 +91,7 @@ def check_graph(graph: Data) -> None:
         remedy = "graph.x.to_dense().to_sparse_csr()" if tensor else "torch.from_numpy(x)"
         raise InputError(
             "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO), and is"
-            f" {_kind(x)}: give {remedy}; without features, algnn.from_pandas(edges) makes"
-            " structural ones"
+            f" {_kind(x)}: give {remedy}; without features, algnn.from_pandas(edges) makes some"
         )
     if x.is_complex():
         raise InputError(f"graph.x has type {x.dtype}: give real numbers, e.g. graph.x.real")
@@ -200,8 +198,7 @@ def check_width(found: int, width: int | None) -> None:
     """Raise `InputError` if the features are not as wide as they were in the base session."""
     if width is not None and found != width:
         raise InputError(
-            f"graph.x has {found} features and the base session had {width}: give the"
-            " same features, or start anew with fit"
+            f"graph.x has {found} features and the base session had {width}: keep them, or fit anew"
         )
 
 
@@ -249,13 +246,13 @@ def _as_ids(nodes: Any) -> Tensor:
     try:
         if isinstance(nodes, Tensor):
             return nodes.detach().to_dense().cpu().clone()  # the caller may change theirs
-        array = np.array(nodes)
+        array = np.asarray(nodes)
         if array.dtype.kind == "O":
             if array.size:
                 raise TypeError
             array = array.astype(np.int64)  # an empty selection of pandas
-        # in the machine's own order: reversed views and foreign bytes are arrays too
-        return torch.from_numpy(np.ascontiguousarray(array, array.dtype.newbyteorder("=")))
+        # a copy in the machine's own order: reversed views and foreign bytes are arrays too
+        return torch.from_numpy(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             "nodes must be a tensor, array or list of whole numbers below 2^63: ids, which are rows"
