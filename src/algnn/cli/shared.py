@@ -241,7 +241,7 @@ def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
     except ImportError as error:
         raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
     here = {"n_workers": workers, "threads_per_worker": 1} if scheduler is None else {}
-    asked = f"--workers {workers}" if scheduler is None else f"--scheduler {scheduler}"
+    asked = f"processes of --workers {workers}" if scheduler is None else f"--scheduler {scheduler}"
     try:
         client = distributed.Client(scheduler, **here)
     except (OSError, ValueError) as error:
