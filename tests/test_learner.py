@@ -308,6 +308,41 @@ def test_cuda_asked_for_and_absent(small_graph, tmp_path):
         algnn.ALGNN.load(tmp_path / "a.safetensors", device="cuda")
 
 
+class Constant(algnn.Learner):
+    """One of the user's own, whose constructor takes neither a seed nor a device."""
+
+    def __init__(self, score=1.0):
+        self.score = score
+
+    def _learn(self, graph, nodes, labels, learned):
+        return sorted({*(learned or []), *labels.tolist()})
+
+    def _scores(self, graph, nodes):
+        return torch.full((len(nodes), len(self._learned)), self.score)
+
+    def _state(self):
+        return {"nothing": torch.zeros(1)}, {}
+
+    def _restore(self, tensors, facts):
+        return facts["classes"]
+
+    @property
+    def classes_(self):
+        return np.array(self._learned)
+
+    @property
+    def n_features_in_(self):
+        return 12
+
+
+def test_a_learner_without_a_device_of_its_own_is_saved_and_loaded(small_graph, tmp_path):
+    model = Constant(score=2.0).fit(small_graph, NODES, LABELS)
+    model.save(tmp_path / "a.safetensors")
+    again = Constant.load(tmp_path / "a.safetensors")
+    assert again.get_params() == {"score": 2.0}
+    assert again.predict(small_graph).tolist() == model.predict(small_graph).tolist()
+
+
 def test_every_error_is_a_value_error():
     for name in algnn.__all__:
         item = getattr(algnn, name)

@@ -38,18 +38,15 @@ def onto(tensor: Tensor, device: torch.device) -> Tensor:
 
 def resolve_device(device: str) -> torch.device:
     """The device a name stands for, if it is there."""
-    words = "use 'auto', 'cpu' or 'cuda'"
-    if not isinstance(device, str):
-        # a torch.device could not be written into a checkpoint
-        raise DeviceError(f"device={device!r} is no name: {words}")
-    if device == "auto":
+    named = isinstance(device, str)  # a torch.device could not be written into a checkpoint
+    if named and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError):
-        raise DeviceError(f"device={device!r} is no device: {words}") from None
-    if found.type not in ("cpu", "cuda"):
-        raise DeviceError(f"device={device!r} is not supported: {words}")
+        found = torch.device(device) if named else None
+    except RuntimeError:
+        found = None
+    if found is None or found.type not in ("cpu", "cuda"):
+        raise DeviceError(f"device={device!r} is no device: use 'auto', 'cpu' or 'cuda'")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise DeviceError(
             f"device={device!r} was asked for but torch sees {torch.cuda.device_count()} CUDA"
@@ -68,8 +65,7 @@ def check_kind(graph: Any) -> None:
     if not isinstance(graph, Data):
         raise InputError(
             f"graph is a {type(graph).__name__}: give a torch_geometric.data.Data, or what"
-            " algnn.open_graph gives, then nodes and, to learn, their labels: fit(graph, nodes,"
-            " labels)"
+            " algnn.open_graph gives, then nodes and, to learn, labels: fit(graph, nodes, labels)"
         )
     if graph.get("edge_attr") is not None:
         raise InputError(
@@ -95,8 +91,7 @@ def check_graph(graph: Data) -> None:
         remedy = "graph.x.to_dense().to_sparse_csr()" if tensor else "torch.from_numpy(x)"
         raise InputError(
             "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO), and is"
-            f" {_kind(x)}: give {remedy}; without features, algnn.from_pandas(edges) makes"
-            " structural ones"
+            f" {_kind(x)}: give {remedy}; without features, algnn.from_pandas(edges) makes some"
         )
     if x.is_complex():
         raise InputError(f"graph.x has type {x.dtype}: give real numbers, e.g. graph.x.real")
@@ -203,8 +198,7 @@ def check_width(found: int, width: int | None) -> None:
     """Raise `InputError` if the features are not as wide as they were in the base session."""
     if width is not None and found != width:
         raise InputError(
-            f"graph.x has {found} features and the base session had {width}: give the"
-            " same features, or start anew with fit"
+            f"graph.x has {found} features and the base session had {width}: keep them, or fit anew"
         )
 
 
@@ -228,9 +222,7 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
         )
     if kind == torch.bool:
         if count != num_nodes:
-            raise InputError(
-                f"nodes is a mask of {count} for {num_nodes} nodes: give one entry per node"
-            )
+            raise InputError(f"nodes is a mask of {count} for {num_nodes} nodes: give one for each")
         ids = ids.nonzero().squeeze(1)
     elif count and (ids.is_floating_point() or ids.is_complex()):  # an empty list is float
         raise InputError(f"nodes has type {kind}: give whole numbers, the rows of graph.x")
@@ -244,9 +236,7 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
         ordered = ids.sort().values
         twice = ordered[1:][ordered.diff() == 0]
         if twice.numel():
-            raise InputError(
-                f"nodes holds {twice[0]} more than once: name each node of a session once"
-            )
+            raise InputError(f"nodes holds {twice[0]} more than once: name each node once")
     return ids
 
 
@@ -255,16 +245,14 @@ def _as_ids(nodes: Any) -> Tensor:
         raise InputError("nodes has masked entries: leave them out, as nodes.compressed() does")
     try:
         if isinstance(nodes, Tensor):
-            dense = nodes if nodes.layout == torch.strided else nodes.to_dense()
-            return dense.detach().cpu().clone()  # the caller may change theirs
+            return nodes.detach().to_dense().cpu().clone()  # the caller may change theirs
         array = np.asarray(nodes)
         if array.dtype.kind == "O":
             if array.size:
                 raise TypeError
             array = array.astype(np.int64)  # an empty selection of pandas
         # a copy in the machine's own order: reversed views and foreign bytes are arrays too
-        native = array.astype(array.dtype.newbyteorder("="))
-        return torch.from_numpy(np.ascontiguousarray(native))
+        return torch.from_numpy(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             "nodes must be a tensor, array or list of whole numbers below 2^63: ids, which are rows"
@@ -299,15 +287,13 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
         array = array.astype(np.int64)
     if array.dtype.kind not in "iuUO":
         raise InputError(f"labels has type {array.dtype}: give ints or strings")
-    most = np.iinfo(np.int64).max
-    if array.dtype.kind == "O" or (array.dtype.kind == "u" and (array > most).any()):
+    if array.dtype.kind == "O" or (array.dtype.kind == "u" and (array >= 2**63).any()):
         raise InputError("labels holds ints beyond 64 bits: give smaller ones, or strings")
     words = array.dtype.kind == "U"
     if count and seen is not None and seen.size and (seen.dtype.kind == "U") != words:
         kinds = {True: "strings", False: "ints"}
         raise InputError(
-            f"labels are {kinds[words]} and the classes seen so far are {kinds[not words]}: keep to"
-            " one kind"
+            f"labels are {kinds[words]} and classes so far {kinds[not words]}: keep to one kind"
         )
     return array if words else array.astype(np.int64)
 
@@ -341,9 +327,7 @@ def _of_one_kind(labels: list[Any]) -> Array:
         try:
             return np.array([c if isinstance(c, float) else operator.index(c) for c in labels])
         except (TypeError, OverflowError):
-            raise InputError(
-                f"labels holds {strange!r} and the like: give only ints or only strings"
-            ) from None
+            raise InputError(f"labels holds {strange!r}: give only ints or only strings") from None
     raise InputError(f"labels mixes strings with {strange!r}: give only ints or only strings")
 
 
@@ -367,12 +351,8 @@ def check_kept_nodes(kept: Tensor | None, num_nodes: int) -> None:
 
 def check_trained(*weights: Tensor) -> None:
     """Raise `InputError` if training has left weights that are not finite."""
-    # a sum is finite only if all its terms are; one look at the device for all of them
-    sums = torch.stack([w.detach().sum(dtype=torch.float64) for w in weights])
-    if not bool(torch.isfinite(sums).all()):
-        raise InputError(
-            "training diverged (weights are not finite): use a smaller lr, or scale graph.x down"
-        )
+    if not all(bool(torch.isfinite(some).all()) for some in weights):
+        raise InputError("training diverged (weights not finite): lower lr, or scale graph.x down")
 
 
 def check_number(
@@ -380,13 +360,11 @@ def check_number(
 ) -> None:
     """Raise `InputError` unless a parameter is a number in [low, high)."""
     # NumPy's scalars are numbers in this sense, too
-    fits = isinstance(value, numbers.Integral if whole else REAL)
-    fits = fits and not isinstance(value, bool)
+    fits = isinstance(value, numbers.Integral if whole else REAL) and not isinstance(value, bool)
     if fits and low <= value < min(high, MOST):
         return
     noun = "a whole number" if whole else "a number"
-    limited = high < MOST or (fits and value >= MOST)
-    below = f" and below {min(high, MOST):g}" if limited else ""
+    below = f" and below {min(high, MOST):g}" if high < MOST or (fits and value >= MOST) else ""
     raise InputError(f"{name}={value!r} must be {noun} of at least {low:g}{below}")
 
 

@@ -16,7 +16,6 @@ from filelock import FileLock, Timeout
 from algnn.errors import AlgnnError, InputError
 
 PATIENCE = 60.0  # seconds that a second writer waits for the first
-PAUSE = 0.02
 SCHEME = re.compile("[a-z][a-z0-9+.-]+:")  # how an address begins, where Path has left a slash out
 LEFTOVER = 24 * 3600.0  # age in seconds at which a temporary file belongs to a writer that is dead
 
@@ -37,9 +36,7 @@ def make_folder(folder: Path) -> None:
 def picture_path(path: str | os.PathLike[str]) -> Path:
     """The path, if a picture can have this name."""
     if Path(path).suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(
-            f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
-        )
+        raise InputError(f"{path} is no name for a picture: end it in .png, .svg or .pdf")
     return Path(path)
 
 
@@ -113,7 +110,7 @@ def locked(
     held = FileLock(lock, is_singleton=True)  # which counts how often a thread has taken it
     try:
         make_folder(target.parent)
-        held.acquire(timeout=PATIENCE if patience is None else patience, poll_interval=PAUSE)
+        held.acquire(timeout=PATIENCE if patience is None else patience)
     except Timeout:
         usual = f"{path} is being changed by another algnn command: wait for it, then try again"
         raise InputError(busy or usual) from None

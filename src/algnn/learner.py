@@ -314,11 +314,10 @@ class Learner(Shared, GraphCache, BaseEstimator, ABC):
         view = self._view()
         view._check_fitted()
         tensors, facts = view._state()
-        device = view.device
-        if str(device).startswith("cuda"):
+        params = view.get_params(deep=False)
+        if str(view.device).startswith("cuda"):
             view.device = "cpu"  # a GPU may be absent here, and `load` can do without
         view._check_params()  # with a wrong one, the file could not be loaded again
-        params = {**view.get_params(deep=False), "device": device}
         facts = {"params": params, "classes": view.classes_.tolist(), **facts}
         with locked(path):
             checkpoint.write(path, type(self).__name__, tensors, facts)

@@ -15,10 +15,8 @@ Model = ALGNN | PrivateALGNN
 
 def load_model(path: Path, device: str | None = None) -> Model:
     """The model in a file, of whichever kind it is."""
-    header, _, _ = checkpoint.peek(path)
-    if header["kind"] == PrivateALGNN.__name__:
-        return PrivateALGNN.load(path, device)
-    return ALGNN.load(path, device)
+    private = checkpoint.peek(path)[0]["kind"] == PrivateALGNN.__name__
+    return (PrivateALGNN if private else ALGNN).load(path, device)
 
 
 @contextmanager

@@ -17,8 +17,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 def tell(phase: str, done: int, total: int) -> None:
     """Say how far a phase of the work is, to whoever listens."""
-    listener = _listener.get()
-    if listener is not None:
+    if (listener := _listener.get()) is not None:
         listener(phase, done, total)
 
 

@@ -9,13 +9,11 @@ from typing import Any
 from rich.text import Text
 from typer import Argument, Option, Typer
 
+import algnn
 from algnn.cli import shared
 from algnn.cli.living import exact
 from algnn.errors import InputError
-
-# nodes that are predicted at a time: few, so that the time left is known soon; on a cluster, as
-# many as keep its workers busy
-AT_ONCE, ON_CLUSTER = 2**12, 2**16
+from algnn.files import make_folder
 
 commands = Typer()
 # what a picture of a model shows
@@ -43,9 +41,6 @@ def predict(
     if novel_above is not None and not novelty:
         raise InputError("--novel-above needs the novelty of each node: leave out --no-novelty")
     shared.check_inputs(model, graphs=[graph], data=data, table=nodes, columns=["node"])
-    import numpy as np
-
-    from algnn.files import make_folder
     from algnn.labels import is_parquet, read_nodes, write_table
 
     # before any work: whether the predictions can be written there
@@ -57,7 +52,7 @@ def predict(
         make_folder(out.parent)
     learner = shared.load_model(model, device)
     now, count = shared.load_graph(graph, data)
-    chosen = np.arange(count) if nodes is None else read_nodes(nodes, count)
+    chosen = range(count) if nodes is None else read_nodes(nodes, count)
 
     def answers(some: Any) -> dict[str, Any]:
         probabilities = learner.predict_proba(now, some)
@@ -72,21 +67,22 @@ def predict(
 
     def pieces() -> Any:
         answers(chosen[:1])  # encoding, above all, which later answers do not take
-        size = ON_CLUSTER if scheduler or workers else AT_ONCE
-        for at in range(0, max(chosen.size, 1), size):
-            tell(at, chosen.size)
+        # few at a time, so that the time left is known soon, or as many as keep a cluster busy
+        size = 2**16 if scheduler or workers else 2**12
+        for at in range(0, max(len(chosen), 1), size):
+            tell(at, len(chosen))
             yield answers(chosen[at : at + size])
 
-    shown = shared.working(f"predicting {shared.plural(chosen.size, 'node')}")
+    amount = shared.plural(len(chosen), "node")
+    shown = shared.working(f"predicting {amount}")
     with shown as tell, shared.spread(now, scheduler, workers) as now:
         write_table(out, pieces())
         if plot is not None:
-            from algnn import plot as pictures
-
             tell(words=f"drawing {plot}")
-            pictures.save(pictures.novelty(learner, now, chosen, threshold=novel_above), plot)
+            figure = algnn.plot.novelty(learner, now, chosen, threshold=novel_above)
+            algnn.plot.save(figure, plot)
     if out is not None:
-        print(f"{out}: {shared.plural(chosen.size, 'node')}")
+        print(f"{out}: {amount}")
 
 
 @commands.command()
@@ -108,9 +104,7 @@ def explain(
     with shared.working(f"explaining node {node}"):
         found = learner.explain(now, node, wanted)
         if plot is not None:
-            from algnn.plot import explanation, save
-
-            save(explanation(learner, now, node, wanted), plot)
+            algnn.plot.save(algnn.plot.explanation(learner, now, node, wanted), plot)
     print(found)
 
 
@@ -159,10 +153,8 @@ def evaluate(
     with shared.working(f"predicting {shared.plural(some[0].size, 'node')}"):
         table = learner.evaluate(now, *some)
         if plot is not None:
-            from algnn import plot as pictures
-
-            draw = getattr(pictures, "class_map" if kind is Kind.map else kind or Kind.confusion)
-            pictures.save(draw(learner, now, *some), plot)
+            name = "class_map" if kind is Kind.map else kind or Kind.confusion
+            algnn.plot.save(getattr(algnn.plot, name)(learner, now, *some), plot)
     if as_json:
         rows = table.reset_index().to_json(orient="records", double_precision=6)
         total = {k: round(v, 6) if isinstance(v, float) else v for k, v in table.attrs.items()}

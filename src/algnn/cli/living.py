@@ -6,7 +6,6 @@ place in a single step: whoever reads it meanwhile sees one or the other.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.text import Text
 from typer import Argument, Option, Typer
 
+import algnn
 from algnn.cli import shared
 from algnn.errors import InputError
+from algnn.files import locked
+from algnn.graph.catalogue import RANDOM_SPLIT
+from algnn.methods import parse
 
 if TYPE_CHECKING:
-    from algnn import ALGNN
     from algnn.models import Model as AnyModel
 
 # what a model holds: nodes of each class, and bytes
@@ -59,10 +61,7 @@ def fit(
 
     def make() -> AnyModel:
         shared.load_torch()
-        from algnn import ALGNN, PrivateALGNN
-        from algnn.methods import parse
-
-        kind = ALGNN if private is None else PrivateALGNN
+        kind = algnn.ALGNN if private is None else algnn.PrivateALGNN
         given = parse(kind, changes or [])
         if "epsilon" in given:
             raise InputError("epsilon is set twice: give it to --private alone")
@@ -90,15 +89,12 @@ def learn(
     """Teach a model more labelled nodes, of new classes or of known ones."""
     session = _session("learning", model, graph, labels, device, dry_run, data)
     with session as (learner, now, *some), shared.spread(now, scheduler, workers) as there:
-        from algnn import PrivateALGNN
-
-        if not isinstance(learner, PrivateALGNN):
-            learner.partial_fit(there, *some, repeat="ignore" if again else "error")
-        elif again:
+        private = isinstance(learner, algnn.PrivateALGNN)
+        if private and again:
             raise InputError(f"--again: {model} is private and keeps no record to compare with")
-        else:
-            learner.partial_fit(there, *some)
-    if isinstance(learner, PrivateALGNN):  # each session of a class spends more
+        how: dict[str, Any] = {"repeat": "ignore"} if again else {}
+        learner.partial_fit(there, *some, **how)
+    if private:  # each session of a class spends more
         print(f"gives away: {learner.exposure()}")
 
 
@@ -135,8 +131,7 @@ def forget(
     """Take labelled nodes out of a model, exactly as if it had never seen their labels."""
     if (node is None) != (graph_out is None):
         raise InputError(
-            "--node and --graph-out go together: name the node, and a new .npz for the graph"
-            " without it"
+            "--node and --graph-out go together: name the node, and a new .npz for what is left"
         )
     if graph_out is not None and (graph_out.suffix != ".npz" or graph_out.exists()):
         raise InputError(f"--graph-out {graph_out} must be a new file that ends in .npz")
@@ -146,8 +141,6 @@ def forget(
     with session as (found, now, nodes, classes):
         import numpy as np
 
-        from algnn import load, save_npz
-        from algnn.graph.catalogue import RANDOM_SPLIT
         from algnn.graph.npz import MASKS
 
         learner = exact(model, found)
@@ -156,13 +149,14 @@ def forget(
             return
         near = np.isin(nodes, learner.reach(now, node))
         smaller = learner.forget_node(now, node, nodes[near], classes[near])
-        whole = load(graph, data)  # with what the model was not shown; a split may be drawn again
+        # with what the model was not shown; a split may be drawn again
+        whole = algnn.load(graph, data)
         drawn = whole.get("provenance", {}).get("split", "").startswith(RANDOM_SPLIT)
         for key in ("y", "class_names", *(() if drawn else MASKS)):
             smaller[key] = whole.get(key)
         if not dry_run:
             # before the model: if this is all that gets done, no model has lost anything
-            save_npz(smaller, graph_out)
+            algnn.save_npz(smaller, graph_out)
     again = shared.plural(int((near & (nodes != node)).sum()), "labelled node")
     holds = "would hold" if dry_run else "holds"
     print(f"{graph_out} {holds} the graph without node {node}; {again} near it learned anew")
@@ -200,11 +194,9 @@ def blank(model: shared.Model, out: shared.NewModel, force: shared.Force = False
     print(f"{out} holds the encoder of {model}, and no class")
 
 
-def exact(path: Path, found: AnyModel) -> ALGNN:
+def exact(path: Path, found: AnyModel) -> algnn.ALGNN:
     """The model, unless it is a private one."""
-    from algnn import ALGNN
-
-    if not isinstance(found, ALGNN):
+    if not isinstance(found, algnn.ALGNN):
         raise InputError(
             f"{path} is a private model, with noisy sums and no record of nodes: it can learn,"
             " predict, be evaluated and be inspected, and nothing else"
@@ -223,7 +215,6 @@ def _session(
     data: Path | None,
     make: Callable[[], AnyModel] | None = None,
     force: bool = True,
-    *,
     every: bool = False,
 ) -> Iterator[tuple[AnyModel, Any, Any, Any]]:
     """A model, a graph, nodes and labels; what the block changes in the model is written."""
@@ -243,11 +234,6 @@ def _session(
 @contextmanager
 def _changing(path: Path, dry_run: bool, force: bool) -> Iterator[None]:
     """Nobody else changes the model meanwhile; where nothing is written, nobody is kept waiting."""
-    from algnn.files import locked, make_folder
-
-    if not dry_run:
-        # `resolve` fails where links form a loop
-        make_folder(Path(os.path.realpath(path)).parent)
     shared.load_torch()  # before the lock, for which others may wait
     with nullcontext() if dry_run else locked(path):
         _check_writable(path, force)  # by now another may have made it
@@ -272,13 +258,11 @@ def _holdings(learner: AnyModel) -> Holdings:
 
 def _finish(path: Path, learner: AnyModel, before: Holdings, dry_run: bool) -> None:
     """Write the model, unless this is a rehearsal, and say what has changed."""
-    from algnn import ALGNN
-
     if not dry_run:
         learner.save(path)
     (old, old_bytes), (new, new_bytes) = before, _holdings(learner)
     # of a private model, each rehearsal would give away counts with another noise
-    hidden = dry_run and not isinstance(learner, ALGNN)
+    hidden = dry_run and not isinstance(learner, algnn.ALGNN)
     table = shared.plain_table("class", "before", "after", "", right=slice(1, 3), pad=True)
     for name in sorted({*old, *new}):
         was, is_now = old.get(name, 0), new.get(name, 0)

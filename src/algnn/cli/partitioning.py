@@ -5,6 +5,7 @@ from typing import Any
 
 from typer import Argument, Option, Typer
 
+import algnn
 from algnn.cli.shared import DataRoot, check_inputs, load_torch, plural, working
 from algnn.errors import InputError
 from algnn.graph.catalogue import MANIFEST
@@ -62,8 +63,6 @@ def partition(
     if Path(folder).is_file():
         raise InputError(f"{folder} is a file: give a folder, which is made")
     load_torch()
-    from algnn.graph.datasets import load
-    from algnn.graph.partition import write_graph
     from algnn.graph.store import parse_bytes
     from algnn.graph.tables import write_ogb, write_tables
 
@@ -71,7 +70,7 @@ def partition(
     common: dict[str, Any] = {"undirected": undirected, "parts": parts, "memory": memory}
     with working(f"partitioning {graph}"):
         if not tables:
-            found = write_graph(load(graph, data), folder, parts, memory=memory)
+            found = algnn.write_graph(algnn.load(graph, data), folder, parts, memory=memory)
         elif ogb:
             found = write_ogb(source, folder, **common)
         else:

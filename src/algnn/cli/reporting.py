@@ -11,11 +11,12 @@ from typer import Argument, Exit, Option, Typer
 from algnn.cli.benching import carry_out, start_workers_early
 from algnn.cli.shared import DataRoot, Seeds, parse_seeds, parts, plural, working
 from algnn.errors import InputError
+from algnn.files import make_folder, write_atomically
+from algnn.graph import catalogue
+from algnn.methods import METHODS
 
 # what takes half a minute: ours, no defence, a penalty, and two ways of replaying old nodes
 QUICK = ("algnn", "bare", "ewc", "ergnn", "gem")
-# the graphs of the whole demo, as far as they are at hand: the first needs no data
-GRAPHS = ("digits", "cora")
 SLOW = ("cat-long", "joint-appnp", "joint-sage", "joint-appnp-balanced", "joint-sage-balanced")
 # what every report of this kind has held from the first version on
 MARKS = {
@@ -42,14 +43,12 @@ def demo(
     start_workers_early()
     from algnn.bench.plan import cross
     from algnn.cli.showing import tables
-    from algnn.files import write_atomically
     from algnn.graph.datasets import available
-    from algnn.methods import METHODS
     from algnn.report import charts, data, export, style
 
     usual = [name for name in METHODS if name not in SLOW] if full else list(QUICK)
     names = usual if methods is None else parts(methods)
-    graphs = [name for name in GRAPHS[: None if full else 1] if available(name)]
+    graphs = ["digits", "cora"] if full and available("cora") else ["digits"]
     plans = cross(graphs, {name: {} for name in names}, [1], numbers, confidence=full)
     # the slowest methods stand last in the registry: started first, they keep no worker waiting
     tally = carry_out(plans[::-1] if full else plans, out / "records", None, True)
@@ -58,13 +57,13 @@ def demo(
     study = data.read([out / "records"])
     for graph in graphs:
         runs = study.runs[(study.runs["dataset"] == graph) & study.runs["method"].isin(names)]
-        if shown := [name for name in names if (runs["method"] == name).any()]:
-            ap, classes = runs.groupby("method")["ap"].mean(), runs["outcome"].iloc[0].sessions
+        ap = runs.groupby("method")["ap"].mean()
+        if shown := [name for name in names if name in ap]:
+            classes = sum(map(len, runs["outcome"].iloc[0].sessions))
             lost = f"; fine-tuning kept {ap['bare']:.1f}%" if "bare" in shown[1:] else ""
             print(
-                f"{graph}: {shown[0]} answers {ap[shown[0]]:.1f}% right over"
-                f" {sum(map(len, classes))} classes learned one after another{lost} (average over"
-                " sessions)."
+                f"{graph}: {shown[0]} answers {ap[shown[0]]:.1f}% right over {classes} classes"
+                f" learned one after another{lost} (average over sessions)."
             )
             chart = charts.of_graph(study, graph, style.styles(study.runs["method"]))
             write_atomically(out / f"{graph}.png", charts.render(chart))
@@ -112,7 +111,6 @@ def report(
         _check_free(csv / "runs.csv", csv.glob("*.csv"))
     began = time()
     with working("loading") as tell:
-        from algnn.files import make_folder
         from algnn.report import data, export
 
         tell(words="reading records")
@@ -153,8 +151,6 @@ def _check_free(mark: Path, files: Iterable[Path]) -> None:
 @commands.command()
 def datasets(data: DataRoot = None) -> None:
     """List the graphs that can be named, and whether they are at hand."""
-    from algnn.graph import catalogue
-
     # a line of figures and one of words: no terminal is wide enough for both side by side
     console = Console(highlight=False)
     widths = {"nodes": 8, "edges": 12, "features": 10, "classes": 9}
@@ -172,8 +168,6 @@ def datasets(data: DataRoot = None) -> None:
 @commands.command("methods")
 def list_methods() -> None:
     """List the methods."""
-    from algnn.methods import METHODS
-
     console = Console(highlight=False)
     console.print(f"{'name':<22}{'kind':<16}paper", style="bold")
     for entry in METHODS.values():

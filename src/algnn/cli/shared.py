@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -19,13 +19,11 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
+import algnn
 from algnn import progress
 from algnn.errors import InputError
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
-    from algnn.models import Model as AnyModel
+from algnn.files import make_folder, picture_path
+from algnn.graph.catalogue import check_name
 
 ENDING = ".safetensors"
 SEEDS = "42,43,44"
@@ -34,8 +32,6 @@ SEEDS = "42,43,44"
 def checked_picture(path: Path | None) -> Path | None:
     """Before any work: whether a picture can be written there."""
     if path is not None:
-        from algnn.files import make_folder, picture_path
-
         make_folder(picture_path(path).parent)
     return path
 
@@ -197,7 +193,6 @@ def check_inputs(
     """Before torch is loaded, which takes seconds: whether files are there and look right."""
     with working("loading"):
         from algnn.checkpoint import peek
-        from algnn.graph.catalogue import check_name
         from algnn.labels import check_table
 
         for model in models:
@@ -208,7 +203,7 @@ def check_inputs(
             check_table(table, *columns)
 
 
-def load_model(path: Path, device: str | None) -> AnyModel:
+def load_model(path: Path, device: str | None) -> algnn.ALGNN | algnn.PrivateALGNN:
     """The model in a file, exact or private."""
     load_torch()
     from algnn import models
@@ -217,7 +212,7 @@ def load_model(path: Path, device: str | None) -> AnyModel:
         return models.load_model(path, device)
 
 
-def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
+def load_graph(name: str, data: Path | None) -> tuple[Any, int]:
     """The inputs of a graph, and how many nodes it has; one on disk stays there."""
     from algnn.graph.datasets import load_inputs
     from algnn.graph.store import node_count
@@ -227,9 +222,7 @@ def load_graph(name: str, data: Path | None) -> tuple[Data, int]:
         return graph, node_count(graph)
 
 
-def load_labels(
-    path: Path, count: int, seen: Any = None, *, every: bool = False
-) -> tuple[Any, Any]:
+def load_labels(path: Path, count: int, seen: Any = None, every: bool = False) -> tuple[Any, Any]:
     """The nodes and labels of a table, beside classes that were seen before."""
     from algnn.labels import read_labels
 
@@ -247,15 +240,12 @@ def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
-    where: dict[str, Any] = {"address": scheduler}
-    failure = f"--scheduler {scheduler} cannot be reached"
-    if scheduler is None:
-        where = {"n_workers": workers, "threads_per_worker": 1}
-        failure = f"--workers {workers} cannot be started"
+    here = {"n_workers": workers, "threads_per_worker": 1} if scheduler is None else {}
+    asked = f"processes of --workers {workers}" if scheduler is None else f"--scheduler {scheduler}"
     try:
-        client = distributed.Client(**where)
+        client = distributed.Client(scheduler, **here)
     except (OSError, ValueError) as error:
-        raise InputError(f"{failure}: {error}") from error
+        raise InputError(f"{asked} cannot be reached: {error}") from error
     with client:
         print(f"dashboard: {client.dashboard_link}", file=sys.stderr)
         yield client
@@ -267,14 +257,12 @@ def spread(graph: Any, scheduler: str | None, workers: int) -> Iterator[Any]:
     if scheduler is None and not workers:
         yield graph
         return
-    from algnn import GraphStore, on_cluster
-
     if scheduler and workers:
         raise InputError("--scheduler and --workers are two clusters: leave one of them out")
-    if not isinstance(graph, GraphStore):
+    if not isinstance(graph, algnn.GraphStore):
         raise InputError(
             "--scheduler and --workers are for a graph on disk: make a folder of this one with"
             " algnn partition, and name the folder in its place"
         )
     with cluster(scheduler, workers) as client:
-        yield on_cluster(graph, client)
+        yield algnn.on_cluster(graph, client)

@@ -55,7 +55,7 @@ def as_object(runs: pd.DataFrame) -> dict[str, Any]:
     """The JSON object of ``algnn run --json``, for runs that differ in their seed only."""
     rows = runs.to_dict("records")
     facts = ("dataset", "sha256", "method", "settings", "base", "step", "edges", "order")
-    figures = ("ap", "af", "macro", "micro", "learn_seconds")
+    figures = ["seed", "matrix", "ap", "af", "macro", "micro", "learn_seconds"]
     return {
         **{name: rows[0][name] for name in facts},
         "split": rows[0]["provenance"].get("split"),
@@ -66,11 +66,7 @@ def as_object(runs: pd.DataFrame) -> dict[str, Any]:
             for name, found in summaries(runs).items()
         },
         "retained_bytes": int(runs["retained_bytes"].max()),
-        "runs": [
-            {"seed": row["seed"], "matrix": matrix_rows(row["outcome"])}
-            | {name: row[name] for name in figures}
-            for row in rows
-        ],
+        "runs": runs.assign(matrix=runs["outcome"].map(matrix_rows))[figures].to_dict("records"),
     }
 
 
@@ -139,18 +135,14 @@ def grid(matrix: Matrix, width: int = 80) -> Text:
     for t in shown:
         drawing.append(str(t).rjust(margin - 1) + " ", style="dim")
         for i in shown[: shown.index(t) + 1]:
-            paper = to_hex(VIRIDIS(matrix[t, i] / 100))
-            look = Style(color=_ink(matrix[t, i]), bgcolor=paper)
-            drawing.append(_text(matrix[t, i], cell), look)
+            value = matrix[t, i]
+            number = f"{value:.0f}" if cell in WHOLE else f"{min(value // 10, 9):.0f}"
+            text = f"{value:.1f} " if cell == DECIMAL else number
+            look = Style(color=_ink(value), bgcolor=to_hex(VIRIDIS(value / 100)))
+            drawing.append(text.rjust(cell), look)
         drawing.append("\n")
     drawing.right_crop(1)
     return drawing
-
-
-def _text(value: float, cell: int) -> str:
-    if cell == DECIMAL:
-        return f"{value:.1f} ".rjust(cell)
-    return (f"{value:.0f}" if cell in WHOLE else f"{min(value // 10, 9):.0f}").rjust(cell)
 
 
 def _ink(value: float) -> str:
@@ -181,7 +173,7 @@ def _draw_matrix(figure: Figure, axes: Any, outcomes: Sequence[Outcome]) -> None
     count = len(matrix)
     image = axes.imshow(matrix, cmap=VIRIDIS, vmin=0, vmax=100)
     figure.colorbar(image, ax=axes, label="accuracy (%)", shrink=0.8)
-    names, shown = _names(outcomes), _shown(count)
+    names, shown = _names(outcomes), range(0, count, (count - 1) // TICKS + 1)
     title = "accuracy matrix" + (", mean over seeds" if len(outcomes) > 1 else "")
     below = f"test nodes of session{' (its classes)' if names else ''}"
     axes.set(title=title, xlabel=below, ylabel="after session")
@@ -216,16 +208,11 @@ def _draw_stages(axes: Any, outcomes: Sequence[Outcome], paper_ap: float | None)
     look = {"va": "center", "fontweight": "bold", "color": "C0"}
     place = {"xytext": (9, shift), "textcoords": "offset points"}
     axes.annotate(f"{mean[-1]:.2f}", (last, mean[-1]), **place, **look)
-    axes.set_xticks(_shown(len(mean)))
+    axes.set_xticks(range(0, last + 1, last // TICKS + 1))
     axes.set(title="average performance so far", xlabel="after session", ylabel="AP (%)")
     axes.grid(alpha=0.3)
     # below the axes, where no curve can run through it
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
-
-
-def _shown(count: int) -> range:
-    """The sessions that get a tick."""
-    return range(0, count, -(-count // TICKS))
 
 
 def _names(outcomes: Sequence[Outcome]) -> list[str]:
