@@ -60,21 +60,13 @@ def check_apart(ours: State, theirs: State) -> None:
 
 
 def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int], chooses: bool) -> None:
-    """Raise `InputError` unless the sums of two learners, with these seeds, can be added up.
-
-    `chooses` says whether ours is to choose γ, which takes sums of halves.
-    """
-    widths = ours.span.width, theirs.span.width
-    if widths[0] != widths[1]:
-        raise InputError(
-            f"other has features {widths[1]} wide and this learner {widths[0]}: merge learners that"
-            " come from one blank()"
-        )
+    """Raise `InputError` unless the sums of two learners, with these seeds, can be added up."""
     prints = fingerprint(ours.features), fingerprint(theirs.features)
     if prints[0] != prints[1]:
         raise InputError(
-            f"other encodes nodes in another way (encoder {prints[1][:12]}… and here"
-            f" {prints[0][:12]}…): merge learners that come from one blank()"
+            f"other encodes nodes in another way (encoder {prints[1][:12]}…, features"
+            f" {theirs.span.width} wide) than this learner ({prints[0][:12]}…, {ours.span.width}):"
+            " merge learners that come from one blank()"
         )
     if ours.decays or theirs.decays:
         raise InputError(
