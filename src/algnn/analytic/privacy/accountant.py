@@ -2,8 +2,7 @@
 
 The guarantee is (ε, δ)-differential privacy for one labelled node: whatever is computed from a
 learner that saw it (weights, predictions, the file itself) comes out with nearly the same
-probability as without it. Two sets of labelled nodes are *neighbours* if one has a node more than
-the other; the graph is the same for both. ``docs/privacy.md`` says what that does and does not
+probability as without it, on the same graph. ``docs/privacy.md`` says what that does and does not
 cover.
 
 One node with features z, ‖z‖ ≤ 1, and class c adds z zᵀ to G, z to column c of Q and 1 to n_c.
@@ -55,10 +54,8 @@ def attained_delta(epsilon: float, sigma: float) -> float:
     # e^ε Φ(−far) is e^(−near²/2) erfcx(far/√2) / 2, since far² − near² = 2ε: no large number times
     # a small one
     tail = 0.5 * math.exp(-near * near / 2)
-    second = tail * erfcx(far / math.sqrt(2))
-    if near < 0:
-        return float(ndtr(-near) - second)
-    return float(tail * erfcx(near / math.sqrt(2)) - second)
+    first = ndtr(-near) if near < 0 else tail * erfcx(near / math.sqrt(2))
+    return float(first - tail * erfcx(far / math.sqrt(2)))
 
 
 def attained_epsilon(delta: float, sigma: float) -> float:
@@ -90,20 +87,19 @@ def _least(enough: Callable[[float], bool]) -> float:
 def with_noise(statistics: Statistics, sigma: float, entropy: Entropy = os.urandom) -> Statistics:
     """The sums of one session, over rows at most 1 long and each node once, with noise on them."""
     # from random bytes of the operating system: noise from a known seed can be subtracted again
-
-    def noisy(value: Tensor, name: str, standard: Tensor) -> Tensor:
-        scale = sigma / math.sqrt(SHARES[name])
+    shown = {}
+    for name, share in SHARES.items():
+        exact = getattr(statistics, name)
+        standard = _standard_normal(exact.shape, entropy)
+        if name == "G":
+            # Half of the sum with its transpose: 1 on the diagonal and 1/√2 beside it, where each
+            # number stands twice. That is noise of 1 on every direction of symmetric matrices.
+            standard = (standard + standard.mT) / 2
+        scale = sigma / math.sqrt(share)
         grid = 2.0 ** math.floor(math.log2(scale * GRID))
-        shown = value.double() + scale * standard.to(value.device)
-        return (shown / grid).round() * grid
-
-    square = _standard_normal(statistics.G.shape, entropy)
-    # Half of the sum with its transpose: 1 on the diagonal and 1/√2 beside it, where each number
-    # stands twice. That is noise of 1 on every direction in the space of symmetric matrices.
-    symmetric = (square + square.mT) / 2
-    for_Q, for_n = (_standard_normal(t.shape, entropy) for t in (statistics.Q, statistics.n))
-    G, Q = noisy(statistics.G, "G", symmetric), noisy(statistics.Q, "Q", for_Q)
-    return replace(statistics, G=G, Q=Q, n=noisy(statistics.n, "n", for_n))
+        noisy = exact.double() + scale * standard.to(exact.device)
+        shown[name] = (noisy / grid).round() * grid
+    return replace(statistics, **shown)
 
 
 def _standard_normal(shape: Size, entropy: Entropy) -> Tensor:

@@ -160,17 +160,16 @@ class PrivateALGNN(Encoding[PrivateState]):
             features = HopEncoder("pagerank", inputs, projected=projected, seed=self.seed)
             nothing = Statistics.empty(features.width, self._device)
             learned = PrivateState(features, nothing, 0.0, torch.zeros(0, dtype=FLOAT))
-        sigma = noise_scale(self.epsilon, self.delta)
-        nothing = Statistics.empty(learned.features.width, self._device)
-        exact = nothing.plus(self._features(graph, nodes, learned.features), labels)
+        sigma, features = noise_scale(self.epsilon, self.delta), learned.features
+        nothing = Statistics.empty(features.width, self._device)
+        exact = nothing.plus(self._features(graph, nodes, features), labels)
         session = with_noise(exact, sigma, self._entropy)
         shown = learned.shown.merged(session)
         spent = torch.zeros(shown.classes.size, dtype=FLOAT)
         spent[torch.from_numpy(np.isin(shown.classes, learned.shown.classes))] = learned.spent
         spent[torch.from_numpy(np.isin(shown.classes, session.classes))] += sigma**-2
-        after = PrivateState(learned.features, shown, learned.variance + sigma**2, spent)
-        # solve now: it is part of learning
-        check_trained(after.weights)
+        after = PrivateState(features, shown, learned.variance + sigma**2, spent)
+        check_trained(after.weights)  # solved now: it is part of learning
         return after
 
     def _features(self, graph: Data, nodes: Tensor, features: Features) -> Iterator[Tensor]:

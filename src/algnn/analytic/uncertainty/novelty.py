@@ -46,8 +46,8 @@ class NoveltyModel:
         seen, found = means - centre, sample - centre
         both = (scatter + seen.mT @ seen / len(means) + found.mT @ found / len(sample)) / 2
         # where every class is a single node there is no scatter
-        spread = float(scatter.trace())
-        spread = spread if spread > 1e-9 * float(both.trace()) else float(both.trace())
+        spread, total = float(scatter.trace()), float(both.trace())
+        spread = spread if spread > 1e-9 * total else total
         # and where all nodes look the same there is rounding alone
         spread = max(spread, 1e-9 * float(statistics.G.trace() / n.sum()))
         wider = WIDENING * spread / max(float(n.sum()), 1.0) or 1.0
