@@ -17,14 +17,8 @@ import algnn
 from algnn import checkpoint
 from algnn.analytic.features.hops import HopEncoder
 from algnn.analytic.lifecycle.io import WIDEST_INPUTS
-from algnn.analytic.privacy.accountant import (
-    SHARES,
-    attained_delta,
-    attained_epsilon,
-    noise_scale,
-    with_noise,
-)
-from algnn.analytic.privacy.model import PrivateALGNN, PrivateState
+from algnn.analytic.privacy.accountant import attained_delta, attained_epsilon, noise_scale
+from algnn.analytic.privacy.model import SHARES, PrivateALGNN, PrivateState, with_noise
 from algnn.analytic.statistics import Statistics
 from algnn.errors import CheckpointError, InputError
 
