@@ -37,8 +37,7 @@ from algnn.graph.store import FLOAT
 from algnn.learner import shortened
 
 # The budget's shares of G, Q and n. Found on validation nodes of digits, Citeseer, PubMed and
-# Computers at ε from 1 to 16: class sums want most of it, and G, which all classes use, still helps
-# with a fifth.
+# Computers at ε from 1 to 16: class sums want most of it, and G still helps with a fifth.
 SHARES = {"G": 0.2, "Q": 0.7, "n": 0.1}
 # Released values are rounded to this fraction of the noise, so that their lowest bits tell nothing.
 GRID = 2.0**-20
@@ -99,8 +98,7 @@ class PrivateALGNN(Encoding[PrivateState]):
         The number of columns that views are projected to; 0 for no projection. More columns tell
         classes apart better, and take more noise.
     seed : int
-        The seed of the projection. Noise has none: it comes from the operating system, and no two
-        learners are the same.
+        The seed of the projection. Noise has none: it comes from the operating system.
     device : str
         ``"auto"`` (a GPU where there is one), ``"cpu"`` or ``"cuda"``.
 
@@ -130,8 +128,7 @@ class PrivateALGNN(Encoding[PrivateState]):
     _fixed = ("width", "seed")
     # beyond these, noise would be more or less than a float can hold
     _limits: ClassVar = {"epsilon": (1e-6, 1e6), "delta": (1e-100, 1), "width": (0, WIDEST_INPUTS)}
-    # the source of noise, since noise from a known seed can be subtracted again; a measurement that
-    # must be repeatable may set another
+    # noise from a known seed can be subtracted again; a measurement to be repeated may set another
     _entropy = staticmethod(os.urandom)
 
     @property
@@ -220,12 +217,10 @@ class PrivateALGNN(Encoding[PrivateState]):
             raise CheckpointError("features are none that a private learner has")
         shown = io.restored_sums(tensors, "shown", features.width, classes, device)
         spent = check_tensor("spent", tensors["spent"], (classes.size,), FLOAT)
-        variance = facts["variance"]
         if not shown.n.is_floating_point() or not bool((spent > 0).all()):
             raise CheckpointError("shown.n or spent holds values that no private learner has")
-        if not isinstance(variance, float) or not 0 < variance < math.inf:
-            raise CheckpointError(f"variance {variance!r} is no positive number")
-        known = PrivateState(features, shown, variance, spent)
+        check_number("variance", facts["variance"], torch.finfo(FLOAT).tiny)
+        known = PrivateState(features, shown, facts["variance"], spent)
         if not bool(known.weights.isfinite().all()):
             raise CheckpointError("shown holds values that no weights follow from")
         return known
