@@ -43,7 +43,7 @@ def _least(enough: Callable[[float], bool]) -> float:
     """The least positive number that is enough, from above, to the last digits of a float."""
     high = 1.0
     while not enough(high):
-        high *= 2
+        high = math.ldexp(high, 1)  # an OverflowError where none is enough
     while enough(high / 2):
         high /= 2
     low = high / 2
