@@ -411,8 +411,7 @@ class Lifecycle(Encoding[State]):
         if self._known.decays:
             raise InputError(
                 "half_life has made old sessions count for less, and what a node still counts for"
-                " is not kept: a learner can forget only with half_life=0, or before its second"
-                " session"
+                " is not kept: a learner can forget with half_life=0, or before its second session"
             )
         return graph, chosen, CodedLabels.of(given)
 

@@ -42,16 +42,14 @@ def check_apart(ours: State, theirs: State) -> None:
     """Raise `InputError` if two learners have learned the same nodes."""
     if ours.membership is None or theirs.membership is None:
         return
-    shared = ours.membership.shared(theirs.membership)
-    if shared:
+    if shared := ours.membership.shared(theirs.membership):
         raise InputError(
             f"other and this learner have both learned {shared} nodes with the same labels and"
             " features, which would count twice: merge learners that have learned apart, or say"
             " that this is meant by repeat='count' (algnn merge --overlap)"
         )
     classes = union(ours.statistics.classes, theirs.statistics.classes)
-    contradicted = ours.membership.contradicted(theirs.membership, classes)
-    if contradicted:
+    if contradicted := ours.membership.contradicted(theirs.membership, classes):
         raise InputError(
             f"other has learned {contradicted} nodes of this learner with other labels: correct"
             " them in one of the two with relabel(graph, nodes, old, new), or let both labels count"
