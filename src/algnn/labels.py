@@ -133,12 +133,10 @@ def _rows(path: Source, names: Sequence[str], most: int | None = None) -> list[R
     read = _parquet_rows if is_parquet(path) else _csv_rows
     try:
         rows = list(islice(read(path, names), most))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
     except OSError as error:
-        reason = f"cannot be read: {error.strerror or error}"
-        reason = IS_PIPE if error.errno == errno.ESPIPE else reason
-        raise InputError(f"{path} {reason}") from error
+        known = {errno.ENOENT: ": there is no such file", errno.ESPIPE: f" {IS_PIPE}"}
+        reason = known.get(error.errno or 0, f" cannot be read: {error.strerror or error}")
+        raise InputError(f"{path}{reason}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text in UTF-8: write it again in UTF-8") from error
     if not rows:

@@ -59,10 +59,11 @@ def confusion(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     true = check_labels(labels, predicted.size)
     rows, known = table.index.to_list(), model.classes_.tolist()
     columns = [c for c in rows if c in known] + [c for c in known if c not in rows]
-    counts = pd.crosstab(true, predicted).reindex(index=rows, columns=columns, fill_value=0)
-    shares = 100 * counts.to_numpy() / counts.to_numpy().sum(axis=1, keepdims=True)
+    counts = pd.crosstab(true, predicted, normalize="index")
+    shares = 100 * counts.reindex(index=rows, columns=columns, fill_value=0).to_numpy()
     size = min(11.0, 3.2 + 0.42 * len(columns))
-    figure, axes = _figure(size + 1.2, size)
+    figure = Figure(figsize=(size + 1.2, size), layout="constrained")
+    axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
     figure.colorbar(image, ax=axes, label="nodes of the class (%)", shrink=0.8)
     _names(axes.xaxis, columns)
@@ -109,10 +110,9 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
     panels = figure.subplots(1, 1 + aged, squeeze=False, width_ratios=[2, 1][: 1 + aged])[0]
     bars = panels[0]
     last = int(max(sessions.index, default=0)) or 1
-    shades = [
-        SOFT if pd.isna(s) else colormaps["viridis"](0.2 + 0.75 * s / last) for s in table.session
-    ]
-    places = np.arange(len(table))
+    shade = colormaps["viridis"]
+    shades = [SOFT if pd.isna(s) else shade(0.2 + 0.75 * s / last) for s in table.session]
+    places = range(len(table))
     bars.bar(places, 100 * table.accuracy, color=shades)
     bars.plot(places, 100 * table.confidence, "kD", mec="white", ms=6, label="mean confidence")
     _names(bars.xaxis, table.index.to_list())
@@ -122,8 +122,8 @@ def accuracy(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) -
         ages = panels[1]
         ages.plot(sessions.index.astype(int), 100 * sessions, "o-", color=KNOWN)
         ages.set_xticks(range(0, last + 1, last // 12 + 1))
-        ages.set_xlabel("session in which a class was learned")
-        ages.set_title("mean over the classes of a session")
+        below = "session in which a class was learned"
+        ages.set(xlabel=below, title="mean over the classes of a session")
     for axes in panels:
         axes.set(ylim=(0, 102), ylabel="accuracy (%)")
         axes.grid(axis="y", alpha=0.3)
@@ -176,7 +176,8 @@ def novelty(
     new = np.zeros(found.size, dtype=bool)
     if labels is not None:
         new = ~np.isin(check_labels(labels, found.size, model.classes_), model.classes_)
-    figure, axes = _figure(10, 4.4)
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
+    axes = figure.subplots()
     known = "nodes" if labels is None else "known class"
     for mask, colour, name in ((~new, KNOWN, known), (new, NEW, "class not learned yet")):
         if mask.any():
@@ -223,7 +224,7 @@ def explanation(
     why = model.explain(graph, node, label)
     figure = Figure(figsize=(11, 1.6 + 0.28 * (count + 1)), layout="constrained")
     figure.suptitle(f"node {why.node} scores {why.score:+.3f} for class {_plain(why.label)}")
-    both = zip(figure.subplots(1, 2).flat, why._ranked(count), strict=True)
+    both = zip(figure.subplots(1, 2), why._ranked(count), strict=True)
     for axes, (kind, top, others, rest) in both:
         bars = top | ({f"{others:,} others": rest} if others else {})
         colours = [KNOWN if value >= 0 else NEW for value in bars.values()]
@@ -268,7 +269,8 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
     known = model.classes_.tolist()
     corners = _around(sure)
     flat = sure @ corners
-    figure, axes = _figure(8, 8)
+    figure = Figure(figsize=(8, 8), layout="constrained")
+    axes = figure.subplots()
     turn = np.linspace(0, 2 * np.pi, 181)
     axes.plot(np.cos(turn), np.sin(turn), color=SOFT, linewidth=0.7, alpha=0.5)
     names = sorted({*known, *true.tolist()})
@@ -276,14 +278,13 @@ def class_map(model: Learner, graph: Data, nodes: Nodes | None, labels: Labels) 
         colour = colormaps["turbo"](0.05 + 0.9 * i / max(len(names) - 1, 1))
         x, y = flat[true == name].T
         if name not in known:
-            axes.plot(
-                x, y, "x", color="black", alpha=0.6, ms=5, label=f"never learned: {_plain(name)}"
-            )
+            label = f"never learned: {_plain(name)}"
+            axes.plot(x, y, "x", color="black", alpha=0.6, ms=5, label=label)
             continue
         axes.plot(x, y, ".", color=colour, alpha=0.5, ms=6)
         box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": colour, "lw": 1.5}
-        place = 1.09 * corners[known.index(name)]
-        axes.text(*place, _plain(name), ha="center", va="center", bbox=box, fontsize=9)
+        across, up = 1.09 * corners[known.index(name)]
+        axes.text(across, up, _plain(name), ha="center", va="center", bbox=box, fontsize=9)
     axes.set_axis_off()
     title = f"{len(true):,} nodes between the {len(known):,} classes that they may be"
     axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), title=title)
@@ -312,11 +313,6 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
         figure.savefig(drawn, format=target.suffix[1:], dpi=130)
     write_atomically(target, drawn.getvalue())
     return target
-
-
-def _figure(width: float, height: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
 
 
 def _plain(name: Any) -> str:

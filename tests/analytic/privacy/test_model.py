@@ -16,15 +16,10 @@ from torch_geometric.data import Data
 import algnn
 from algnn import checkpoint
 from algnn.analytic.features.hops import HopEncoder
+from algnn.analytic.lifecycle.glance import glance
 from algnn.analytic.lifecycle.io import WIDEST_INPUTS
-from algnn.analytic.privacy.accountant import (
-    SHARES,
-    attained_delta,
-    attained_epsilon,
-    noise_scale,
-    with_noise,
-)
-from algnn.analytic.privacy.model import PrivateALGNN, PrivateState
+from algnn.analytic.privacy.accountant import attained_delta, attained_epsilon, noise_scale
+from algnn.analytic.privacy.model import SHARES, PrivateALGNN, PrivateState, with_noise
 from algnn.analytic.statistics import Statistics
 from algnn.errors import CheckpointError, InputError
 
@@ -241,6 +236,21 @@ def test_a_damaged_file_is_refused(small_graph, tmp_path, name, value):
     checkpoint.write(path, "PrivateALGNN", tensors, facts)
     with pytest.raises(CheckpointError):
         PrivateALGNN.load(path)
+
+
+@pytest.mark.parametrize("damage", [{"delta": -1.0}, {"delta": math.nan}, math.nan, -1.0, 0.0])
+def test_a_glance_at_a_damaged_file_comes_to_an_end(small_graph, tmp_path, damage):
+    """Where no budget is enough, none is searched for without end."""
+    path = tmp_path / "private.safetensors"
+    learned(small_graph).save(path)
+    tensors, facts = checkpoint.read(path, "PrivateALGNN")
+    if isinstance(damage, dict):
+        facts["params"] |= damage
+    else:
+        tensors["spent"].fill_(damage)
+    checkpoint.write(path, "PrivateALGNN", tensors, facts)
+    with pytest.raises(CheckpointError, match="no model that this version knows"):
+        glance(path)
 
 
 @pytest.mark.parametrize(

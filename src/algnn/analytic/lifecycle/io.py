@@ -64,10 +64,9 @@ def encoder_state(features: Features) -> tuple[Tensors, Facts]:
         tensors = {f"encoder.{name}": v for name, v in every.items() if isinstance(v, Tensor)}
         # under the name that this encoder had when the format was made
         bank = {name: v for name, v in every.items() if not isinstance(v, Tensor | None)}
-        if not features.sizes:
-            del bank["sizes"]  # the fingerprint is that of encoders from before there were any
-        if not features.near:
-            del bank["near"]
+        for name in ("sizes", "near"):
+            if not bank[name]:
+                del bank[name]  # the fingerprint is that of encoders from before there were any
         return tensors, {"bank": bank}
     shape = {"kind": features.kind, "inputs": features.bias.numel()}
     facts = {"expansion": {**shape, "width": features.width, "seed": features.seed}}
@@ -76,9 +75,9 @@ def encoder_state(features: Features) -> tuple[Tensors, Facts]:
 
 def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     """The inverse of `state`; `CheckpointError` for values that no learner has."""
-    # a learner that was never taught, or has forgotten everything, has none
-    unknown = facts["classes"] == []
-    classes = np.empty(0, np.int64) if unknown else restored_classes(facts["classes"])
+    classes = np.empty(0, np.int64)
+    if facts["classes"] != []:  # as of a learner that was never taught, or has forgotten everything
+        classes = restored_classes(facts["classes"])
     check_choice("head", facts["head"], HEADS)
     check_number("gamma", facts["gamma"], 0)
     check_values(tensors)
@@ -98,14 +97,14 @@ def restored(tensors: Tensors, facts: Facts, device: torch.device) -> State:
     statistics = restored_sums(tensors, "statistics", span.rank, classes, device)
     names = [f"second{place}" for place in range(MOST_HALVINGS) if f"second{place}.G" in tensors]
     halves = [restored_sums(tensors, name, span.rank, classes, device) for name in names]
-    fewest = GONE if statistics.n.is_floating_point() else 1.0
-    for n, least in ((statistics.n, fewest), *((half.n, 0.0) for half in halves)):
-        if bool((n < least).any()) or bool((n > statistics.n).any()):
-            raise CheckpointError("n holds counts that cannot be")
     half_sums = Statistics.empty(span.rank, device, ways=0).on(classes)
     if halves:
         G, Q, n = (torch.stack([getattr(half, name) for half in halves]) for name in "GQn")
         half_sums = Statistics(G, Q, n, classes)
+    n = statistics.n
+    fewest = GONE if n.is_floating_point() else 1
+    if bool((n < fewest).any() or ((half_sums.n < 0) | (half_sums.n > n)).any()):
+        raise CheckpointError("n holds counts that cannot be")
     log = AuditLog.of(facts, per_class(statistics))
     if not log.adds_up(per_class(statistics)):
         raise CheckpointError("the log does not add up to the nodes that were learned")
@@ -142,12 +141,11 @@ def restored_features(tensors: Tensors, facts: Facts, device: torch.device) -> F
                 raise CheckpointError("encoder.basis has no columns, or a projection beside it")
             bank = replace(bank, basis=basis)
         check_number("near", bank.near, 0, bank.view_width + 1, whole=True)
-        if "encoder.scales" in tensors:
-            bank = replace(bank, scales=part("encoder.scales", bank.inputs))
-            if not bool((tensors["encoder.scales"] > 0).all()):
-                raise CheckpointError("encoder.scales holds values that no scale has")
-        if "encoder.centre" in tensors:
-            bank = replace(bank, centre=part("encoder.centre", bank.inputs))
+        names = [name for name in ("scales", "centre") if f"encoder.{name}" in tensors]
+        rows: dict[str, Any] = {name: part(f"encoder.{name}", bank.inputs) for name in names}
+        bank = replace(bank, **rows)
+        if bank.scales is not None and not bool((bank.scales > 0).all()):
+            raise CheckpointError("encoder.scales holds values that no scale has")
         plain = all(isinstance(each, bool) for each in (bank.root, bank.sizes))
         if bank.breadth * bank.expanded > LARGEST_EXPANSION or not plain:
             raise CheckpointError("bank is none that this version makes")

@@ -119,15 +119,14 @@ class Lifecycle(Encoding[State]):
         """
         known, trial = self._known, self._view()
         trial.head, trial.gamma = head, gamma
-        trial._check_params()
-        head, gamma = trial.head, trial.gamma  # as Python's own numbers
+        trial._check_params()  # which makes NumPy's scalars Python's own
         with undisturbed():
             if known.taught:
-                after = trial._settled(known.asked_for(head, gamma))
+                after = trial._settled(known.asked_for(trial.head, trial.gamma))
             else:
                 fresh = trial._untaught(known.features)
                 after = replace(fresh, membership=known.membership, log=known.log)
-        self._replace(after.noted("head", {}), head=head, gamma=gamma)
+        self._replace(after.noted("head", {}), head=trial.head, gamma=trial.gamma)
         return self
 
     @changes
@@ -412,8 +411,7 @@ class Lifecycle(Encoding[State]):
         if self._known.decays:
             raise InputError(
                 "half_life has made old sessions count for less, and what a node still counts for"
-                " is not kept: a learner can forget only with half_life=0, or before its second"
-                " session"
+                " is not kept: a learner can forget with half_life=0, or before its second session"
             )
         return graph, chosen, given
 

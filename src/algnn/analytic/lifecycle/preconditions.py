@@ -42,16 +42,14 @@ def check_apart(ours: State, theirs: State) -> None:
     """Raise `InputError` if two learners have learned the same nodes."""
     if ours.membership is None or theirs.membership is None:
         return
-    shared = ours.membership.shared(theirs.membership)
-    if shared:
+    if shared := ours.membership.shared(theirs.membership):
         raise InputError(
             f"other and this learner have both learned {shared} nodes with the same labels and"
             " features, which would count twice: merge learners that have learned apart, or say"
             " that this is meant by repeat='count' (algnn merge --overlap)"
         )
     classes = union(ours.statistics.classes, theirs.statistics.classes)
-    contradicted = ours.membership.contradicted(theirs.membership, classes)
-    if contradicted:
+    if contradicted := ours.membership.contradicted(theirs.membership, classes):
         raise InputError(
             f"other has learned {contradicted} nodes of this learner with other labels: correct"
             " them in one of the two with relabel(graph, nodes, old, new), or let both labels count"
@@ -60,21 +58,13 @@ def check_apart(ours: State, theirs: State) -> None:
 
 
 def check_mergeable(ours: State, theirs: State, seeds: tuple[int, int], chooses: bool) -> None:
-    """Raise `InputError` unless the sums of two learners, with these seeds, can be added up.
-
-    `chooses` says whether ours is to choose γ, which takes sums of halves.
-    """
-    widths = ours.span.width, theirs.span.width
-    if widths[0] != widths[1]:
-        raise InputError(
-            f"other has features {widths[1]} wide and this learner {widths[0]}: merge learners that"
-            " come from one blank()"
-        )
+    """Raise `InputError` unless the sums of two learners, with these seeds, can be added up."""
     prints = fingerprint(ours.features), fingerprint(theirs.features)
     if prints[0] != prints[1]:
         raise InputError(
-            f"other encodes nodes in another way (encoder {prints[1][:12]}… and here"
-            f" {prints[0][:12]}…): merge learners that come from one blank()"
+            f"other encodes nodes in another way (encoder {prints[1][:12]}…, features"
+            f" {theirs.span.width} wide) than this learner ({prints[0][:12]}…, {ours.span.width}):"
+            " merge learners that come from one blank()"
         )
     if ours.decays or theirs.decays:
         raise InputError(

@@ -35,12 +35,11 @@ MOST_RIVALS = 100
 MOST_PULL = 700.0  # the logarithm of a pull on a score is searched between this and its negative
 # The mixture, as one β does not suit dozens of classes, which differ in scatter: from FEW on, and
 # in full from MANY, the blunt softmax has this share, its inverse temperature is this fraction of
-# the sharp one's, and the sharp one's is so much above β. Chosen on validation nodes of nine graphs
-# with 3 to 70 classes, two of them with more than ten.
+# the sharp one's, and the sharp one's is so much above β.
 FEW, MANY = 10, 20
 BLUNT_SHARE, BLUNT_FRACTION, SHARPER = 0.3, 0.3, 1.5
 # The sample of a graph has so many nodes and moves β by at most this factor, to the power 1/2 where
-# so many nodes tell and nearly in full where far more do. Chosen on validation nodes of 13 graphs.
+# so many nodes tell and nearly in full where far more do.
 SAMPLE, MOST_MOVE, HALF_TOLD = 2048, 1.3, 200
 # Weights of the sample are exponential in the size of scores: this keeps them from extremes.
 TILT_PENALTY = 0.01
@@ -208,10 +207,7 @@ def _leverage(head: str, gamma: float, statistics: Statistics, faded: Faded | No
 
 
 def _mean_leverage(parameters: float, counts: Array, weights: Array) -> float:
-    """The mean leverage of nodes, so many of each weight, whose leverages add up to `parameters`.
-
-    A node of weight w decides w q / (1 + w q) of its own score, with one q for all nodes.
-    """
+    """The mean of leverages w q / (1 + w q), with the q by which they add up to `parameters`."""
     with np.errstate(divide="ignore"):  # of what counts for nothing any more
         logs = np.log(weights)
 

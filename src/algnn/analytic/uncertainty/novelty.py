@@ -1,10 +1,9 @@
 """The out-of-distribution score of a node, from the sums.
 
-A node is either of a seen class, drawn from N(μ_c, Σ) with the classes' means and shared scatter
-from G, Q and n; or it is anything, drawn from one wide Gaussian: half of it the seen classes
-together, half of it a sample of the graph as it is now, where classes that nobody has named yet
-often show. Both Gaussians are widened by a multiple of the noise of Σ, about tr(Σ) / N, so that
-they differ only in what the sums know well; outside of what nodes span they cancel.
+A node is either of a seen class, drawn from N(μ_c, Σ) with the classes' means and shared scatter;
+or it is anything, drawn from one wide Gaussian: half of it the seen classes together, half of it a
+sample of the graph as it is now. Both are widened, so that they differ only in what the sums know
+well; outside of what nodes span they cancel. ``docs/confidence.md`` has more.
 """
 
 from dataclasses import dataclass
@@ -46,8 +45,8 @@ class NoveltyModel:
         seen, found = means - centre, sample - centre
         both = (scatter + seen.mT @ seen / len(means) + found.mT @ found / len(sample)) / 2
         # where every class is a single node there is no scatter
-        spread = float(scatter.trace())
-        spread = spread if spread > 1e-9 * float(both.trace()) else float(both.trace())
+        spread, total = float(scatter.trace()), float(both.trace())
+        spread = spread if spread > 1e-9 * total else total
         # and where all nodes look the same there is rounding alone
         spread = max(spread, 1e-9 * float(statistics.G.trace() / n.sum()))
         wider = WIDENING * spread / max(float(n.sum()), 1.0) or 1.0
