@@ -90,7 +90,9 @@ def _opened(path: Path) -> Iterator[tuple[Any, Facts]]:
     if not os.path.isfile(path):
         raise CheckpointError(f"{path} is not a file: give the path of a saved learner")
     if os.fspath(path).endswith(".npz"):
-        raise CheckpointError(f"{path} is a graph and no saved learner: give a model first")
+        raise CheckpointError(
+            f"{path} is a graph and no saved learner: give a model, which comes before the graph"
+        )
     try:
         # as NumPy's arrays, which are copies: for those of torch it would open the file twice, of
         # which the second may be another that has replaced it

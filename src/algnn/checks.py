@@ -91,7 +91,8 @@ def check_graph(graph: Data) -> None:
         remedy = "graph.x.to_dense().to_sparse_csr()" if tensor else "torch.from_numpy(x)"
         raise InputError(
             "graph.x must be a tensor [nodes, features], dense or sparse (CSR or COO), and is"
-            f" {_kind(x)}: give {remedy}; without features, algnn.from_pandas(edges) makes some"
+            f" {_kind(x)}: give {remedy}; without features, algnn.from_pandas(edges) makes"
+            " structural ones"
         )
     if x.is_complex():
         raise InputError(f"graph.x has type {x.dtype}: give real numbers, e.g. graph.x.real")
@@ -198,7 +199,8 @@ def check_width(found: int, width: int | None) -> None:
     """Raise `InputError` if the features are not as wide as they were in the base session."""
     if width is not None and found != width:
         raise InputError(
-            f"graph.x has {found} features and the base session had {width}: keep them, or fit anew"
+            f"graph.x has {found} features and the base session had {width}: give the"
+            " same features, or start anew with fit"
         )
 
 
@@ -222,7 +224,9 @@ def check_nodes(nodes: Nodes | None, num_nodes: int, *, session: bool = False) -
         )
     if kind == torch.bool:
         if count != num_nodes:
-            raise InputError(f"nodes is a mask of {count} for {num_nodes} nodes: give one for each")
+            raise InputError(
+                f"nodes is a mask of {count} for {num_nodes} nodes: give one entry per node"
+            )
         ids = ids.nonzero().squeeze(1)
     elif count and (ids.is_floating_point() or ids.is_complex()):  # an empty list is float
         raise InputError(f"nodes has type {kind}: give whole numbers, the rows of graph.x")
