@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from algnn.baselines.replay import keep_best, rank_in_class
-from algnn.baselines.training import GradientLearner, Task, Tensors, class_weights
+from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checkpoint import check_tensor
 from algnn.gcn import glorot
 from algnn.graph.propagate import Field, normalised_adjacency, receptive_field, spmm
@@ -62,7 +62,7 @@ class CaT(GradientLearner):
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         logits, codes = task.gcn(prepared.field, task.masks), prepared.codes
-        return cross_entropy(logits, codes, class_weights(codes, task.arrival.size))
+        return cross_entropy(logits, codes, task.class_weights(codes))
 
     def _remember(self, task: Task, prepared: SyntheticMemory) -> Tensors:
         return {"x": prepared.x, "codes": prepared.codes}

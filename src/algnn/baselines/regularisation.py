@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -37,22 +38,15 @@ class QuadraticPenalty:
             terms.append((held * (value[..., : held.size(-1)] - self.anchor[name]).square()).sum())
         return torch.stack(terms).sum()
 
-    def scaled(self, factor: float) -> QuadraticPenalty:
-        """The penalty times a factor."""
-        return QuadraticPenalty({n: factor * i for n, i in self.importance.items()}, self.anchor)
-
-    def __add__(self, other: QuadraticPenalty) -> QuadraticPenalty:
+    def __add__(self, later: QuadraticPenalty) -> QuadraticPenalty:
         if not self.importance:
-            return other
+            return later
         importance, anchor = {}, {}
-        for name in self.importance:
-            width = max(self.importance[name].size(-1), other.importance[name].size(-1))
-            found = self.importance, self.anchor, other.importance, other.anchor
-            wide = (pad(of[name], (0, width - of[name].size(-1))) for of in found)
-            mine, mine_at, theirs, theirs_at = wide
-            importance[name] = mine + theirs
-            share = torch.where(importance[name] > 0, theirs / importance[name], 1.0)
-            anchor[name] = torch.lerp(mine_at, theirs_at, share)
+        for name, new in later.importance.items():
+            wider = (0, new.size(-1) - self.importance[name].size(-1))
+            importance[name] = pad(self.importance[name], wider) + new
+            share = torch.where(importance[name] > 0, new / importance[name], 1.0)
+            anchor[name] = torch.lerp(pad(self.anchor[name], wider), later.anchor[name], share)
         return QuadraticPenalty(importance, anchor)
 
 
@@ -114,16 +108,15 @@ def _by_degree(mix: Tensor, inputs: int, hidden: int) -> Iterator[tuple[Tensor, 
 PARTS = ("importance", "anchor")  # of a penalty
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Penalised(GradientLearner):
     """A learner whose memory is, in each part that it `keeps`, a number for each weight."""
 
     keeps: ClassVar[tuple[str, ...]] = PARTS
 
-    def _past(self, task: Task, kind: str = "") -> QuadraticPenalty:
+    def _past(self, task: Task, kind: str = "", strength: float = 1.0) -> QuadraticPenalty:
         """The penalty of earlier sessions; if no anchor is kept, towards the weights before."""
         memory, weights = task.memory, task.before.weights
-        importance = {name: memory[f"{kind}importance.{name}"] for name in weights}
+        importance = {name: strength * memory[f"{kind}importance.{name}"] for name in weights}
         anchor = {name: memory.get(f"{kind}anchor.{name}", w) for name, w in weights.items()}
         return QuadraticPenalty(importance, anchor)
 
@@ -165,7 +158,7 @@ class EWC(Penalised):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
-        return self._past(task).scaled(self.strength / 2)
+        return self._past(task, strength=self.strength / 2)
 
     def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
         return self._kept(task, fisher_information(task.gcn, task.field, task.codes))
@@ -192,7 +185,7 @@ class MAS(Penalised):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
-        return self._past(task).scaled(self.strength)
+        return self._past(task, strength=self.strength)
 
     def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
         omega = node_importance(task.gcn, task.field, lambda logits: 2 * logits, torch.abs)
@@ -283,8 +276,8 @@ class TWP(Penalised):
     _limits: ClassVar = {"loss_strength": 0, "topology_strength": 0, "beta": 0}
 
     def _prepare(self, task: Task) -> _Prepared:
-        loss, topology = (self._past(task, kind) for kind in KINDS)
-        past = loss.scaled(self.loss_strength) + topology.scaled(self.topology_strength)
+        strengths = (self.loss_strength, self.topology_strength)
+        loss, topology = map(partial(self._past, task), KINDS, strengths)
         inputs: Tensor | Operator = task.field.inputs
         if task.field.inputs.count_nonzero() <= SPARSE_BELOW * task.field.inputs.numel():
             inputs = Operator(task.field.inputs.to_sparse_csr())
@@ -292,7 +285,7 @@ class TWP(Penalised):
         reached = torch.unique(take_rows(task.adjacency, task.nodes).col_indices())
         rows, mix = torch.searchsorted(reached, task.nodes), task.field.mix.matrix
         targets = rows.repeat_interleave(mix.crow_indices().diff())
-        return past, inputs, mix.col_indices(), targets
+        return loss + topology, inputs, mix.col_indices(), targets
 
     def _loss(self, task: Task, prepared: _Prepared) -> Tensor:
         if self.beta * max(self.loss_strength, self.topology_strength) == 0:

@@ -266,10 +266,11 @@ class CGNN(ReplayLearner):
         old, (nodes, codes) = task.replayed(), task.with_memory()
         affected = two_hop_walks(task.adjacency, old["nodes"]) != old["walks"]
         # one that is affected counts twice
-        weights = task.class_weights(torch.cat([codes, old["codes"][affected]]))
         shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
-        parts = shares if weights is None else shares * weights[codes]
-        shares = parts.to(torch.float32) / parts.sum()
+        if task.balanced:
+            weights = task.class_weights(torch.cat([codes, old["codes"][affected]]))
+            shares = shares * weights[codes]
+        shares = shares.to(torch.float32) / shares.sum()
         fisher = {}
         if self.strength > 0:
             before = GCN.from_weights(task.before.weights)

@@ -91,23 +91,18 @@ class Task:
 
     def mean_loss(self, logits: Tensor, codes: Tensor) -> Tensor:
         """The mean cross-entropy of some nodes [n]; of classes, each the same, where balanced."""
-        return cross_entropy(logits, codes, self.class_weights(codes))
-
-    def class_weights(self, codes: Tensor) -> Tensor | None:
-        """1/n_c [C] of some nodes' classes where balanced; None where every node counts alike."""
-        return class_weights(codes, self.arrival.size) if self.balanced else None
+        return cross_entropy(logits, codes, self.class_weights(codes) if self.balanced else None)
 
     def shares(self, codes: Tensor) -> Tensor:
         """Each node's part [n] of `mean_loss`; they add up to 1."""
-        weights = self.class_weights(codes)
-        parts = torch.ones_like(codes, dtype=torch.float32) if weights is None else weights[codes]
+        alike = torch.ones_like(codes, dtype=torch.float32)
+        parts = self.class_weights(codes)[codes] if self.balanced else alike
         return parts / parts.sum()
 
-
-def class_weights(codes: Tensor, classes: int) -> Tensor:
-    """1/n_c [C]: what a node of each class weighs where all classes count the same."""
-    counts = torch.bincount(codes, minlength=classes).clamp(min=1)
-    return counts.to(torch.float32).reciprocal()
+    def class_weights(self, codes: Tensor) -> Tensor:
+        """1/n_c [C]: what a node of each class weighs where all classes count the same."""
+        counts = torch.bincount(codes, minlength=self.arrival.size).clamp(min=1)
+        return counts.to(torch.float32).reciprocal()
 
 
 def as_codes(arrival: Array, labels: Array) -> Tensor:
