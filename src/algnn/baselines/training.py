@@ -22,7 +22,7 @@ from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_kept_nodes, check_number, check_trained, onto
 from algnn.errors import CheckpointError
 from algnn.gcn import GCN, glorot, train
-from algnn.graph.propagate import Field, receptive_field
+from algnn.graph.propagate import Field
 from algnn.learner import Learner
 
 Tensors = dict[str, Tensor]
@@ -83,7 +83,7 @@ class Task:
 
     def field_of(self, nodes: Tensor) -> Field:
         """The receptive field of some nodes; for use before training, not in every epoch."""
-        return receptive_field(self.adjacency, self.x, nodes)
+        return self.gcn.field(self.adjacency, self.x, nodes)
 
     def loss(self) -> Tensor:
         """L_t: the mean cross-entropy of the session's nodes over the classes seen so far."""
