@@ -45,7 +45,7 @@ class CaT(GradientLearner):
 
     Classes share the budget, and nodes beyond a class's share are dropped at random; where a class
     comes back, its old and its new nodes share its part in halves. X̃ starts from Â² X of nodes
-    drawn at random; the authors' from rows of X, with r_c = 1 and encoders ReLU(Â² X W_1).
+    drawn at random. docs/baselines.md says what differs from the authors' code.
 
     Liu et al., "CaT: Balanced Continual Graph Learning with Graph Condensation", ICDM 2023.
 
@@ -152,9 +152,8 @@ class DeLoMe(CaT):
 
         L = CE(z_t + τ log π) + Σ_{s < t} CE(z_{M_s} + τ log π),   π_c = m_c / Σ m,
 
-    a mean over the session's nodes and one over the nodes of each earlier session, as in the
-    authors' code; m_c counts the memory's nodes of an old class and the session's of a new one
-    (`balanced` changes nothing). That code starts from rows of X and keeps 60 nodes of each class.
+    a mean over the session's nodes and one over the nodes of each earlier session; m_c counts the
+    memory's nodes of an old class and the session's of a new one (`balanced` changes nothing).
 
     Niu et al., "Graph Continual Learning with Debiased Lossless Memory Replay", ECAI 2024.
 

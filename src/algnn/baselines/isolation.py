@@ -64,13 +64,11 @@ class PIGNN(ReplayLearner):
     with W_1, b_1, W_2, b_2 frozen (earlier units and their weights for earlier classes) and W_1^t,
     b_1^t, W_2^t (the block), V, b_2^t (the new classes' head over earlier units, V = 0 at first)
     trained on L = L_t + retrain · L_memory, the latter over remembered nodes, as many of each
-    class, drawn at random. What a change of the graph has made unstable the paper first rectifies;
-    here the new block learns it from the memory.
+    class, drawn at random. What has changed in the graph, the new block learns from the memory.
 
     Zhang et al., "Continual Learning on Dynamic Graphs via Parameter Isolation", SIGIR 2023.
 
-    `retrain` is 0.1 in the paper, with 100 epochs of minibatches; `budget` counts nodes in memory,
-    over the whole stream.
+    `retrain` is 0.1 in the paper; `budget` counts nodes in memory over the whole stream.
     """
 
     block: int = 256
@@ -163,9 +161,8 @@ class TPP(Learner):
     A test node is of the task whose prototype is nearest to its profile, and of the class that this
     task's head gives.
 
-    The paper assumes that all test nodes of a task come together (see docs/baselines.md); here each
-    node is compared by itself, in the graph with all its edges. GRACE contrasts a sample of nodes
-    in each epoch, not all.
+    The paper assumes that all test nodes of a task come together; here each node is compared by
+    itself, in the graph with all its edges (see docs/baselines.md).
 
     C. Niu, G. Pang, L. Chen and B. Liu, "Replay-and-Forget-Free Graph Class-Incremental Learning: A
     Task Profiling and Prompting Approach", NeurIPS 2024.

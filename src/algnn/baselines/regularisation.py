@@ -218,8 +218,7 @@ class LwF(GradientLearner):
         if not task.before.sessions:
             return None
         with torch.no_grad():
-            teacher: Tensor = GCN.from_weights(task.before.weights)(task.field)
-        return teacher
+            return GCN.from_weights(task.before.weights).forward(task.field)
 
     def _loss(self, task: Task, prepared: Tensor | None) -> Tensor:
         if prepared is None:
@@ -258,15 +257,13 @@ class TWP(Penalised):
         I^loss_s = |∇_θ L_s|,   I^topo_s = |∇_θ T_s|,
         T_s = mean of e_vm² over v and m ∈ N(v) ∪ v,   e_vm = (W_2ᵀ h_v)ᵀ tanh(W_2ᵀ h_m).
 
-    h being hidden units. The importances are magnitudes of gradients, as we read the paper (its
-    code squares them); T is a mean where the paper has a sum: λ_t means the same in sessions of any
-    size. β's term has the importances of the epoch's own forward pass, and gradients flow through
-    it; kept are, without dropout, sums of the importances and means of the θ*_s weighted by them.
+    h being hidden units. β's term has the importances of the epoch's own forward pass; gradients
+    flow through it. Kept are, without dropout, sums of the importances and means of the θ*_s
+    weighted by them. docs/baselines.md says what differs from the paper.
 
     Liu et al., "Overcoming catastrophic forgetting in graph neural networks", AAAI 2021.
 
-    `loss_strength` and `topology_strength` are λ_l and λ_t; `beta` is β, 0.01 in public code, which
-    detached its term from the weights.
+    `loss_strength` and `topology_strength` are λ_l and λ_t; `beta` is β, 0.01 in public code.
     """
 
     loss_strength: float = 10.0

@@ -83,8 +83,7 @@ class GEM(GradientLearner):
         g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
 
     The classes of each session share the `budget` of nodes equally, and nodes are drawn at random.
-    The L_k are without dropout. The constraints bind the gradient, which Adam scales by coordinate
-    and adds weight decay to, where the paper takes a plain step.
+    The L_k are without dropout. g̃ goes through Adam, where the paper takes a plain step.
 
     Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
 
@@ -248,9 +247,8 @@ class CGNN(ReplayLearner):
 
     *Affected* are remembered nodes whose surroundings have changed since the last session; each
     counts twice in the mean. One number is kept for each node to find them by, `two_hop_walks`,
-    which differs where the node or a neighbour has gained or lost an edge. The memory is the
-    original's "class" strategy with p = 1 and α = 0 (α > 0 would need labels of neighbours), but
-    that classes share the budget equally, and not in proportion to their size.
+    which differs where the node or a neighbour has gained or lost an edge. Classes share the budget
+    equally: docs/baselines.md says what differs from the original's memory.
 
     Wang et al., "Streaming Graph Neural Networks via Continual Learning", CIKM 2020.
 
