@@ -59,6 +59,7 @@ class CaT(GradientLearner):
     condense_lr: float = 0.05
     selects_in: ClassVar[str] = "prepare"
     _limits: ClassVar = {"budget": 1, "condense_steps": 0, "condense_lr": 0}
+    _per_node: ClassVar[tuple[str, ...]] = ("codes",)
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         logits, codes = task.gcn(prepared.field, task.masks), prepared.codes
@@ -163,6 +164,7 @@ class DeLoMe(CaT):
     temperature: float = 1.0
     condense_lr: float = 0.01
     _limits: ClassVar = {"temperature": 0}
+    _per_node: ClassVar = ("codes", "sessions")
 
     def _prepare(self, task: Task) -> SyntheticMemory:
         memory = super()._prepare(task)
@@ -188,10 +190,6 @@ class DeLoMe(CaT):
 
     def _remember(self, task: Task, prepared: SyntheticMemory) -> Tensors:
         return super()._remember(task, prepared) | {"sessions": prepared.sessions}
-
-    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
-        super()._check_memory(memory, weights, classes)
-        check_tensor("sessions", memory["sessions"], (memory["codes"].numel(),), torch.int64)
 
     def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> tuple[Match, int]:
         classes = task.arrival.size

@@ -181,6 +181,7 @@ class Joint(GradientLearner):
     uses_validation: ClassVar[bool] = True
     _limits: ClassVar = {"other_weight_decay": 0, "check_every": 1}
     _fixed = ("model",)
+    _per_node: ClassVar = ("nodes", "codes")
 
     def __post_init__(self) -> None:
         # the validation nodes and labels of the session in progress

@@ -35,6 +35,7 @@ class ReplayLearner(GradientLearner):
     budget: int = 300
     selects_in: ClassVar[str] = "remember"
     _limits: ClassVar = {"budget": 0}
+    _per_node: ClassVar[tuple[str, ...]] = ("nodes", "codes")
 
     @abstractmethod
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
@@ -95,6 +96,7 @@ class GEM(GradientLearner):
     margin: float = 0.5
     selects_in: ClassVar[str] = "remember"
     _limits: ClassVar = {"budget": 0, "margin": 0}
+    _per_node: ClassVar = ("nodes", "codes", "sessions")
 
     def _prepare(self, task: Task) -> tuple[list[tuple[Field, Tensor]], Tensor]:
         """Fields and codes of each of K earlier sessions, and a buffer [K + 1, p] for gradients."""
@@ -257,6 +259,7 @@ class CGNN(ReplayLearner):
 
     strength: float = 0.5
     _limits: ClassVar = {"strength": 0}
+    _per_node: ClassVar = ("nodes", "codes", "walks")
 
     def _prepare(self, task: Task) -> Replay | None:
         if not task.memory or task.memory["nodes"].numel() == 0:

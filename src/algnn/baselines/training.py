@@ -179,6 +179,9 @@ class GradientLearner(Learner):
         """What is kept once the session is learned; it replaces what was kept before."""
         return {}
 
+    # what the memory holds for each node in it; beside that, it may hold other things
+    _per_node: ClassVar[tuple[str, ...]] = ()
+
     # the step that chooses nodes, if any, "prepare" or "remember": its time is reported apart
     selects_in: ClassVar[str] = ""
 
@@ -284,9 +287,8 @@ class GradientLearner(Learner):
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless nodes and codes, where there are any, belong together."""
-        for name in ("nodes", "codes", "sessions", "walks"):
-            if name in memory:
-                check_tensor(name, memory[name], (memory["codes"].numel(),), torch.int64)
+        for name in self._per_node:
+            check_tensor(name, memory[name], (memory["codes"].numel(),), torch.int64)
         codes, nodes = memory.get("codes"), memory.get("nodes")
         if codes is not None and not bool(((codes >= 0) & (codes < classes)).all()):
             raise CheckpointError(f"codes names classes beyond the {classes} that are known")
