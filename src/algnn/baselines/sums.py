@@ -130,13 +130,11 @@ class SumLearner(Encoding[Sums]):
         else:
             check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
             features = self._frozen(facts["inputs"], None)
-        width, penalties = (
-            features.width // features.channels,
-            tuple(map(float, facts["penalties"])),
-        )
+        width = features.width // features.channels
         names = [f"sums{channel}" for channel in range(features.channels)]
+        penalties = tuple(map(float, facts["penalties"]))
         sums = tuple(io.restored_sums(tensors, name, width, classes, device) for name in names)
-        solved = tuple(map(self._head, sums, penalties))
+        solved = tuple(self._head(*pair) for pair in zip(sums, penalties, strict=True))
         return Sums(features, sums, penalties, solved)
 
 
