@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 APART = ("seed", "device")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 REQUIRED = inspect.Parameter.empty
-REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,9 @@ class Method:
     @property
     def defaults(self) -> dict[str, Any]:
         """The learner's settings and their defaults; `REQUIRED` where a user's has none."""
-        named = inspect.signature(self.learner).parameters.values()
-        return {p.name: p.default for p in named if p.kind not in REST and p.name not in APART}
+        named = inspect.signature(self.learner).parameters.items()
+        rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {n: p.default for n, p in named if p.kind not in rest and n not in APART}
 
     @property
     def grid(self) -> list[dict[str, Any]]:

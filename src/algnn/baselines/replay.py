@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -219,8 +220,7 @@ def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor
     points = embeddings[by_class]
     squares = points.square().sum(1)
     counts = torch.zeros_like(codes)
-    first = 0
-    for last in torch.bincount(codes).cumsum(0).tolist():
+    for first, last in pairwise([0, *torch.bincount(codes).cumsum(0).tolist()]):
         # a class with all those after it: each pair of nodes is looked at once
         for block in blocks(last - first, 2 * points.element_size() * (codes.numel() - last)):
             rows = slice(first + block.start, first + block.stop)
@@ -228,7 +228,6 @@ def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor
             near = apart.clamp_(min=0) < distance**2
             counts[rows] += near.sum(1)
             counts[last:] += near.sum(0)
-        first = last
     crowd = torch.empty_like(counts)
     crowd[by_class] = counts
     # sums by the product with one-hot rows: in a fixed order on any device

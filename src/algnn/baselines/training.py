@@ -300,6 +300,5 @@ class Bare(GradientLearner):
     """Plain fine-tuning: each session by its own loss, with no defence against forgetting.
 
     L = L_t, the mean cross-entropy on the session's nodes over the classes seen so far. It keeps
-    its weights and nothing else; it is the lower end of every comparison. Its parameters are those
-    of `GradientLearner`.
+    its weights and nothing else. Its parameters are those of `GradientLearner`.
     """
