@@ -46,6 +46,11 @@ class GCN(nn.Module):
             setattr(gcn, name, nn.Parameter(weights[name].clone()))
         return gcn
 
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """All that is learned, as it is now, without a gradient."""
+        return {name: value.detach() for name, value in self.named_parameters()}
+
     @staticmethod
     def field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
         """All that the logits of some nodes of a graph depend on."""

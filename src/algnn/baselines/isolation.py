@@ -1,7 +1,7 @@
 """Methods that freeze what earlier sessions trained: PI-GNN and TPP."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -34,13 +34,26 @@ class Block(GCN):
     """What one session adds and trains: units for all classes, and columns of its new classes."""
 
     def __init__(
-        self, inputs: int, units: int, old: Tensor, classes: int, rate: float, draw: torch.Generator
+        self, units: int, old: Tensors, classes: int, rate: float, draw: torch.Generator
     ) -> None:
-        super().__init__(inputs, units, classes, rate, draw)
-        new = classes - old.size(1)
-        self.bias2 = nn.Parameter(torch.zeros(new, dtype=torch.float32))
+        super().__init__(old["weight1"].size(0), units, classes, rate, draw)
+        self.old = old  # the frozen weights
+        earlier, known = old["weight2"].shape
+        self.bias2 = nn.Parameter(torch.zeros(classes - known, dtype=torch.float32))
         # from 0: earlier units do not contribute to a new class until they are trained for it
-        self.columns = nn.Parameter(torch.zeros(old.size(0), new, dtype=torch.float32))
+        self.columns = nn.Parameter(torch.zeros(earlier, classes - known, dtype=torch.float32))
+
+    @property
+    def weights(self) -> Tensors:
+        """Those of one GCN of all blocks; frozen ones bit for bit."""
+        old, new = self.old, super().weights
+        upper = torch.cat([old["weight2"], new["columns"]], dim=1)
+        return {
+            "weight1": torch.cat([old["weight1"], new["weight1"]], dim=1),
+            "bias1": torch.cat([old["bias1"], new["bias1"]]),
+            "weight2": torch.cat([upper, new["weight2"]]),
+            "bias2": torch.cat([old["bias2"], new["bias2"]]),
+        }
 
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] while training; frozen units, which cannot adapt, are not dropped."""
@@ -78,7 +91,7 @@ class PIGNN(ReplayLearner):
     def _model(self, inputs: int, classes: int, before: Known, draw: torch.Generator) -> GCN:
         if not before.sessions:
             return super()._model(inputs, classes, before, draw)
-        return Block(inputs, self.block, before.weights["weight2"], classes, self.dropout, draw)
+        return Block(self.block, before.weights, classes, self.dropout, draw)
 
     def _prepare(self, task: Task) -> Replay | None:
         if not task.memory:
@@ -102,12 +115,6 @@ class PIGNN(ReplayLearner):
         # counted from the first remembered node
         return (drawn + task.nodes.numel()) % nodes.numel()
 
-    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
-        known = super()._learn(graph, nodes, labels, learned)
-        if learned is None:
-            return known
-        return replace(known, weights=joined(learned.weights, known.weights))
-
     def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
         # as in the base class, but a few units at a time: after many sessions they are many
         head = x.new_zeros(x.size(0), weights["bias2"].numel())
@@ -115,17 +122,6 @@ class PIGNN(ReplayLearner):
             weight1, bias1 = weights["weight1"][:, part], weights["bias1"][part]
             head += hidden_layer(adjacency, x, weight1, bias1) @ weights["weight2"][part]
         return spmm(take_rows(adjacency, nodes), head) + weights["bias2"]
-
-
-def joined(old: Tensors, new: Tensors) -> Tensors:
-    """A GCN's weights and a trained `Block` as the weights of one GCN; old ones bit for bit."""
-    upper = torch.cat([old["weight2"], new["columns"]], dim=1)
-    return {
-        "weight1": torch.cat([old["weight1"], new["weight1"]], dim=1),
-        "bias1": torch.cat([old["bias1"], new["bias1"]]),
-        "weight2": torch.cat([upper, new["weight2"]]),
-        "bias2": torch.cat([old["bias2"], new["bias2"]]),
-    }
 
 
 Gather = Callable[[Tensor], Tensor]

@@ -122,7 +122,7 @@ class Penalised(GradientLearner):
 
     def _kept(self, task: Task, importance: Tensors, kind: str = "") -> Tensors:
         """Entries of a memory: copies, since a file cannot hold an anchor that is a weight too."""
-        total = self._past(task, kind) + QuadraticPenalty(importance, task.weights)
+        total = self._past(task, kind) + QuadraticPenalty(importance, task.gcn.weights)
         kept = {kind + part: getattr(total, part) for part in PARTS if kind + part in self.keeps}
         return {f"{part}.{n}": t.clone() for part, of in kept.items() for n, t in of.items()}
 
@@ -236,9 +236,8 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
 
 
 KINDS = ("loss.", "topology.")  # the two importances, kept apart
-# Below this share of non-zeros, products with ÂX and its transpose are faster as sparse ones on the
-# CPU; β's term takes four more of them in each epoch. At the size of Cora's base session both take
-# 17 ms dense, and 7, 12 and 27 ms sparse at shares of 0.06, 0.1 and 0.25.
+# Below this share of non-zeros, products with ÂX are faster as sparse ones on the CPU: at the size
+# of Cora's base session 17 ms dense, and 7, 12 and 27 ms sparse at shares of 0.06, 0.1 and 0.25.
 SPARSE_BELOW = 0.1
 # the penalty of earlier sessions; the field's inputs, sparse where that pays; and of its edges the
 # rows of these that they come from and lead to

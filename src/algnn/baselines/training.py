@@ -59,11 +59,6 @@ class Task:
         """What the method kept of earlier sessions."""
         return self.before.memory
 
-    @property
-    def weights(self) -> Tensors:
-        """The model's weights as they are now, without a gradient."""
-        return {name: value.detach() for name, value in self.gcn.named_parameters()}
-
     def replayed(self) -> Tensors:
         """The memory of a replay method, without the nodes that this session brings again."""
         if not self.memory:
@@ -195,11 +190,12 @@ class GradientLearner(Learner):
         start = clock(task.x)
         memory = self._remember(task, prepared)
         seconds["remember"] = clock(task.x) - start
-        check_trained(*task.weights.values())
+        weights = task.gcn.weights
+        check_trained(*weights.values())
         if self.selects_in:
             earlier = () if learned is None else self.selection_seconds_
             self.selection_seconds_ = (*earlier, seconds[self.selects_in])
-        return Known(task.weights, task.arrival, task.before.sessions + 1, memory)
+        return Known(weights, task.arrival, task.before.sessions + 1, memory)
 
     def _task(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Task:
         """A session, once it is sound, with the model as it is before it."""
