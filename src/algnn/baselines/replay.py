@@ -85,7 +85,8 @@ class GEM(GradientLearner):
         g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
 
     The classes of each session share the `budget` of nodes equally, and nodes are drawn at random.
-    The L_k are without dropout. g̃ goes through Adam, where the paper takes a plain step.
+    The L_k are without dropout. g̃ goes through Adam and weight decay, where the paper takes a plain
+    step.
 
     Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
 
