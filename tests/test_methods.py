@@ -295,7 +295,7 @@ def test_a_setting_without_a_default(own: str) -> None:
         ("no_such_module:Mine", "there is no module no_such_module, neither in this folder"),
         ("{own}.deeper:Mine", "there is no module {own}.deeper"),
         ("{own}:Nothing", "{own} has no Nothing; its learners are Mine, Plain, Needy, Odd"),
-        ("{own}:Mine.nothing", "has no nothing"),
+        ("{own}:Mine.nothing", "has no Mine.nothing"),
         ("{own}:function", "is no learner: give a subclass of algnn.Learner"),
         ("{own}:number", "is no learner: give a subclass of algnn.Learner"),
         ("{own}:Outer", "is no learner: give a subclass of algnn.Learner"),
@@ -306,7 +306,10 @@ def test_a_setting_without_a_default(own: str) -> None:
         (".{own}:Mine", "write it as module:Class"),
         ("{own}.py:Mine", "there is no module {own}.py"),
         ("broken:Mine", "cannot be imported: ZeroDivisionError: division by zero"),
-        ("needs_more:Mine", "cannot be imported: No module named 'no_such_thing'"),
+        (
+            "needs_more:Mine",
+            "cannot be imported: ModuleNotFoundError: No module named 'no_such_thing'",
+        ),
         ("garbled:Mine", "cannot be imported: SyntaxError"),
     ],
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
-from algnn.graph.propagate import Field, blocks, spmm, take_rows
+from algnn.graph.propagate import Field, blocks, receptive_field, spmm, take_rows
 
 Shapes = dict[str, tuple[int] | tuple[int, int]]
 
@@ -45,6 +45,16 @@ class GCN(nn.Module):
         for name in cls.shapes(0, 0, 0):
             setattr(gcn, name, nn.Parameter(weights[name].clone()))
         return gcn
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """All that is learned, as it is now, without a gradient."""
+        return {name: value.detach() for name, value in self.named_parameters()}
+
+    @staticmethod
+    def field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
+        """All that the logits of some nodes of a graph depend on."""
+        return receptive_field(adjacency, x, nodes)
 
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] of the field's target nodes; a generator draws the dropout."""

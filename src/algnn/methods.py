@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import math
+import operator
 import os
 import pkgutil
 import sys
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 APART = ("seed", "device")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 REQUIRED = inspect.Parameter.empty
-REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,9 @@ class Method:
     @property
     def defaults(self) -> dict[str, Any]:
         """The learner's settings and their defaults; `REQUIRED` where a user's has none."""
-        named = inspect.signature(self.learner).parameters.values()
-        return {p.name: p.default for p in named if p.kind not in REST and p.name not in APART}
+        named = inspect.signature(self.learner).parameters.items()
+        rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {n: p.default for n, p in named if p.kind not in rest and n not in APART}
 
     @property
     def grid(self) -> list[dict[str, Any]]:
@@ -202,29 +203,24 @@ def _imported(path: str) -> Any:
     if new:
         sys.path.append(here)  # last, so that nothing in this folder hides what is installed
     try:
-        found: Any = importlib.import_module(module)
+        found = importlib.import_module(module)
     except Exception as error:  # whatever a user's module does while it is imported
-        absent = error.name if isinstance(error, ModuleNotFoundError) else None
-        if absent is not None and f"{module}.".startswith(f"{absent}."):
-            raise InputError(
-                f"method={path!r}: there is no module {absent}, neither in this folder nor on the"
-                " Python path"
-            ) from None
-        kind = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: "
-        raise InputError(f"method={path!r} cannot be imported: {kind}{error}") from error
+        why = f"cannot be imported: {type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            why = f"there is no module {error.name}, neither in this folder nor on the Python path"
+        raise InputError(f"method={path!r}: {why}") from error
     finally:
         if new and here in sys.path:
             sys.path.remove(here)
-    for name in names.split("."):
-        if not hasattr(found, name):
-            kinds = [k for k in vars(sys.modules[module]).values() if isinstance(k, type)]
-            own = [k.__name__ for k in kinds if issubclass(k, Learner) and k.__module__ == module]
-            raise InputError(
-                f"method={path!r}: {module} has no {name}; its learners are"
-                f" {', '.join(own) or 'none'}"
-            )
-        found = getattr(found, name)
-    return found
+    try:
+        return operator.attrgetter(names)(found)
+    except AttributeError:
+        kinds = [k for k in vars(found).values() if isinstance(k, type)]
+        own = [k.__name__ for k in kinds if issubclass(k, Learner) and k.__module__ == module]
+        listed = ", ".join(own) or "none"
+        raise InputError(
+            f"method={path!r}: {module} has no {names}; its learners are {listed}"
+        ) from None
 
 
 def check_known(method: str, name: str, defaults: dict[str, Any]) -> None:

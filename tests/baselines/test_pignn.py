@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import algnn
-from algnn.baselines.isolation import PIGNN, joined
+from algnn.baselines.isolation import PIGNN
 from algnn.baselines.training import Bare
 from algnn.gcn import GCN
 from algnn.graph import propagate
@@ -85,9 +85,10 @@ def test_the_loss_is_that_of_its_formula(make_graph, learn, task_of):
     with torch.no_grad():
         for parameter in task.gcn.parameters():
             parameter.normal_(generator=torch.Generator().manual_seed(5))
-    whole = joined(before.weights, task.weights)
     adjacency = normalised_adjacency(graph.edge_index, graph.num_nodes)
-    logits = GCN.from_weights(whole).scores(adjacency, graph.x, torch.arange(graph.num_nodes))
+    logits = GCN.from_weights(task.gcn.weights).scores(
+        adjacency, graph.x, torch.arange(graph.num_nodes)
+    )
     old = before.memory["nodes"]
     assert old.numel() == 7
     expected = cross_entropy(logits[session.nodes], session.labels)

@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from algnn.baselines.replay import keep_best, rank_in_class
-from algnn.baselines.training import GradientLearner, Task, Tensors, class_weights
+from algnn.baselines.training import GradientLearner, Task, Tensors
 from algnn.checkpoint import check_tensor
 from algnn.gcn import glorot
 from algnn.graph.propagate import Field, normalised_adjacency, receptive_field, spmm
@@ -45,7 +45,7 @@ class CaT(GradientLearner):
 
     Classes share the budget, and nodes beyond a class's share are dropped at random; where a class
     comes back, its old and its new nodes share its part in halves. X̃ starts from Â² X of nodes
-    drawn at random; the authors' from rows of X, with r_c = 1 and encoders ReLU(Â² X W_1).
+    drawn at random. docs/baselines.md says what differs from the authors' code.
 
     Liu et al., "CaT: Balanced Continual Graph Learning with Graph Condensation", ICDM 2023.
 
@@ -59,10 +59,11 @@ class CaT(GradientLearner):
     condense_lr: float = 0.05
     selects_in: ClassVar[str] = "prepare"
     _limits: ClassVar = {"budget": 1, "condense_steps": 0, "condense_lr": 0}
+    _per_node: ClassVar[tuple[str, ...]] = ("codes",)
 
     def _loss(self, task: Task, prepared: SyntheticMemory) -> Tensor:
         logits, codes = task.gcn(prepared.field, task.masks), prepared.codes
-        return cross_entropy(logits, codes, class_weights(codes, task.arrival.size))
+        return cross_entropy(logits, codes, task.class_weights(codes))
 
     def _remember(self, task: Task, prepared: SyntheticMemory) -> Tensors:
         return {"x": prepared.x, "codes": prepared.codes}
@@ -152,9 +153,8 @@ class DeLoMe(CaT):
 
         L = CE(z_t + τ log π) + Σ_{s < t} CE(z_{M_s} + τ log π),   π_c = m_c / Σ m,
 
-    a mean over the session's nodes and one over the nodes of each earlier session, as in the
-    authors' code; m_c counts the memory's nodes of an old class and the session's of a new one
-    (`balanced` changes nothing). That code starts from rows of X and keeps 60 nodes of each class.
+    a mean over the session's nodes and one over the nodes of each earlier session; m_c counts the
+    memory's nodes of an old class and the session's of a new one (`balanced` changes nothing).
 
     Niu et al., "Graph Continual Learning with Debiased Lossless Memory Replay", ECAI 2024.
 
@@ -164,6 +164,7 @@ class DeLoMe(CaT):
     temperature: float = 1.0
     condense_lr: float = 0.01
     _limits: ClassVar = {"temperature": 0}
+    _per_node: ClassVar = ("codes", "sessions")
 
     def _prepare(self, task: Task) -> SyntheticMemory:
         memory = super()._prepare(task)
@@ -189,10 +190,6 @@ class DeLoMe(CaT):
 
     def _remember(self, task: Task, prepared: SyntheticMemory) -> Tensors:
         return super()._remember(task, prepared) | {"sessions": prepared.sessions}
-
-    def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
-        super()._check_memory(memory, weights, classes)
-        check_tensor("sessions", memory["sessions"], (memory["codes"].numel(),), torch.int64)
 
     def _matching(self, task: Task, two_hops: Tensor, synthetic: Tensor) -> tuple[Match, int]:
         classes = task.arrival.size

@@ -1,7 +1,7 @@
 """Methods that freeze what earlier sessions trained: PI-GNN and TPP."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -34,13 +34,26 @@ class Block(GCN):
     """What one session adds and trains: units for all classes, and columns of its new classes."""
 
     def __init__(
-        self, inputs: int, units: int, old: Tensor, classes: int, rate: float, draw: torch.Generator
+        self, units: int, old: Tensors, classes: int, rate: float, draw: torch.Generator
     ) -> None:
-        super().__init__(inputs, units, classes, rate, draw)
-        new = classes - old.size(1)
-        self.bias2 = nn.Parameter(torch.zeros(new, dtype=torch.float32))
+        super().__init__(old["weight1"].size(0), units, classes, rate, draw)
+        self.old = old  # the frozen weights
+        earlier, known = old["weight2"].shape
+        self.bias2 = nn.Parameter(torch.zeros(classes - known, dtype=torch.float32))
         # from 0: earlier units do not contribute to a new class until they are trained for it
-        self.columns = nn.Parameter(torch.zeros(old.size(0), new, dtype=torch.float32))
+        self.columns = nn.Parameter(torch.zeros(earlier, classes - known, dtype=torch.float32))
+
+    @property
+    def weights(self) -> Tensors:
+        """Those of one GCN of all blocks; frozen ones bit for bit."""
+        old, new = self.old, super().weights
+        upper = torch.cat([old["weight2"], new["columns"]], dim=1)
+        return {
+            "weight1": torch.cat([old["weight1"], new["weight1"]], dim=1),
+            "bias1": torch.cat([old["bias1"], new["bias1"]]),
+            "weight2": torch.cat([upper, new["weight2"]]),
+            "bias2": torch.cat([old["bias2"], new["bias2"]]),
+        }
 
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] while training; frozen units, which cannot adapt, are not dropped."""
@@ -64,13 +77,11 @@ class PIGNN(ReplayLearner):
     with W_1, b_1, W_2, b_2 frozen (earlier units and their weights for earlier classes) and W_1^t,
     b_1^t, W_2^t (the block), V, b_2^t (the new classes' head over earlier units, V = 0 at first)
     trained on L = L_t + retrain · L_memory, the latter over remembered nodes, as many of each
-    class, drawn at random. What a change of the graph has made unstable the paper first rectifies;
-    here the new block learns it from the memory.
+    class, drawn at random. What has changed in the graph, the new block learns from the memory.
 
     Zhang et al., "Continual Learning on Dynamic Graphs via Parameter Isolation", SIGIR 2023.
 
-    `retrain` is 0.1 in the paper, with 100 epochs of minibatches; `budget` counts nodes in memory,
-    over the whole stream.
+    `retrain` is 0.1 in the paper; `budget` counts nodes in memory over the whole stream.
     """
 
     block: int = 256
@@ -80,7 +91,7 @@ class PIGNN(ReplayLearner):
     def _model(self, inputs: int, classes: int, before: Known, draw: torch.Generator) -> GCN:
         if not before.sessions:
             return super()._model(inputs, classes, before, draw)
-        return Block(inputs, self.block, before.weights["weight2"], classes, self.dropout, draw)
+        return Block(self.block, before.weights, classes, self.dropout, draw)
 
     def _prepare(self, task: Task) -> Replay | None:
         if not task.memory:
@@ -104,12 +115,6 @@ class PIGNN(ReplayLearner):
         # counted from the first remembered node
         return (drawn + task.nodes.numel()) % nodes.numel()
 
-    def _learn(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Known:
-        known = super()._learn(graph, nodes, labels, learned)
-        if learned is None:
-            return known
-        return replace(known, weights=joined(learned.weights, known.weights))
-
     def _logits(self, weights: Tensors, adjacency: Tensor, x: Tensor, nodes: Tensor) -> Tensor:
         # as in the base class, but a few units at a time: after many sessions they are many
         head = x.new_zeros(x.size(0), weights["bias2"].numel())
@@ -117,17 +122,6 @@ class PIGNN(ReplayLearner):
             weight1, bias1 = weights["weight1"][:, part], weights["bias1"][part]
             head += hidden_layer(adjacency, x, weight1, bias1) @ weights["weight2"][part]
         return spmm(take_rows(adjacency, nodes), head) + weights["bias2"]
-
-
-def joined(old: Tensors, new: Tensors) -> Tensors:
-    """A GCN's weights and a trained `Block` as the weights of one GCN; old ones bit for bit."""
-    upper = torch.cat([old["weight2"], new["columns"]], dim=1)
-    return {
-        "weight1": torch.cat([old["weight1"], new["weight1"]], dim=1),
-        "bias1": torch.cat([old["bias1"], new["bias1"]]),
-        "weight2": torch.cat([upper, new["weight2"]]),
-        "bias2": torch.cat([old["bias2"], new["bias2"]]),
-    }
 
 
 Gather = Callable[[Tensor], Tensor]
@@ -163,9 +157,8 @@ class TPP(Learner):
     A test node is of the task whose prototype is nearest to its profile, and of the class that this
     task's head gives.
 
-    The paper assumes that all test nodes of a task come together (see docs/baselines.md); here each
-    node is compared by itself, in the graph with all its edges. GRACE contrasts a sample of nodes
-    in each epoch, not all.
+    The paper assumes that all test nodes of a task come together; here each node is compared by
+    itself, in the graph with all its edges (see docs/baselines.md).
 
     C. Niu, G. Pang, L. Chen and B. Liu, "Replay-and-Forget-Free Graph Class-Incremental Learning: A
     Task Profiling and Prompting Approach", NeurIPS 2024.

@@ -40,6 +40,11 @@ class APPNP(GCN):
     Networks meet Personalized PageRank", ICLR 2019) drops entries of Â as well.
     """
 
+    @staticmethod
+    def field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
+        """What it is trained on: ten hops, so the whole graph."""
+        return TargetField(thinned(x), Operator(adjacency), nodes)
+
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] of the targets; without a generator nothing is dropped."""
         assert isinstance(field, TargetField)
@@ -75,6 +80,16 @@ class SAGE(GCN):
         means: Shapes = {"mean1": (inputs, hidden), "mean2": (hidden, classes)}
         return super().shapes(inputs, hidden, classes) | means
 
+    @staticmethod
+    def field(adjacency: Tensor, x: Tensor, nodes: Tensor) -> Field:
+        """What it is trained on: rows of [X, M X] of targets and neighbours, and M."""
+        mean = neighbour_mean(adjacency)
+        field = receptive_field(mean, x, nodes)
+        # a target is among them: its own entry in M is an explicit 0
+        reached = torch.unique(take_rows(mean, nodes).col_indices())
+        inputs = torch.cat([x[reached], field.inputs], dim=1)
+        return TargetField(thinned(inputs), field.mix, torch.searchsorted(reached, nodes))
+
     def forward(self, field: Field, generator: torch.Generator | None = None) -> Tensor:
         """Logits [n, classes] of the targets; without a generator nothing is dropped."""
         assert isinstance(field, TargetField)
@@ -92,21 +107,6 @@ class SAGE(GCN):
             hidden = hidden.add_(spmm(mean, x @ self.mean1)).relu_()
             own = torch.addmm(self.bias2, hidden[nodes], self.weight2)
             return own.add_(spmm(take_rows(mean, nodes), hidden @ self.mean2))
-
-
-def whole_graph(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
-    """The field that APPNP is trained on: ten hops, so the whole graph."""
-    return TargetField(thinned(x), Operator(adjacency), nodes)
-
-
-def neighbourhood(adjacency: Tensor, x: Tensor, nodes: Tensor) -> TargetField:
-    """The field that GraphSAGE is trained on: rows of [X, M X] of targets and neighbours, and M."""
-    mean = neighbour_mean(adjacency)
-    field = receptive_field(mean, x, nodes)
-    # a target is among them: its own entry in M is an explicit 0
-    reached = torch.unique(take_rows(mean, nodes).col_indices())
-    inputs = torch.cat([x[reached], field.inputs], dim=1)
-    return TargetField(thinned(inputs), field.mix, torch.searchsorted(reached, nodes))
 
 
 def neighbour_mean(adjacency: Tensor) -> Tensor:
@@ -147,13 +147,7 @@ def project(
 
 Validation = tuple[Nodes, Labels] | None
 Labelled = tuple[Tensor, Array]  # nodes [n] and their labels [n], checked
-
-# each network, and what prepares a graph for it
-NETWORKS: dict[str, tuple[type[GCN], Callable[[Tensor, Tensor, Tensor], Field]]] = {
-    "gcn": (GCN, receptive_field),
-    "appnp": (APPNP, whole_graph),
-    "sage": (SAGE, neighbourhood),
-}
+NETWORKS: dict[str, type[GCN]] = {"gcn": GCN, "appnp": APPNP, "sage": SAGE}
 
 
 class Trial(NamedTuple):
@@ -187,6 +181,7 @@ class Joint(GradientLearner):
     uses_validation: ClassVar[bool] = True
     _limits: ClassVar = {"other_weight_decay": 0, "check_every": 1}
     _fixed = ("model",)
+    _per_node: ClassVar = ("nodes", "codes")
 
     def __post_init__(self) -> None:
         # the validation nodes and labels of the session in progress
@@ -237,7 +232,7 @@ class Joint(GradientLearner):
 
     @property
     def _network(self) -> type[GCN]:
-        return NETWORKS[self.model][0]
+        return NETWORKS[self.model]
 
     def _model(self, inputs: int, classes: int, before: Known, draw: torch.Generator) -> GCN:
         return self._network(inputs, self.hidden, classes, self.dropout, draw)
@@ -252,18 +247,16 @@ class Joint(GradientLearner):
         nodes, labels = _all_so_far(learned, "val_", offered)
         held = onto(nodes, task.x.device)
         held_codes = onto(as_codes(task.arrival, labels), task.x.device)
-        _, see = NETWORKS[self.model]
-        field = see(task.adjacency, task.x, task.nodes)
-        held_field = see(task.adjacency, task.x, held) if held.numel() else None
-        decays = [self.weight_decay]
-        if held_field is not None:  # something to choose by
+        field, decays = None, [self.weight_decay]
+        if held.numel():  # something to choose by
+            field = task.field_of(held)
             decays.append(self.other_weight_decay)
         start, found = deepcopy(task.gcn.state_dict()), []
         for decay in dict.fromkeys(decays):
             # the same weights and the same masks: the decay is all that differs
             task.gcn.load_state_dict(start)
             task.masks.manual_seed(task.masks.initial_seed())
-            found.append(self._trained(task, field, decay, held_field, held_codes))
+            found.append(self._trained(task, decay, field, held_codes))
         # the first of those that tie
         _, weights = max(found, key=lambda pair: pair[0].accuracy or 0.0)
         checks.check_trained(*weights.values())
@@ -290,24 +283,26 @@ class Joint(GradientLearner):
         super()._check_memory(held, weights, classes)
 
     def _trained(
-        self, task: Task, field: Field, decay: float, held: Field | None, held_codes: Tensor
+        self, task: Task, decay: float, held: Field | None, held_codes: Tensor
     ) -> tuple[Trial, Tensors]:
         """One training, and the weights of its best epoch."""
         best, weights = Trial(decay, self.epochs, None), {}
-
-        def loss() -> Tensor:
-            return task.mean_loss(task.gcn(field, task.masks), task.codes)
 
         def look(epoch: int) -> None:
             nonlocal best, weights
             due = (epoch + 1) % self.check_every == 0 or epoch + 1 == self.epochs
             if held is None or not due:
                 return
-            accuracy = _balanced_accuracy(task.gcn, held, held_codes)
+            with torch.no_grad():
+                right = (task.gcn(held).argmax(1) == held_codes).to(torch.float64)
+            # averaged over classes, so that a large one does not choose the epoch alone
+            counts = torch.bincount(held_codes)
+            shares = torch.bincount(held_codes, weights=right) / counts
+            accuracy = float(shares[counts > 0].mean())
             if best.accuracy is None or accuracy > best.accuracy:
                 best, weights = Trial(decay, epoch + 1, accuracy), deepcopy(task.gcn.state_dict())
 
-        train(task.gcn.parameters(), loss, self.epochs, self.lr, decay, after=look)
+        train(task.gcn.parameters(), task.loss, self.epochs, self.lr, decay, after=look)
         return best, weights or task.gcn.state_dict()
 
 
@@ -319,11 +314,3 @@ def _all_so_far(learned: Known | None, kind: str, new: Labelled) -> Labelled:
     stays = ~torch.isin(nodes, new[0])
     labels = learned.arrival[codes[stays].numpy()]
     return torch.cat([nodes[stays], new[0]]), np.concatenate([labels, new[1]])
-
-
-def _balanced_accuracy(gcn: GCN, field: Field, codes: Tensor) -> float:
-    """Accuracy averaged over classes, so that a large class does not choose the epoch alone."""
-    with torch.no_grad():
-        right = (gcn(field).argmax(1) == codes).to(torch.float64)
-    counts = torch.bincount(codes)
-    return float((torch.bincount(codes, weights=right) / counts)[counts > 0].mean())

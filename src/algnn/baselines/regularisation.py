@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -37,22 +38,15 @@ class QuadraticPenalty:
             terms.append((held * (value[..., : held.size(-1)] - self.anchor[name]).square()).sum())
         return torch.stack(terms).sum()
 
-    def scaled(self, factor: float) -> QuadraticPenalty:
-        """The penalty times a factor."""
-        return QuadraticPenalty({n: factor * i for n, i in self.importance.items()}, self.anchor)
-
-    def __add__(self, other: QuadraticPenalty) -> QuadraticPenalty:
+    def __add__(self, later: QuadraticPenalty) -> QuadraticPenalty:
         if not self.importance:
-            return other
+            return later
         importance, anchor = {}, {}
-        for name in self.importance:
-            width = max(self.importance[name].size(-1), other.importance[name].size(-1))
-            found = self.importance, self.anchor, other.importance, other.anchor
-            wide = (pad(of[name], (0, width - of[name].size(-1))) for of in found)
-            mine, mine_at, theirs, theirs_at = wide
-            importance[name] = mine + theirs
-            share = torch.where(importance[name] > 0, theirs / importance[name], 1.0)
-            anchor[name] = torch.lerp(mine_at, theirs_at, share)
+        for name, new in later.importance.items():
+            wider = (0, new.size(-1) - self.importance[name].size(-1))
+            importance[name] = pad(self.importance[name], wider) + new
+            share = torch.where(importance[name] > 0, new / importance[name], 1.0)
+            anchor[name] = torch.lerp(pad(self.anchor[name], wider), later.anchor[name], share)
         return QuadraticPenalty(importance, anchor)
 
 
@@ -114,22 +108,21 @@ def _by_degree(mix: Tensor, inputs: int, hidden: int) -> Iterator[tuple[Tensor, 
 PARTS = ("importance", "anchor")  # of a penalty
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Penalised(GradientLearner):
     """A learner whose memory is, in each part that it `keeps`, a number for each weight."""
 
     keeps: ClassVar[tuple[str, ...]] = PARTS
 
-    def _past(self, task: Task, kind: str = "") -> QuadraticPenalty:
+    def _past(self, task: Task, kind: str = "", strength: float = 1.0) -> QuadraticPenalty:
         """The penalty of earlier sessions; if no anchor is kept, towards the weights before."""
         memory, weights = task.memory, task.before.weights
-        importance = {name: memory[f"{kind}importance.{name}"] for name in weights}
+        importance = {name: strength * memory[f"{kind}importance.{name}"] for name in weights}
         anchor = {name: memory.get(f"{kind}anchor.{name}", w) for name, w in weights.items()}
         return QuadraticPenalty(importance, anchor)
 
     def _kept(self, task: Task, importance: Tensors, kind: str = "") -> Tensors:
         """Entries of a memory: copies, since a file cannot hold an anchor that is a weight too."""
-        total = self._past(task, kind) + QuadraticPenalty(importance, task.weights)
+        total = self._past(task, kind) + QuadraticPenalty(importance, task.gcn.weights)
         kept = {kind + part: getattr(total, part) for part in PARTS if kind + part in self.keeps}
         return {f"{part}.{n}": t.clone() for part, of in kept.items() for n, t in of.items()}
 
@@ -165,7 +158,7 @@ class EWC(Penalised):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
-        return self._past(task).scaled(self.strength / 2)
+        return self._past(task, strength=self.strength / 2)
 
     def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
         return self._kept(task, fisher_information(task.gcn, task.field, task.codes))
@@ -192,7 +185,7 @@ class MAS(Penalised):
     _limits: ClassVar = {"strength": 0}
 
     def _prepare(self, task: Task) -> QuadraticPenalty:
-        return self._past(task).scaled(self.strength)
+        return self._past(task, strength=self.strength)
 
     def _remember(self, task: Task, prepared: QuadraticPenalty) -> Tensors:
         omega = node_importance(task.gcn, task.field, lambda logits: 2 * logits, torch.abs)
@@ -225,8 +218,7 @@ class LwF(GradientLearner):
         if not task.before.sessions:
             return None
         with torch.no_grad():
-            teacher: Tensor = GCN.from_weights(task.before.weights)(task.field)
-        return teacher
+            return GCN.from_weights(task.before.weights).forward(task.field)
 
     def _loss(self, task: Task, prepared: Tensor | None) -> Tensor:
         if prepared is None:
@@ -244,9 +236,8 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
 
 
 KINDS = ("loss.", "topology.")  # the two importances, kept apart
-# Below this share of non-zeros, products with ÂX and its transpose are faster as sparse ones on the
-# CPU; β's term takes four more of them in each epoch. At the size of Cora's base session both take
-# 17 ms dense, and 7, 12 and 27 ms sparse at shares of 0.06, 0.1 and 0.25.
+# Below this share of non-zeros, products with ÂX are faster as sparse ones on the CPU: at the size
+# of Cora's base session 17 ms dense, and 7, 12 and 27 ms sparse at shares of 0.06, 0.1 and 0.25.
 SPARSE_BELOW = 0.1
 # the penalty of earlier sessions; the field's inputs, sparse where that pays; and of its edges the
 # rows of these that they come from and lead to
@@ -265,15 +256,13 @@ class TWP(Penalised):
         I^loss_s = |∇_θ L_s|,   I^topo_s = |∇_θ T_s|,
         T_s = mean of e_vm² over v and m ∈ N(v) ∪ v,   e_vm = (W_2ᵀ h_v)ᵀ tanh(W_2ᵀ h_m).
 
-    h being hidden units. The importances are magnitudes of gradients, as we read the paper (its
-    code squares them); T is a mean where the paper has a sum: λ_t means the same in sessions of any
-    size. β's term has the importances of the epoch's own forward pass, and gradients flow through
-    it; kept are, without dropout, sums of the importances and means of the θ*_s weighted by them.
+    h being hidden units. β's term has the importances of the epoch's own forward pass; gradients
+    flow through it. Kept are, without dropout, sums of the importances and means of the θ*_s
+    weighted by them. docs/baselines.md says what differs from the paper.
 
     Liu et al., "Overcoming catastrophic forgetting in graph neural networks", AAAI 2021.
 
-    `loss_strength` and `topology_strength` are λ_l and λ_t; `beta` is β, 0.01 in public code, which
-    detached its term from the weights.
+    `loss_strength` and `topology_strength` are λ_l and λ_t; `beta` is β, 0.01 in public code.
     """
 
     loss_strength: float = 10.0
@@ -283,8 +272,8 @@ class TWP(Penalised):
     _limits: ClassVar = {"loss_strength": 0, "topology_strength": 0, "beta": 0}
 
     def _prepare(self, task: Task) -> _Prepared:
-        loss, topology = (self._past(task, kind) for kind in KINDS)
-        past = loss.scaled(self.loss_strength) + topology.scaled(self.topology_strength)
+        strengths = (self.loss_strength, self.topology_strength)
+        loss, topology = map(partial(self._past, task), KINDS, strengths)
         inputs: Tensor | Operator = task.field.inputs
         if task.field.inputs.count_nonzero() <= SPARSE_BELOW * task.field.inputs.numel():
             inputs = Operator(task.field.inputs.to_sparse_csr())
@@ -292,7 +281,7 @@ class TWP(Penalised):
         reached = torch.unique(take_rows(task.adjacency, task.nodes).col_indices())
         rows, mix = torch.searchsorted(reached, task.nodes), task.field.mix.matrix
         targets = rows.repeat_interleave(mix.crow_indices().diff())
-        return past, inputs, mix.col_indices(), targets
+        return loss + topology, inputs, mix.col_indices(), targets
 
     def _loss(self, task: Task, prepared: _Prepared) -> Tensor:
         if self.beta * max(self.loss_strength, self.topology_strength) == 0:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ class ReplayLearner(GradientLearner):
     budget: int = 300
     selects_in: ClassVar[str] = "remember"
     _limits: ClassVar = {"budget": 0}
+    _per_node: ClassVar[tuple[str, ...]] = ("nodes", "codes")
 
     @abstractmethod
     def _order(self, task: Task, nodes: Tensor, codes: Tensor) -> Tensor:
@@ -83,8 +85,8 @@ class GEM(GradientLearner):
         g̃ = argmin ½‖g̃ − g‖²   subject to   ⟨g̃, g_k⟩ ≥ 0 for every earlier session k.
 
     The classes of each session share the `budget` of nodes equally, and nodes are drawn at random.
-    The L_k are without dropout. The constraints bind the gradient, which Adam scales by coordinate
-    and adds weight decay to, where the paper takes a plain step.
+    The L_k are without dropout. g̃ goes through Adam and weight decay, where the paper takes a plain
+    step.
 
     Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning", NeurIPS 2017.
 
@@ -96,6 +98,7 @@ class GEM(GradientLearner):
     margin: float = 0.5
     selects_in: ClassVar[str] = "remember"
     _limits: ClassVar = {"budget": 0, "margin": 0}
+    _per_node: ClassVar = ("nodes", "codes", "sessions")
 
     def _prepare(self, task: Task) -> tuple[list[tuple[Field, Tensor]], Tensor]:
         """Fields and codes of each of K earlier sessions, and a buffer [K + 1, p] for gradients."""
@@ -218,8 +221,7 @@ def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor
     points = embeddings[by_class]
     squares = points.square().sum(1)
     counts = torch.zeros_like(codes)
-    first = 0
-    for last in torch.bincount(codes).cumsum(0).tolist():
+    for first, last in pairwise([0, *torch.bincount(codes).cumsum(0).tolist()]):
         # a class with all those after it: each pair of nodes is looked at once
         for block in blocks(last - first, 2 * points.element_size() * (codes.numel() - last)):
             rows = slice(first + block.start, first + block.stop)
@@ -227,7 +229,6 @@ def coverage_order(embeddings: Tensor, codes: Tensor, distance: float) -> Tensor
             near = apart.clamp_(min=0) < distance**2
             counts[rows] += near.sum(1)
             counts[last:] += near.sum(0)
-        first = last
     crowd = torch.empty_like(counts)
     crowd[by_class] = counts
     # sums by the product with one-hot rows: in a fixed order on any device
@@ -248,9 +249,8 @@ class CGNN(ReplayLearner):
 
     *Affected* are remembered nodes whose surroundings have changed since the last session; each
     counts twice in the mean. One number is kept for each node to find them by, `two_hop_walks`,
-    which differs where the node or a neighbour has gained or lost an edge. The memory is the
-    original's "class" strategy with p = 1 and α = 0 (α > 0 would need labels of neighbours), but
-    that classes share the budget equally, and not in proportion to their size.
+    which differs where the node or a neighbour has gained or lost an edge. Classes share the budget
+    equally: docs/baselines.md says what differs from the original's memory.
 
     Wang et al., "Streaming Graph Neural Networks via Continual Learning", CIKM 2020.
 
@@ -259,6 +259,7 @@ class CGNN(ReplayLearner):
 
     strength: float = 0.5
     _limits: ClassVar = {"strength": 0}
+    _per_node: ClassVar = ("nodes", "codes", "walks")
 
     def _prepare(self, task: Task) -> Replay | None:
         if not task.memory or task.memory["nodes"].numel() == 0:
@@ -266,10 +267,11 @@ class CGNN(ReplayLearner):
         old, (nodes, codes) = task.replayed(), task.with_memory()
         affected = two_hop_walks(task.adjacency, old["nodes"]) != old["walks"]
         # one that is affected counts twice
-        weights = task.class_weights(torch.cat([codes, old["codes"][affected]]))
         shares = torch.cat([torch.ones_like(task.nodes), 1 + affected.to(nodes.dtype)])
-        parts = shares if weights is None else shares * weights[codes]
-        shares = parts.to(torch.float32) / parts.sum()
+        if task.balanced:
+            weights = task.class_weights(torch.cat([codes, old["codes"][affected]]))
+            shares = shares * weights[codes]
+        shares = shares.to(torch.float32) / shares.sum()
         fisher = {}
         if self.strength > 0:
             before = GCN.from_weights(task.before.weights)

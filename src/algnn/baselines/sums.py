@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import methodcaller
 from typing import Any, ClassVar
@@ -27,8 +27,6 @@ from algnn.checks import Array, check_base, check_number, check_trained
 from algnn.gcn import glorot
 from algnn.graph.propagate import spmm
 from algnn.graph.store import FLOAT
-
-Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +94,12 @@ class SumLearner(Encoding[Sums]):
         found = []
         parts = Z.chunk(learned.features.channels, dim=1)
         for part, before, last in zip(parts, learned.statistics, learned.penalties, strict=True):
-            after = before.plus([part.contiguous()], labels)
-            found.append((after, self._penalty(part, labels, after, last)))
-        sums, penalties = zip(*found, strict=True)
-        solved = tuple(self._head(*pair) for pair in found)
-        check_trained(*(tensor for affine in solved for tensor in affine))
-        return replace(learned, statistics=sums, penalties=penalties, solved=solved)
+            sums = before.plus([part.contiguous()], labels)
+            gamma = self._penalty(part, labels, sums, last)
+            found.append((sums, gamma, self._head(sums, gamma)))
+        known = Sums(learned.features, *zip(*found, strict=True))
+        check_trained(*(tensor for affine in known.solved for tensor in affine))
+        return known
 
     def _scores(self, graph: Data, nodes: Tensor) -> Tensor:
         known = self._known
@@ -115,7 +113,7 @@ class SumLearner(Encoding[Sums]):
         """The classes seen so far, sorted; ints or strings, as they were given."""
         return self._known.statistics[0].classes
 
-    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+    def _state(self) -> tuple[io.Tensors, dict[str, Any]]:
         known = self._known
         views, facts = known.features.views, {"inputs": known.features.inputs}
         tensors, facts = ({}, facts) if views is None else io.encoder_state(views)
@@ -123,7 +121,7 @@ class SumLearner(Encoding[Sums]):
             tensors |= {f"sums{channel}.{name}": t for name, t in sums.tensors().items()}
         return tensors, {"penalties": list(known.penalties), **facts}
 
-    def _restore(self, tensors: Tensors, facts: dict[str, Any]) -> Sums:
+    def _restore(self, tensors: io.Tensors, facts: dict[str, Any]) -> Sums:
         io.check_values(tensors)
         classes, device = io.restored_classes(facts["classes"]), self._device
         if self.over_views:
@@ -132,12 +130,10 @@ class SumLearner(Encoding[Sums]):
         else:
             check_number("inputs", facts["inputs"], 1, io.WIDEST_INPUTS, whole=True)
             features = self._frozen(facts["inputs"], None)
-        penalties = tuple(float(gamma) for gamma in facts["penalties"])
-        count = features.channels
-        sums = tuple(
-            io.restored_sums(tensors, f"sums{one}", features.width // count, classes, device)
-            for one in range(count)
-        )
+        width = features.width // features.channels
+        names = [f"sums{channel}" for channel in range(features.channels)]
+        penalties = tuple(map(float, facts["penalties"]))
+        sums = tuple(io.restored_sums(tensors, name, width, classes, device) for name in names)
         solved = tuple(self._head(*pair) for pair in zip(sums, penalties, strict=True))
         return Sums(features, sums, penalties, solved)
 
@@ -228,7 +224,11 @@ def chosen_penalty(Z: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> float:
 
 
 class Shrunk(SumLearner):
-    """A rival whose head is linear discriminant analysis with a shrunk covariance."""
+    """A rival whose head is linear discriminant analysis with a shrunk covariance.
+
+    Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
+    score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
+    """
 
     shrinkage: float
     _limits: ClassVar = {"shrinkage": (0, 1)}
@@ -246,11 +246,9 @@ class KLDA(Shrunk):
     """KLDA: linear discriminant analysis over random Fourier features of a Gaussian kernel.
 
         Z = √(2/d) cos(H ω + b), ω ~ N(0, 2β), b ~ U[0, 2π), so that zᵀz′ ≈ exp(−β ‖h − h′‖²)
-        Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
-        score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
-    H are the label-free views of `HopEncoder`. Σ is shrunk as in streaming LDA, where the authors'
-    code takes a pseudo-inverse: docs/baselines.md says why, and what else differs.
+    H are the label-free views of `HopEncoder`, and the scores those of `Shrunk`, where the authors'
+    code takes a pseudo-inverse of Σ: docs/baselines.md says why, and what else differs.
 
     Momeni et al., "Continual Learning Using a Kernel-Based Method Over Foundation Models", 2025.
 
@@ -285,12 +283,10 @@ class UGCN(Shrunk):
     """An untrained, wide GCN with streaming linear discriminant analysis.
 
         H_i = tanh(Â H_{i−1} Θ_i), H_0 = X, Θ_i Glorot-uniform and never trained;  Z = [H_1 … H_L]
-        Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
-        score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
-    Donghi et al., "The Unreasonable Effectiveness of
-    Randomized Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025.
-    Hayes and Kanan, "Lifelong Machine Learning with Deep Streaming LDA", CVPR Workshops 2020.
+    The scores are those of `Shrunk`. Donghi et al., "The Unreasonable Effectiveness of Randomized
+    Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025. Hayes and Kanan,
+    "Lifelong Machine Learning with Deep Streaming LDA", CVPR Workshops 2020.
 
     `width` is that of Z, units of all layers together (the paper's we do not know; 4,096 is ours),
     `layers` L, and `shrinkage` ε, 10⁻⁴ in Hayes and Kanan.
@@ -326,8 +322,7 @@ class LinearBank(SumLearner):
         W_i = (F_iᵀF_i + γ s_i I)⁻¹ F_iᵀY,  s_i the mean of F_iᵀF_i's diagonal
         scores = 1/5 Σ_i F_i W_i
 
-    The paper's attention over the five is learned on another graph's labels; here all weigh the
-    same, a variant that it compares with.
+    The paper's attention over the five is left out: here all weigh the same.
 
     Zhao et al., "Fully-inductive Node Classification on Arbitrary Graphs" (GraphAny), ICLR 2025.
 

@@ -22,7 +22,7 @@ from algnn.checkpoint import check_tensor
 from algnn.checks import Array, check_base, check_kept_nodes, check_number, check_trained, onto
 from algnn.errors import CheckpointError
 from algnn.gcn import GCN, glorot, train
-from algnn.graph.propagate import Field, receptive_field
+from algnn.graph.propagate import Field
 from algnn.learner import Learner
 
 Tensors = dict[str, Tensor]
@@ -59,11 +59,6 @@ class Task:
         """What the method kept of earlier sessions."""
         return self.before.memory
 
-    @property
-    def weights(self) -> Tensors:
-        """The model's weights as they are now, without a gradient."""
-        return {name: value.detach() for name, value in self.gcn.named_parameters()}
-
     def replayed(self) -> Tensors:
         """The memory of a replay method, without the nodes that this session brings again."""
         if not self.memory:
@@ -83,7 +78,7 @@ class Task:
 
     def field_of(self, nodes: Tensor) -> Field:
         """The receptive field of some nodes; for use before training, not in every epoch."""
-        return receptive_field(self.adjacency, self.x, nodes)
+        return self.gcn.field(self.adjacency, self.x, nodes)
 
     def loss(self) -> Tensor:
         """L_t: the mean cross-entropy of the session's nodes over the classes seen so far."""
@@ -91,23 +86,18 @@ class Task:
 
     def mean_loss(self, logits: Tensor, codes: Tensor) -> Tensor:
         """The mean cross-entropy of some nodes [n]; of classes, each the same, where balanced."""
-        return cross_entropy(logits, codes, self.class_weights(codes))
-
-    def class_weights(self, codes: Tensor) -> Tensor | None:
-        """1/n_c [C] of some nodes' classes where balanced; None where every node counts alike."""
-        return class_weights(codes, self.arrival.size) if self.balanced else None
+        return cross_entropy(logits, codes, self.class_weights(codes) if self.balanced else None)
 
     def shares(self, codes: Tensor) -> Tensor:
         """Each node's part [n] of `mean_loss`; they add up to 1."""
-        weights = self.class_weights(codes)
-        parts = torch.ones_like(codes, dtype=torch.float32) if weights is None else weights[codes]
+        alike = torch.ones_like(codes, dtype=torch.float32)
+        parts = self.class_weights(codes)[codes] if self.balanced else alike
         return parts / parts.sum()
 
-
-def class_weights(codes: Tensor, classes: int) -> Tensor:
-    """1/n_c [C]: what a node of each class weighs where all classes count the same."""
-    counts = torch.bincount(codes, minlength=classes).clamp(min=1)
-    return counts.to(torch.float32).reciprocal()
+    def class_weights(self, codes: Tensor) -> Tensor:
+        """1/n_c [C]: what a node of each class weighs where all classes count the same."""
+        counts = torch.bincount(codes, minlength=self.arrival.size).clamp(min=1)
+        return counts.to(torch.float32).reciprocal()
 
 
 def as_codes(arrival: Array, labels: Array) -> Tensor:
@@ -184,6 +174,9 @@ class GradientLearner(Learner):
         """What is kept once the session is learned; it replaces what was kept before."""
         return {}
 
+    # what the memory holds for each node in it; beside that, it may hold other things
+    _per_node: ClassVar[tuple[str, ...]] = ()
+
     # the step that chooses nodes, if any, "prepare" or "remember": its time is reported apart
     selects_in: ClassVar[str] = ""
 
@@ -197,11 +190,12 @@ class GradientLearner(Learner):
         start = clock(task.x)
         memory = self._remember(task, prepared)
         seconds["remember"] = clock(task.x) - start
-        check_trained(*task.weights.values())
+        weights = task.gcn.weights
+        check_trained(*weights.values())
         if self.selects_in:
             earlier = () if learned is None else self.selection_seconds_
             self.selection_seconds_ = (*earlier, seconds[self.selects_in])
-        return Known(task.weights, task.arrival, task.before.sessions + 1, memory)
+        return Known(weights, task.arrival, task.before.sessions + 1, memory)
 
     def _task(self, graph: Data, nodes: Tensor, labels: Array, learned: Known | None) -> Task:
         """A session, once it is sound, with the model as it is before it."""
@@ -289,9 +283,8 @@ class GradientLearner(Learner):
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless nodes and codes, where there are any, belong together."""
-        for name in ("nodes", "codes", "sessions", "walks"):
-            if name in memory:
-                check_tensor(name, memory[name], (memory["codes"].numel(),), torch.int64)
+        for name in self._per_node:
+            check_tensor(name, memory[name], (memory["codes"].numel(),), torch.int64)
         codes, nodes = memory.get("codes"), memory.get("nodes")
         if codes is not None and not bool(((codes >= 0) & (codes < classes)).all()):
             raise CheckpointError(f"codes names classes beyond the {classes} that are known")
@@ -303,6 +296,5 @@ class Bare(GradientLearner):
     """Plain fine-tuning: each session by its own loss, with no defence against forgetting.
 
     L = L_t, the mean cross-entropy on the session's nodes over the classes seen so far. It keeps
-    its weights and nothing else; it is the lower end of every comparison. Its parameters are those
-    of `GradientLearner`.
+    its weights and nothing else. Its parameters are those of `GradientLearner`.
     """

@@ -20,13 +20,13 @@ from algnn.errors import InputError
 def read(method: str, dataset: str, strict: bool = False) -> dict[str, Any]:
     """Parameters of a method's learner for a dataset; those left out keep their defaults."""
     # a dataset without a table of its own gets [default], or is refused where `strict`
-    tables = dict(_tables(method))
-    inherited = read(tables.pop("inherits"), dataset) if "inherits" in tables else {}
-    known = {name: table for name, table in tables.items() if name not in ("default", "grid")}
+    tables = _tables(method)
+    inherited = read(tables["inherits"], dataset) if "inherits" in tables else {}
+    known = tables.keys() - {"default", "grid", "inherits"}
     if strict and dataset not in known:
         every = ", ".join(sorted(known))
         raise InputError(f"dataset={dataset!r} has no settings for {method}: use one of {every}")
-    own = dict(known.get(dataset, {}))
+    own = dict(tables[dataset]) if dataset in known else {}
     like = tables[own.pop("like")] if "like" in own else {}
     return {**inherited, **tables["default"], **like, **own}
 
@@ -69,14 +69,15 @@ def declared(module: str, name: str) -> dict[str, Any]:
     return found
 
 
-@cache
 def _tables(method: str) -> dict[str, Any]:
-    # looked up in a listing, so that no name can lead out of this folder
-    found = {path.stem: path for path in Path(__file__).parent.glob("*.toml")}
-    variants: dict[str, Any] = tomllib.loads(found.pop("variants").read_text("utf-8"))
-    if method in variants:
-        return dict(variants[method])
-    if method not in found:
-        every = ", ".join(sorted(found.keys() | variants.keys()))
+    if method not in _every():
+        every = ", ".join(sorted(_every()))
         raise InputError(f"method={method!r} has no settings: use one of {every}")
-    return tomllib.loads(found[method].read_text("utf-8"))
+    return _every()[method]
+
+
+@cache
+def _every() -> dict[str, dict[str, Any]]:
+    files = Path(__file__).parent.glob("*.toml")
+    found = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in files}
+    return found.pop("variants") | found
