@@ -76,11 +76,11 @@ class Task(NamedTuple):
 class Worker:
     """A process that does one task, as its owner sees it."""
 
-    def __init__(self, slot: int, task: Task, setup: dict[str, Any]) -> None:
+    def __init__(self, task: Task, setup: dict[str, Any]) -> None:
         from algnn.bench.worker import work
 
         start_forkserver()
-        self.slot, self.task = slot, task
+        self.task = task
         self.ready, self.settled = False, False  # it has begun; what became of its run is known
         self.unread = b""
         self.messages, messages = CONTEXT.Pipe(duplex=False)

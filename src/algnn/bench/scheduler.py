@@ -23,7 +23,7 @@ from algnn.bench.environment import from_kernel
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
 from algnn.bench.processes import Task, Worker, held_back
 from algnn.bench.progress import Progress
-from algnn.bench.record import Failure, Record, file_name, same
+from algnn.bench.record import Failure, Record, Run, file_name, same
 from algnn.checks import check_number, resolve_device
 from algnn.errors import AlgnnError, InputError
 from algnn.files import make_folder
@@ -239,9 +239,8 @@ class _Scheduler:
     def work(self) -> None:
         try:
             while self.left or self.workers:
-                free = set(range(self.setup["jobs"])) - {worker.slot for worker in self.workers}
-                for slot in sorted(free)[: len(self.left)]:
-                    self.start(slot, self.left.popleft())
+                for _ in range(min(self.setup["jobs"] - len(self.workers), len(self.left))):
+                    self.start(self.left.popleft())
                 sources = [source for worker in self.workers for source in worker.sources]
                 ready = set(wait(sources)) if sources else set()
                 for worker in [w for w in self.workers if ready.intersection(w.sources)]:
@@ -252,18 +251,18 @@ class _Scheduler:
             for worker in self.workers:
                 worker.close()
 
-    def start(self, slot: int, task: Task) -> None:
-        self.display.begin(slot, task.run)
+    def start(self, task: Task) -> None:
+        self.display.begin(task.run)
         try:
             with held_back(signal.SIGINT, signal.SIGTERM):  # no process that is not in the list
-                self.workers.append(Worker(slot, task, self.setup))
+                self.workers.append(Worker(task, self.setup))
         except (OSError, EOFError) as error:  # the forkserver or the worker was killed meanwhile
-            self.display.say(slot, f"no process could be started: {error}")
-            self.start_again(slot, task)
+            self.display.say(task.run, f"no process could be started: {error}")
+            self.start_again(task)
 
-    def start_again(self, slot: int, task: Task) -> None:
+    def start_again(self, task: Task) -> None:
         """A process ended before it began its run, which is thus not to blame."""
-        self.display.drop(slot)
+        self.display.drop(task.run)
         self.left.appendleft(task)
         self.false_starts += 1
         if self.false_starts > FALSE_STARTS:
@@ -278,7 +277,7 @@ class _Scheduler:
             ended = True
         # only now: once there are no more messages, all that it printed is there
         for line in worker.lines(ended):
-            self.display.say(worker.slot, line)
+            self.display.say(worker.task.run, line)
         for message in said:
             self.react(worker, *message)
         if ended:
@@ -290,11 +289,11 @@ class _Scheduler:
         if what == "ready":
             worker.ready, self.false_starts = True, 0
         elif what == "session":
-            self.display.session(worker.slot, *details)
+            self.display.session(worker.task.run, *details)
         elif what == "done":
-            self.finish(worker.slot, runs.read(details[0]), details[1])
+            self.finish(worker.task, runs.read(details[0]), details[1])
         else:
-            self.give_up(worker.slot, worker.task, *details)
+            self.give_up(worker.task, *details)
         worker.settled = what in ("done", "failed")
 
     def end(self, worker: Worker) -> None:
@@ -304,21 +303,21 @@ class _Scheduler:
         if worker.settled:
             return
         if record := _done(worker.task, self.setup["folder"]):  # the last thing it did
-            self.finish(worker.slot, record, sum(record.outcome.learn_seconds))
+            self.finish(worker.task, record, sum(record.outcome.learn_seconds))
         elif not worker.ready:
-            self.start_again(worker.slot, worker.task)
+            self.start_again(worker.task)
         else:
-            self.give_up(worker.slot, worker.task, ended)
+            self.give_up(worker.task, ended)
 
-    def finish(self, slot: int, record: Record, seconds: float) -> None:
+    def finish(self, task: Task, record: Record, seconds: float) -> None:
         self.tally.done.append(record)
-        self.display.finish(slot, record, seconds)
+        self.display.finish(task.run, record.outcome.ap, seconds)
 
-    def give_up(self, slot: int, task: Task, reason: str, traceback: str = "") -> None:
+    def give_up(self, task: Task, reason: str, traceback: str = "") -> None:
         failure = Failure(**vars(task.run), reason=reason, traceback=traceback)
         runs.write(failure, self.setup["folder"])
         self.tally.failed.append(failure)
-        self.display.fail(slot, failure)
+        self.display.fail(task.run, reason)
 
 
 class _Cluster(_Scheduler):
@@ -330,39 +329,41 @@ class _Cluster(_Scheduler):
         from algnn.bench.worker import work_on_cluster
 
         client, topic = self.setup["client"], f"algnn-{uuid4().hex}"
-        client.subscribe_topic(topic, lambda event: self.display.session(*event[1]))
-        running: dict[Any, tuple[int, Task]] = {}
+        begun: list[Run] = []  # a run's sessions are told by its place here
+        tell = self.display.session
+        client.subscribe_topic(topic, lambda event: tell(begun[event[1][0]], *event[1][1:]))
+        running: dict[Any, Task] = {}
         ended: Any = as_completed()
         try:
             while self.left or running:
                 client.wait_for_workers(1)
                 workers = list(client.nthreads())
-                free = set(range(len(workers))) - {slot for slot, _ in running.values()}
-                for slot in sorted(free)[: len(self.left)]:
+                for _ in range(min(len(workers) - len(running), len(self.left))):
                     task = self.left.popleft()
-                    self.display.begin(slot, task.run)
+                    self.display.begin(task.run)
                     name, device = task.plan.dataset, task.run.device
                     there = os.path.abspath(name) if name.endswith(".npz") else name
-                    given = replace(task.plan, dataset=there, device=device), slot, workers, topic
+                    plan = replace(task.plan, dataset=there, device=device)
+                    given = plan, len(begun), workers, topic
+                    begun.append(task.run)
                     future = client.submit(work_on_cluster, *given, pure=False)
-                    running[future] = slot, task
+                    running[future] = task
                     ended.add(future)
                 future = next(ended)
-                slot, task = running.pop(future)
                 error = future.exception()
-                self.settle(slot, task, *((str(error), "") if error else future.result()))
+                self.settle(running.pop(future), *((str(error), "") if error else future.result()))
         finally:
             client.cancel(list(running))
             client.unsubscribe_topic(topic)
 
-    def settle(self, slot: int, task: Task, found: Any, detail: Any) -> None:
+    def settle(self, task: Task, found: Any, detail: Any) -> None:
         if isinstance(found, str):
-            self.give_up(slot, task, found, detail)
+            self.give_up(task, found, detail)
         elif not same(found, task.run):
-            self.give_up(slot, task, "its worker has another version of algnn, method or graph")
+            self.give_up(task, "its worker has another version of algnn, method or graph")
         else:
             runs.write(found, self.setup["folder"])
-            self.finish(slot, found, detail)
+            self.finish(task, found, detail)
 
 
 def _free_memory() -> int:

@@ -52,7 +52,7 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
     os._exit(0)  # a learner's threads and exit handlers are not waited for
 
 
-def work_on_cluster(plan: Plan, slot: int, workers: list[str], topic: str) -> tuple[Any, Any]:
+def work_on_cluster(plan: Plan, number: int, workers: list[str], topic: str) -> tuple[Any, Any]:
     """Do a run as a task of Dask: its record and seconds, or its reason and traceback."""
     from distributed import get_worker
 
@@ -62,7 +62,7 @@ def work_on_cluster(plan: Plan, slot: int, workers: list[str], topic: str) -> tu
     with ALONE:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
         try:
-            return _done(plan, jobs, lambda *at: here.log_event(topic, (slot, *at)))
+            return _done(plan, jobs, lambda *at: here.log_event(topic, (number, *at)))
         except BaseException as error:
             return _told(error)
 
