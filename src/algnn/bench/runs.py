@@ -166,14 +166,13 @@ def write(found: Record | Failure, folder: Folder) -> Path:
 
 def read(path: Folder) -> Any:
     """What `write` wrote."""
-    noun = "failure" if os.fspath(path).endswith(FAILED) else "record"
     try:
-        text = Path(path).read_bytes()
+        found = form.from_json(Path(path).read_bytes(), str(path))
     except OSError as error:
         raise AlgnnError(f"{path} cannot be read: {error.strerror}") from error
-    found = form.from_json(text, str(path), noun)
-    if isinstance(found, Failure) != (noun == "failure"):
-        raise AlgnnError(f"{path} is not a {noun} of a run, by its format: mend its name")
+    if isinstance(found, Failure) != os.fspath(path).endswith(FAILED):
+        kind = "failure" if isinstance(found, Failure) else "record"
+        raise AlgnnError(f"{path} holds the {kind} of a run, by its format: mend its name")
     return found
 
 
