@@ -34,8 +34,6 @@ SEEDS = (42, 43, 44, 45, 46)
 WORKER_BYTES = 2**30  # of the machine's memory, for a worker whose number is not given
 GPU_JOBS = 4  # a small graph does not fill it
 GPU_THREADS = 4  # little is left for the CPU, and waking many threads costs more
-FALSE_STARTS = 3  # in a row
-STALE = 3600.0  # seconds after which a draft is that of a writer who was killed
 
 
 @dataclass
@@ -169,7 +167,7 @@ def carry_out(
     with runs.locked(place):
         for draft in place.rglob(".*.tmp.json"):
             with contextlib.suppress(OSError):
-                if time.time() - draft.stat().st_mtime > STALE:
+                if time.time() - draft.stat().st_mtime > 3600:  # of a writer who was killed
                     draft.unlink()
         left = []
         for task in tasks:
@@ -203,12 +201,10 @@ def _tasks(plans: Iterable[Plan], tally: Tally) -> list[Task]:
         graph = load(name, root=root, seed=draw)
         found = [(plan, planned(plan, graph)) for plan in here]
         tally.plans += [(plan, some[0].configuration) for plan, some in found]
-        steps = list(dict.fromkeys(plan.step for plan in here))
-        seeds = list(dict.fromkeys(seed for plan in here for seed in plan.seeds))
-        pairs = [(plan, run) for plan, some in found for run in some]
-        pairs.sort(key=lambda pair: (steps.index(pair[1].step), seeds.index(pair[1].seed)))
-        for plan, run in pairs:
-            tasks.setdefault(file_name(run), Task(replace(plan, seeds=[run.seed]), run))
+        every = [Task(replace(plan, seeds=[r.seed]), r) for plan, some in found for r in some]
+        seeds = list(dict.fromkeys(task.run.seed for task in every))
+        for task in sorted(every, key=lambda task: seeds.index(task.run.seed)):
+            tasks.setdefault(file_name(task.run), task)
     return list(tasks.values())
 
 
@@ -265,7 +261,7 @@ class _Scheduler:
         self.display.drop(task.run)
         self.left.appendleft(task)
         self.false_starts += 1
-        if self.false_starts > FALSE_STARTS:
+        if self.false_starts > 3:  # in a row
             raise AlgnnError("worker processes cannot be started: see above for the reason")
 
     def hear(self, worker: Worker) -> None:
