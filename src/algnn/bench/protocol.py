@@ -190,8 +190,7 @@ def _check_kept(graph: Data, copies: dict[str, Any], learner: Learner, index: in
 
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     """What `work` gives, and its seconds; all that it queues on a GPU is within the clock."""
-    cuda = torch.cuda.is_available()
-    finish_queue: Callable[[], object] = torch.cuda.synchronize if cuda else lambda: None
+    finish_queue = (torch.cuda if torch.cuda.is_available() else torch.cpu).synchronize
     finish_queue()
     start = perf_counter()
     result = work(*arguments)

@@ -83,8 +83,8 @@ def reason(error: BaseException) -> str:
     """The cause of a failure, in a line."""
     if is_out_of_memory(error):
         return "out of memory"
-    lines = shorten(" ".join(str(error).split()), width=200, placeholder=" …")
-    return f"{type(error).__name__}: {lines}" if lines else type(error).__name__
+    line = shorten(str(error), width=200, placeholder=" …")
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
 def _die_with_parent() -> None:
