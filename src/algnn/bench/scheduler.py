@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pandas as pd
@@ -21,7 +21,7 @@ from algnn import methods as registry
 from algnn.bench import runs
 from algnn.bench.environment import from_kernel
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
-from algnn.bench.processes import Task, Worker, held_back
+from algnn.bench.processes import Worker, held_back
 from algnn.bench.progress import Progress
 from algnn.bench.record import Failure, Record, Run, file_name, same
 from algnn.checks import check_number, resolve_device
@@ -30,10 +30,16 @@ from algnn.files import make_folder
 from algnn.graph.datasets import load
 from algnn.learner import Learner
 
-SEEDS = (42, 43, 44, 45, 46)
 WORKER_BYTES = 2**30  # of the machine's memory, for a worker whose number is not given
 GPU_JOBS = 4  # a small graph does not fill it
 GPU_THREADS = 4  # little is left for the CPU, and waking many threads costs more
+
+
+class Task(NamedTuple):
+    """A plan of one seed, and the run that it is."""
+
+    plan: Plan
+    run: Run
 
 
 @dataclass
@@ -68,7 +74,7 @@ def bench(
     datasets: Sequence[str] | None = None,
     methods: Sequence[str | type[Learner]] | None = None,
     steps: Sequence[int] = (1,),
-    seeds: Sequence[int] = SEEDS,
+    seeds: Sequence[int] = (42, 43, 44, 45, 46),
     *,
     records: str | os.PathLike[str] = "records",
     changes: dict[str, Any] | None = None,
