@@ -78,7 +78,8 @@ def run(
     classes = pd.Index([c for part in stream.classes for c in part])
     tests = tests_of(stream, split)
     correct, figures = [], []
-    measured = _Confidence(stream, tests) if confidence and isinstance(learner, Learner) else None
+    able = confidence and isinstance(learner, Learner)
+    measured = _Confidence(learner, stream, tests) if able else None
     copies: dict[str, tuple[Tensor, Tensor]] = {}
     for session in stream:
         # all of them, but where the graph grows
@@ -140,22 +141,20 @@ def _nodes(tests: pd.DataFrame) -> Tensor:
 class _Confidence:
     """Measures calibration and novelty detection on a second learner with the same state."""
 
-    def __init__(self, stream: ClassStream, tests: pd.DataFrame) -> None:
+    def __init__(self, learner: Learner, stream: ClassStream, tests: pd.DataFrame) -> None:
         step = -(-len(tests) // ASKED)
         parts = (own for _, own in tests.groupby("session"))
         some = [own[:: max(1, min(step, len(own) // FEWEST))] for own in parts]
         self.stream, self.tests = stream, pd.concat(some).sort_values("node")
         self.bins: list[metrics.Matrix] = []
         self.aurocs: list[float] = []
-        self.twin: Learner | None = None
+        self.twin = type(learner)(**learner.get_params())
+        for name in APART:  # which need not be parameters of a user's learner
+            with contextlib.suppress(AttributeError):
+                setattr(self.twin, name, getattr(learner, name))
 
     def measure(self, learner: Learner, graph: Data, asked: pd.DataFrame) -> None:
         """After a session: calibration on test nodes of seen classes, novelty on the next ones'."""
-        if self.twin is None:
-            self.twin = type(learner)(**learner.get_params())
-            for name in APART:  # which need not be parameters of a user's learner
-                with contextlib.suppress(AttributeError):
-                    setattr(self.twin, name, getattr(learner, name))
         # all that a learner has learned is in one attribute, and is replaced, never changed
         self.twin._learned = learner._learned
         seen = (asked["session"] <= len(self.bins)).to_numpy()
