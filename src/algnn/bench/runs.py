@@ -207,9 +207,8 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
             for path, written in paths:
                 if path.stat().st_mtime_ns == written:  # and not written again meanwhile
                     path.unlink()
-                with contextlib.suppress(OSError):  # where something else is left
-                    for parent in list(path.parents)[: len(path.relative_to(home).parts) - 1]:
-                        parent.rmdir()
+                with contextlib.suppress(OSError):  # where something else is left, as at home
+                    os.removedirs(path.parent)
     return [(home / PACK, len(paths)) for home, paths in loose.items()]
 
 
