@@ -280,23 +280,20 @@ class _Scheduler:
         # only now: once there are no more messages, all that it printed is there
         for line in worker.lines(ended):
             self.display.say(worker.task.run, line)
-        for message in said:
-            self.react(worker, *message)
+        for what, *details in said:
+            if worker.settled:  # the rest is from a process that the worker has forked
+                break
+            if what == "ready":
+                worker.ready, self.false_starts = True, 0
+            elif what == "session":
+                self.display.session(worker.task.run, *details)
+            elif what == "done":
+                self.finish(worker.task, runs.read(details[0]), details[1])
+            else:
+                self.give_up(worker.task, *details)
+            worker.settled = what in ("done", "failed")
         if ended:
             self.end(worker)
-
-    def react(self, worker: Worker, what: str, *details: Any) -> None:
-        if worker.settled:  # this is from a process that the worker has forked
-            return
-        if what == "ready":
-            worker.ready, self.false_starts = True, 0
-        elif what == "session":
-            self.display.session(worker.task.run, *details)
-        elif what == "done":
-            self.finish(worker.task, runs.read(details[0]), details[1])
-        else:
-            self.give_up(worker.task, *details)
-        worker.settled = what in ("done", "failed")
 
     def end(self, worker: Worker) -> None:
         """A process has ended: settle its run, unless it has said itself what became of it."""
