@@ -77,12 +77,14 @@ def test_alone_or_with_others(file: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(
-    file: str, changes: dict[str, Any], message: str
+    file: str, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    facts = {"dataset": file, "method": "algnn", "seeds": [1], **changes}
-    with pytest.raises(AlgnnError) as caught:
-        planned(Plan(**facts), load(file))
-    assert message in str(caught.value)
+    plan = Plan(**{"dataset": file, "method": "algnn", "seeds": [1], **changes})
+    for refuse in (lambda: planned(plan, load(file)), lambda: carry_out(plan, tmp_path / "r")):
+        with pytest.raises(AlgnnError) as caught:
+            refuse()
+        assert message in str(caught.value)
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_session_without_test_nodes_is_seen_beforehand(small_graph: Data) -> None:

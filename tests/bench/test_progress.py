@@ -4,22 +4,15 @@ import io
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from algnn.bench.progress import Progress
-from algnn.bench.protocol import Outcome
-from algnn.bench.record import RUN_FACTS, Failure, Record, Run
+from algnn.bench.record import Run
 
 
 def a_run(method: str = "algnn", seed: int = 42, dataset: str = "cora", step: int = 1) -> Run:
     return Run(dataset, {}, method, {}, 2, step, "full", "label", seed, "cpu")
-
-
-def recorded(run: Run, seconds: float = 1.0) -> Record:
-    outcome = Outcome(((0, 1),), np.array([[3, 4]]), np.array([4, 4]), (seconds,), (0.0,), (8,))
-    return Record(**{name: getattr(run, name) for name in RUN_FACTS}, outcome=outcome)
 
 
 def drawn(screen: Progress) -> str:
@@ -32,14 +25,14 @@ def test_counts() -> None:
     left = [a_run(seed=seed) for seed in range(5)]
     shown = Progress(left, 0)
     assert shown.counts() == "0 done · 0 running · 0 failed · 5 left"
-    shown.begin(0, left[0])
-    shown.begin(1, left[1])
+    shown.begin(left[0])
+    shown.begin(left[1])
     assert shown.counts() == "0 done · 2 running · 0 failed · 3 left"
-    shown.finish(0, recorded(left[0]), 1.0)
-    shown.fail(1, Failure(**vars(left[1]), reason="x"))
+    shown.finish(left[0], 87.5, 1.0)
+    shown.fail(left[1], "x")
     assert shown.counts() == "1 done · 0 running · 1 failed · 3 left"
-    shown.begin(0, left[2])
-    shown.drop(0)
+    shown.begin(left[2])
+    shown.drop(left[2])
     assert shown.counts() == "1 done · 0 running · 1 failed · 3 left"
 
 
@@ -57,12 +50,12 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     left = [a_run(seed=1), a_run("bare", 2)]
     shown = Progress(left, 1, None)
     shown.announce("1 worker")
-    shown.begin(0, left[0])
-    shown.say(0, "hello")
-    shown.finish(0, recorded(left[0]), 1.25)
-    shown.begin(0, left[1])
-    shown.fail(0, Failure(**vars(left[1]), reason="out of memory"))
-    shown.say(0, "the end")
+    shown.begin(left[0])
+    shown.say(left[0], "hello")
+    shown.finish(left[0], 87.5, 1.25)
+    shown.begin(left[1])
+    shown.fail(left[1], "out of memory")
+    shown.say(left[1], "\x1b[1mthe end")
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
@@ -70,23 +63,23 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
         "cora algnn step 1 seed 1: hello",
         "[1/2] cora algnn step 1 seed 1: AP 87.50, 1.2 s",
         "[2/2] cora bare step 1 seed 2: failed: out of memory",
-        "the end",
+        "cora bare step 1 seed 2: \x1b[1mthe end",
     ]
 
 
 def test_the_screen() -> None:
     left = [a_run(seed=1), a_run("own.module:Own", 2)]
     screen = Progress(left, 0, True)
-    screen.begin(1, left[1])
+    screen.begin(left[1])
     assert "0 done · 1 running · 0 failed · 1 left" in drawn(screen)
     assert "cora own.module:Own step 1 seed 2" in drawn(screen)
-    screen.session(1, 1, 4)
+    screen.session(left[1], 1, 4)
     whole, own = screen.bars.tasks
     assert (own.completed, own.total) == (1, 4)
-    screen.finish(1, recorded(left[1]), 90.0)
+    screen.finish(left[1], 87.5, 90.0)
     assert "own.module" not in drawn(screen)
     assert (whole.completed, whole.total) == (1, 2)
-    screen.session(1, 2, 4)  # of a run that is over: a cluster may tell late
+    screen.session(left[1], 2, 4)  # of a run that is over: a cluster may tell late
 
 
 def test_the_screen_leaves_failures_and_takes_itself_away(
@@ -96,9 +89,9 @@ def test_the_screen_leaves_failures_and_takes_itself_away(
     shown = Progress(left, 0, True)
     with shown.bars:
         shown.announce("1 worker [of many]")
-        shown.begin(0, left[0])
-        shown.say(0, "[bold]hello")
-        shown.fail(0, Failure(**vars(left[0]), reason="out of memory"))
+        shown.begin(left[0])
+        shown.say(left[0], "[bold]hello")
+        shown.fail(left[0], "out of memory")
     out, err = capsys.readouterr()
     assert out == ""
     for line in (

@@ -129,10 +129,8 @@ def recorded_name(dataset: str) -> str:
 
 def carry_out(plan: Plan, folder: Path, tell: Tell = lambda done, of: None) -> list[Record]:
     """Run a plan in this process, seed after seed."""
-    registry.find(plan.method)
-    resolve_device(plan.device)
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
-    _check_some(seeds=plan.seeds)
+    planned(plan, graph)
     make_folder(folder)
     found, count = list[Record](), len(plan.seeds)
     for seed in plan.seeds:
@@ -155,9 +153,9 @@ def perform(
     asked: Any = {"split": plan.split, "confidence": plan.confidence}
     outcome = protocol.run(learner, stream, lambda i: tell(i + 1, len(stream)), **asked)
     run = _run(plan, graph, stream.base, seed)
-    facts = {name: getattr(run, name) for name in RUN_FACTS}
-    facts |= {"versions": versions(registry.find(plan.method).learner), "machine": machine(jobs)}
-    return Record(**facts, outcome=outcome, started=started)
+    facts: Any = {name: getattr(run, name) for name in RUN_FACTS} | {"started": started}
+    code = versions(registry.find(plan.method).learner)
+    return Record(**facts, outcome=outcome, versions=code, machine=machine(jobs))
 
 
 def rehearse(plan: Plan, seed: int, graph: Data) -> None:

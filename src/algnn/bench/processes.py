@@ -1,7 +1,5 @@
 """Worker processes, from the standard library's forkserver; imports nothing that takes time."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import multiprocessing
@@ -11,13 +9,9 @@ import sys
 from collections.abc import Iterator, MutableMapping
 from multiprocessing import forkserver, resource_tracker
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from algnn.errors import AlgnnError
-
-if TYPE_CHECKING:
-    from algnn.bench.plan import Plan
-    from algnn.bench.record import Run
 
 CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -66,21 +60,14 @@ def has_gpu() -> bool:
     return False
 
 
-class Task(NamedTuple):
-    """A plan of one seed, and the run that it is."""
-
-    plan: Plan
-    run: Run
-
-
 class Worker:
-    """A process that does one task, as its owner sees it."""
+    """A process that does the plan of one task, as its owner sees it."""
 
-    def __init__(self, slot: int, task: Task, setup: dict[str, Any]) -> None:
+    def __init__(self, task: Any, setup: dict[str, Any]) -> None:
         from algnn.bench.worker import work
 
         start_forkserver()
-        self.slot, self.task = slot, task
+        self.task = task
         self.ready, self.settled = False, False  # it has begun; what became of its run is known
         self.unread = b""
         self.messages, messages = CONTEXT.Pipe(duplex=False)

@@ -3,13 +3,12 @@
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from rich import progress as rich
 from rich.console import Console
 from rich.text import Text
 
-from algnn.bench.record import Failure, Record, Run
+from algnn.bench.record import Record, Run
 
 
 class Progress:
@@ -23,20 +22,16 @@ class Progress:
         live = sys.stderr.isatty() if progress is None else progress
         self.shows = "" if progress is False or not left else "bars" if live else "lines"
         self.total, self.reused, self.done, self.failed = len(left), reused, 0, 0
-        self.running: dict[int, tuple[Run, rich.TaskID]] = {}
-        # of each dataset and method the settings that its runs do not have in common
-        cells: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        self.running: dict[Run, rich.TaskID] = {}
+        self.values: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         for run in left:
-            cells[run.dataset, run.method].append(run.settings)
-        self.varying = {
-            cell: [name for name in given[0] if len({repr(one[name]) for one in given}) > 1]
-            for cell, given in cells.items()
-        }
+            for name, value in run.settings.items():
+                self.values[run.dataset, run.method, name].add(repr(value))
         self.bars = rich.Progress(
             rich.TextColumn("{task.description}", markup=False),
             *(rich.BarColumn(), rich.TimeElapsedColumn()),
             *(rich.TextColumn("left:"), rich.TimeRemainingColumn()),
-            console=Console(stderr=True, force_terminal=True, highlight=False),
+            console=Console(stderr=True, force_terminal=self.shows == "bars", highlight=False),
             transient=True,
             redirect_stdout=False,
             disable=self.shows != "bars",
@@ -48,45 +43,42 @@ class Progress:
         before = f" ({self.reused} more done before)" if self.reused else ""
         self._print(f"{self.total} run{'s' * (self.total != 1)} to do{before}, with {where}")
 
-    def begin(self, slot: int, run: Run) -> None:
+    def begin(self, run: Run) -> None:
         """A worker begins a run."""
-        self.running[slot] = run, self.bars.add_task(self.label(run), total=None)
+        self.running[run] = self.bars.add_task(self.label(run), total=None)
         self._count()
 
-    def session(self, slot: int, done: int, count: int) -> None:
-        """A worker has finished `done` of `count` sessions; it may be told late."""
-        if slot in self.running:
-            self.bars.update(self.running[slot][1], completed=done, total=count)
+    def session(self, run: Run, done: int, count: int) -> None:
+        """A run has finished `done` of `count` sessions; it may be told late."""
+        if run in self.running:
+            self.bars.update(self.running[run], completed=done, total=count)
 
-    def finish(self, slot: int, record: Record, seconds: float) -> None:
-        """A worker has finished a run."""
+    def finish(self, run: Run, ap: float, seconds: float) -> None:
+        """A run is done."""
         self.done += 1
-        self.drop(slot)
+        self.drop(run)
         if self.shows == "lines":
-            ap = f"AP {record.outcome.ap:.2f}"
-            self._print(f"{self._count()}{self.label(record)}: {ap}, {seconds:.1f} s")
+            self._print(f"{self._count()}{self.label(run)}: AP {ap:.2f}, {seconds:.1f} s")
 
-    def fail(self, slot: int, failure: Failure) -> None:
-        """A worker's run has failed."""
+    def fail(self, run: Run, reason: str) -> None:
+        """A run has failed."""
         self.failed += 1
-        self.drop(slot)
-        self._print(f"{self._count()}{self.label(failure)}: failed: {failure.reason}", "red")
+        self.drop(run)
+        self._print(f"{self._count()}{self.label(run)}: failed: {reason}", "red")
 
-    def drop(self, slot: int) -> None:
-        """A worker's run is over, or has to be begun again."""
-        if slot in self.running:
-            self.bars.remove_task(self.running.pop(slot)[1])
+    def drop(self, run: Run) -> None:
+        """A run is over, or has to be begun again."""
+        self.bars.remove_task(self.running.pop(run))
         self._count()
 
-    def say(self, slot: int, line: str) -> None:
-        """A worker has printed a line."""
-        run = self.running.get(slot)
-        self._print(line if run is None else f"{self.label(run[0])}: {line}", "dim")
+    def say(self, run: Run, line: str) -> None:
+        """A run has printed a line."""
+        self._print(f"{self.label(run)}: {line}", "dim")
 
-    def label(self, run: Run | Record) -> str:
-        """A run with the settings that differ between the runs at hand."""
-        names = self.varying.get((run.dataset, run.method), ())
-        return label(run) + "".join(f" {name}={run.settings[name]}" for name in names)
+    def label(self, run: Run) -> str:
+        """A run with the settings that differ between the runs of its dataset and method."""
+        varying = (n for n in run.settings if len(self.values[run.dataset, run.method, n]) > 1)
+        return label(run) + "".join(f" {name}={run.settings[name]}" for name in varying)
 
     def counts(self) -> str:
         """Number of runs done, running, failed and left, in words."""
@@ -101,9 +93,7 @@ class Progress:
         return f"[{ended}/{self.total}] " if self.shows == "lines" else ""
 
     def _print(self, line: str, style: str = "") -> None:
-        if self.shows == "lines":
-            print(line, file=sys.stderr, flush=True)
-        elif self.shows:
+        if self.shows:
             self.bars.console.print(Text(line, style=style), soft_wrap=True)
 
 

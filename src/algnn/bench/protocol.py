@@ -78,7 +78,8 @@ def run(
     classes = pd.Index([c for part in stream.classes for c in part])
     tests = tests_of(stream, split)
     correct, figures = [], []
-    measured = _Confidence(stream, tests) if confidence and isinstance(learner, Learner) else None
+    able = confidence and isinstance(learner, Learner)
+    measured = _Confidence(learner, stream, tests) if able else None
     copies: dict[str, tuple[Tensor, Tensor]] = {}
     for session in stream:
         # all of them, but where the graph grows
@@ -140,22 +141,20 @@ def _nodes(tests: pd.DataFrame) -> Tensor:
 class _Confidence:
     """Measures calibration and novelty detection on a second learner with the same state."""
 
-    def __init__(self, stream: ClassStream, tests: pd.DataFrame) -> None:
+    def __init__(self, learner: Learner, stream: ClassStream, tests: pd.DataFrame) -> None:
         step = -(-len(tests) // ASKED)
         parts = (own for _, own in tests.groupby("session"))
         some = [own[:: max(1, min(step, len(own) // FEWEST))] for own in parts]
         self.stream, self.tests = stream, pd.concat(some).sort_values("node")
         self.bins: list[metrics.Matrix] = []
         self.aurocs: list[float] = []
-        self.twin: Learner | None = None
+        self.twin = type(learner)(**learner.get_params())
+        for name in APART:  # which need not be parameters of a user's learner
+            with contextlib.suppress(AttributeError):
+                setattr(self.twin, name, getattr(learner, name))
 
     def measure(self, learner: Learner, graph: Data, asked: pd.DataFrame) -> None:
         """After a session: calibration on test nodes of seen classes, novelty on the next ones'."""
-        if self.twin is None:
-            self.twin = type(learner)(**learner.get_params())
-            for name in APART:  # which need not be parameters of a user's learner
-                with contextlib.suppress(AttributeError):
-                    setattr(self.twin, name, getattr(learner, name))
         # all that a learner has learned is in one attribute, and is replaced, never changed
         self.twin._learned = learner._learned
         seen = (asked["session"] <= len(self.bins)).to_numpy()
@@ -190,8 +189,7 @@ def _check_kept(graph: Data, copies: dict[str, Any], learner: Learner, index: in
 
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     """What `work` gives, and its seconds; all that it queues on a GPU is within the clock."""
-    cuda = torch.cuda.is_available()
-    finish_queue: Callable[[], object] = torch.cuda.synchronize if cuda else lambda: None
+    finish_queue = (torch.cuda if torch.cuda.is_available() else torch.cpu).synchronize
     finish_queue()
     start = perf_counter()
     result = work(*arguments)

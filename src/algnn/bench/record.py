@@ -135,15 +135,15 @@ def rows(outcome: Outcome) -> list[list[float | None]]:
     return [[None if np.isnan(v) else v for v in row] for row in outcome.matrix.tolist()]
 
 
-def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure:
+def from_json(text: bytes, where: str) -> Record | Failure:
     """What `as_json` made, its figures computed anew; errors name the place `where` it was."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = "delete it; algnn bench then does the run anew"
-        raise AlgnnError(f"{where} is not a whole {noun} of a run ({error}): {remedy}") from error
+        raise AlgnnError(f"{where} is not a whole record of a run ({error}): {remedy}") from error
     if not isinstance(found, dict) or "format" not in found:
-        raise AlgnnError(f"{where} is not a {noun} of a run, it has no 'format': move it elsewhere")
+        raise AlgnnError(f"{where} is not a record of a run, it has no 'format': move it elsewhere")
     try:
         if found["format"] == FAILURE_FORMAT:
             return Failure(**_checked({"traceback": "", "split": "test", **found}, Failure))
@@ -152,9 +152,9 @@ def from_json(text: bytes, where: str, noun: str = "record") -> Record | Failure
     except (KeyError, TypeError, ValueError, OverflowError, zlib.error) as error:
         lacks = "it has no " * isinstance(error, KeyError)
         words = " ".join(str(error).split())
-        raise AlgnnError(f"{where} is not a {noun} of a run: {lacks}{words}") from error
+        raise AlgnnError(f"{where} is not a record of a run: {lacks}{words}") from error
     reads = f"this version reads {FORMAT} and {FAILURE_FORMAT!r}"
-    raise AlgnnError(f"{where} is a {noun} of format {found['format']!r}: {reads}")
+    raise AlgnnError(f"{where} is a record of format {found['format']!r}: {reads}")
 
 
 def _outcome(found: Mapping[str, Any]) -> Outcome:

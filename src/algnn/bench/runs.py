@@ -166,14 +166,13 @@ def write(found: Record | Failure, folder: Folder) -> Path:
 
 def read(path: Folder) -> Any:
     """What `write` wrote."""
-    noun = "failure" if os.fspath(path).endswith(FAILED) else "record"
     try:
-        text = Path(path).read_bytes()
+        found = form.from_json(Path(path).read_bytes(), str(path))
     except OSError as error:
         raise AlgnnError(f"{path} cannot be read: {error.strerror}") from error
-    found = form.from_json(text, str(path), noun)
-    if isinstance(found, Failure) != (noun == "failure"):
-        raise AlgnnError(f"{path} is not a {noun} of a run, by its format: mend its name")
+    if isinstance(found, Failure) != os.fspath(path).endswith(FAILED):
+        kind = "failure" if isinstance(found, Failure) else "record"
+        raise AlgnnError(f"{path} holds the {kind} of a run, by its format: mend its name")
     return found
 
 
@@ -208,9 +207,8 @@ def pack(folder: Folder) -> list[tuple[Path, int]]:
             for path, written in paths:
                 if path.stat().st_mtime_ns == written:  # and not written again meanwhile
                     path.unlink()
-                with contextlib.suppress(OSError):  # where something else is left
-                    for parent in list(path.parents)[: len(path.relative_to(home).parts) - 1]:
-                        parent.rmdir()
+                with contextlib.suppress(OSError):  # where something else is left, as at home
+                    os.removedirs(path.parent)
     return [(home / PACK, len(paths)) for home, paths in loose.items()]
 
 

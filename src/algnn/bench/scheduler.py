@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pandas as pd
@@ -21,21 +21,25 @@ from algnn import methods as registry
 from algnn.bench import runs
 from algnn.bench.environment import from_kernel
 from algnn.bench.plan import Plan, at_hand, cross, fit_changes, planned
-from algnn.bench.processes import Task, Worker, held_back
+from algnn.bench.processes import Worker, held_back
 from algnn.bench.progress import Progress
-from algnn.bench.record import Failure, Record, file_name, same
+from algnn.bench.record import Failure, Record, Run, file_name, same
 from algnn.checks import check_number, resolve_device
 from algnn.errors import AlgnnError, InputError
 from algnn.files import make_folder
 from algnn.graph.datasets import load
 from algnn.learner import Learner
 
-SEEDS = (42, 43, 44, 45, 46)
 WORKER_BYTES = 2**30  # of the machine's memory, for a worker whose number is not given
 GPU_JOBS = 4  # a small graph does not fill it
 GPU_THREADS = 4  # little is left for the CPU, and waking many threads costs more
-FALSE_STARTS = 3  # in a row
-STALE = 3600.0  # seconds after which a draft is that of a writer who was killed
+
+
+class Task(NamedTuple):
+    """A plan of one seed, and the run that it is."""
+
+    plan: Plan
+    run: Run
 
 
 @dataclass
@@ -70,7 +74,7 @@ def bench(
     datasets: Sequence[str] | None = None,
     methods: Sequence[str | type[Learner]] | None = None,
     steps: Sequence[int] = (1,),
-    seeds: Sequence[int] = SEEDS,
+    seeds: Sequence[int] = (42, 43, 44, 45, 46),
     *,
     records: str | os.PathLike[str] = "records",
     changes: dict[str, Any] | None = None,
@@ -169,7 +173,7 @@ def carry_out(
     with runs.locked(place):
         for draft in place.rglob(".*.tmp.json"):
             with contextlib.suppress(OSError):
-                if time.time() - draft.stat().st_mtime > STALE:
+                if time.time() - draft.stat().st_mtime > 3600:  # of a writer who was killed
                     draft.unlink()
         left = []
         for task in tasks:
@@ -203,12 +207,10 @@ def _tasks(plans: Iterable[Plan], tally: Tally) -> list[Task]:
         graph = load(name, root=root, seed=draw)
         found = [(plan, planned(plan, graph)) for plan in here]
         tally.plans += [(plan, some[0].configuration) for plan, some in found]
-        steps = list(dict.fromkeys(plan.step for plan in here))
-        seeds = list(dict.fromkeys(seed for plan in here for seed in plan.seeds))
-        pairs = [(plan, run) for plan, some in found for run in some]
-        pairs.sort(key=lambda pair: (steps.index(pair[1].step), seeds.index(pair[1].seed)))
-        for plan, run in pairs:
-            tasks.setdefault(file_name(run), Task(replace(plan, seeds=[run.seed]), run))
+        every = [Task(replace(plan, seeds=[r.seed]), r) for plan, some in found for r in some]
+        seeds = list(dict.fromkeys(task.run.seed for task in every))
+        for task in sorted(every, key=lambda task: seeds.index(task.run.seed)):
+            tasks.setdefault(file_name(task.run), task)
     return list(tasks.values())
 
 
@@ -239,9 +241,8 @@ class _Scheduler:
     def work(self) -> None:
         try:
             while self.left or self.workers:
-                free = set(range(self.setup["jobs"])) - {worker.slot for worker in self.workers}
-                for slot in sorted(free)[: len(self.left)]:
-                    self.start(slot, self.left.popleft())
+                for _ in range(min(self.setup["jobs"] - len(self.workers), len(self.left))):
+                    self.start(self.left.popleft())
                 sources = [source for worker in self.workers for source in worker.sources]
                 ready = set(wait(sources)) if sources else set()
                 for worker in [w for w in self.workers if ready.intersection(w.sources)]:
@@ -252,21 +253,21 @@ class _Scheduler:
             for worker in self.workers:
                 worker.close()
 
-    def start(self, slot: int, task: Task) -> None:
-        self.display.begin(slot, task.run)
+    def start(self, task: Task) -> None:
+        self.display.begin(task.run)
         try:
             with held_back(signal.SIGINT, signal.SIGTERM):  # no process that is not in the list
-                self.workers.append(Worker(slot, task, self.setup))
+                self.workers.append(Worker(task, self.setup))
         except (OSError, EOFError) as error:  # the forkserver or the worker was killed meanwhile
-            self.display.say(slot, f"no process could be started: {error}")
-            self.start_again(slot, task)
+            self.display.say(task.run, f"no process could be started: {error}")
+            self.start_again(task)
 
-    def start_again(self, slot: int, task: Task) -> None:
+    def start_again(self, task: Task) -> None:
         """A process ended before it began its run, which is thus not to blame."""
-        self.display.drop(slot)
+        self.display.drop(task.run)
         self.left.appendleft(task)
         self.false_starts += 1
-        if self.false_starts > FALSE_STARTS:
+        if self.false_starts > 3:  # in a row
             raise AlgnnError("worker processes cannot be started: see above for the reason")
 
     def hear(self, worker: Worker) -> None:
@@ -278,24 +279,21 @@ class _Scheduler:
             ended = True
         # only now: once there are no more messages, all that it printed is there
         for line in worker.lines(ended):
-            self.display.say(worker.slot, line)
-        for message in said:
-            self.react(worker, *message)
+            self.display.say(worker.task.run, line)
+        for what, *details in said:
+            if worker.settled:  # the rest is from a process that the worker has forked
+                break
+            if what == "ready":
+                worker.ready, self.false_starts = True, 0
+            elif what == "session":
+                self.display.session(worker.task.run, *details)
+            elif what == "done":
+                self.finish(worker.task, runs.read(details[0]), details[1])
+            else:
+                self.give_up(worker.task, *details)
+            worker.settled = what in ("done", "failed")
         if ended:
             self.end(worker)
-
-    def react(self, worker: Worker, what: str, *details: Any) -> None:
-        if worker.settled:  # this is from a process that the worker has forked
-            return
-        if what == "ready":
-            worker.ready, self.false_starts = True, 0
-        elif what == "session":
-            self.display.session(worker.slot, *details)
-        elif what == "done":
-            self.finish(worker.slot, runs.read(details[0]), details[1])
-        else:
-            self.give_up(worker.slot, worker.task, *details)
-        worker.settled = what in ("done", "failed")
 
     def end(self, worker: Worker) -> None:
         """A process has ended: settle its run, unless it has said itself what became of it."""
@@ -304,21 +302,21 @@ class _Scheduler:
         if worker.settled:
             return
         if record := _done(worker.task, self.setup["folder"]):  # the last thing it did
-            self.finish(worker.slot, record, sum(record.outcome.learn_seconds))
+            self.finish(worker.task, record, sum(record.outcome.learn_seconds))
         elif not worker.ready:
-            self.start_again(worker.slot, worker.task)
+            self.start_again(worker.task)
         else:
-            self.give_up(worker.slot, worker.task, ended)
+            self.give_up(worker.task, ended)
 
-    def finish(self, slot: int, record: Record, seconds: float) -> None:
+    def finish(self, task: Task, record: Record, seconds: float) -> None:
         self.tally.done.append(record)
-        self.display.finish(slot, record, seconds)
+        self.display.finish(task.run, record.outcome.ap, seconds)
 
-    def give_up(self, slot: int, task: Task, reason: str, traceback: str = "") -> None:
+    def give_up(self, task: Task, reason: str, traceback: str = "") -> None:
         failure = Failure(**vars(task.run), reason=reason, traceback=traceback)
         runs.write(failure, self.setup["folder"])
         self.tally.failed.append(failure)
-        self.display.fail(slot, failure)
+        self.display.fail(task.run, reason)
 
 
 class _Cluster(_Scheduler):
@@ -330,39 +328,41 @@ class _Cluster(_Scheduler):
         from algnn.bench.worker import work_on_cluster
 
         client, topic = self.setup["client"], f"algnn-{uuid4().hex}"
-        client.subscribe_topic(topic, lambda event: self.display.session(*event[1]))
-        running: dict[Any, tuple[int, Task]] = {}
+        begun: list[Run] = []  # a run's sessions are told by its place here
+        tell = self.display.session
+        client.subscribe_topic(topic, lambda event: tell(begun[event[1][0]], *event[1][1:]))
+        running: dict[Any, Task] = {}
         ended: Any = as_completed()
         try:
             while self.left or running:
                 client.wait_for_workers(1)
                 workers = list(client.nthreads())
-                free = set(range(len(workers))) - {slot for slot, _ in running.values()}
-                for slot in sorted(free)[: len(self.left)]:
+                for _ in range(min(len(workers) - len(running), len(self.left))):
                     task = self.left.popleft()
-                    self.display.begin(slot, task.run)
+                    self.display.begin(task.run)
                     name, device = task.plan.dataset, task.run.device
                     there = os.path.abspath(name) if name.endswith(".npz") else name
-                    given = replace(task.plan, dataset=there, device=device), slot, workers, topic
+                    plan = replace(task.plan, dataset=there, device=device)
+                    given = plan, len(begun), workers, topic
+                    begun.append(task.run)
                     future = client.submit(work_on_cluster, *given, pure=False)
-                    running[future] = slot, task
+                    running[future] = task
                     ended.add(future)
                 future = next(ended)
-                slot, task = running.pop(future)
                 error = future.exception()
-                self.settle(slot, task, *((str(error), "") if error else future.result()))
+                self.settle(running.pop(future), *((str(error), "") if error else future.result()))
         finally:
             client.cancel(list(running))
             client.unsubscribe_topic(topic)
 
-    def settle(self, slot: int, task: Task, found: Any, detail: Any) -> None:
+    def settle(self, task: Task, found: Any, detail: Any) -> None:
         if isinstance(found, str):
-            self.give_up(slot, task, found, detail)
+            self.give_up(task, found, detail)
         elif not same(found, task.run):
-            self.give_up(slot, task, "its worker has another version of algnn, method or graph")
+            self.give_up(task, "its worker has another version of algnn, method or graph")
         else:
             runs.write(found, self.setup["folder"])
-            self.finish(slot, found, detail)
+            self.finish(task, found, detail)
 
 
 def _free_memory() -> int:

@@ -52,7 +52,7 @@ def work(plan: Plan, setup: dict[str, Any], messages: Connection, output: Connec
     os._exit(0)  # a learner's threads and exit handlers are not waited for
 
 
-def work_on_cluster(plan: Plan, slot: int, workers: list[str], topic: str) -> tuple[Any, Any]:
+def work_on_cluster(plan: Plan, number: int, workers: list[str], topic: str) -> tuple[Any, Any]:
     """Do a run as a task of Dask: its record and seconds, or its reason and traceback."""
     from distributed import get_worker
 
@@ -62,7 +62,7 @@ def work_on_cluster(plan: Plan, slot: int, workers: list[str], topic: str) -> tu
     with ALONE:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
         try:
-            return _done(plan, jobs, lambda *at: here.log_event(topic, (slot, *at)))
+            return _done(plan, jobs, lambda *at: here.log_event(topic, (number, *at)))
         except BaseException as error:
             return _told(error)
 
@@ -83,8 +83,8 @@ def reason(error: BaseException) -> str:
     """The cause of a failure, in a line."""
     if is_out_of_memory(error):
         return "out of memory"
-    lines = shorten(" ".join(str(error).split()), width=200, placeholder=" …")
-    return f"{type(error).__name__}: {lines}" if lines else type(error).__name__
+    line = shorten(str(error), width=200, placeholder=" …")
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
 def _die_with_parent() -> None:
@@ -102,6 +102,5 @@ def _warm_up(plan: Plan, graph: Data, jobs: int) -> None:
             return
         ring = torch.arange(8)
         tiny = Data(x=torch.eye(8), edge_index=torch.stack([ring, ring.roll(1)]))
-        for method, more in (("bare", {}), ("algnn-paper", {"width": 8})):
-            learner = methods.make(method, "", 0, plan.device, epochs=2, hidden=4, **more)
-            learner.fit(tiny, ring, ring % 2).predict(tiny, ring)
+        learner = methods.make("algnn-paper", "", 0, plan.device, epochs=2, hidden=4, width=8)
+        learner.fit(tiny, ring, ring % 2).predict(tiny, ring)
