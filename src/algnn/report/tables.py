@@ -15,7 +15,7 @@ from algnn.report import verdicts
 from algnn.report.board import standings
 from algnn.report.commands import commands, tuning
 from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, in_order, in_words
-from algnn.report.paper import PAPER_METHODS, paper_figures, paper_space
+from algnn.report.paper import PAPER_METHODS, SPACE, paper_figures
 from algnn.report.table import COLUMNS, WORDS, Both, Column, Table, Value, count, listed, ranked
 
 MEANS = ("mean_ap", "base_accuracy", "macro", "micro")
@@ -157,7 +157,7 @@ def retained(study: Study) -> Table | None:
     for name in study.methods(step=1):
         cells = [study.cell(most[graph], graph, 1, name).retained_bytes for graph in graphs]
         if any(map(len, cells)):
-            known, paper = METHODS.get(name), paper_space(name) or (None, None)
+            known, paper = METHODS.get(name), SPACE.get(name, [None, None])
             words = [known.retains if known else None, *paper]
             rows.append([name, *words, *(_median(kept) for kept in cells)])
     columns = ["method", "keeps between sessions", "keeps, paper", "space, paper"]
