@@ -45,7 +45,7 @@ def demo(
     from algnn.files import write_atomically
     from algnn.graph.datasets import available
     from algnn.methods import METHODS
-    from algnn.report import charts, data, export, style
+    from algnn.report import charts, data, export
 
     usual = [name for name in METHODS if name not in SLOW] if full else list(QUICK)
     names = usual if methods is None else parts(methods)
@@ -66,7 +66,7 @@ def demo(
                 f" {sum(map(len, classes))} classes learned one after another{lost} (average over"
                 " sessions)."
             )
-            chart = charts.of_graph(study, graph, style.styles(study.runs["method"]))
+            chart = charts.of_graph(study, graph)
             write_atomically(out / f"{graph}.png", charts.render(chart))
             print("chart:", out / f"{graph}.png")
     with working("making the page"):

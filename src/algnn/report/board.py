@@ -1,6 +1,6 @@
 """The leaderboard: how the methods stand over all graphs, and the figures that the page draws."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from algnn.bench.runs import summarise
 from algnn.methods import METHODS
 from algnn.report import verdicts
 from algnn.report.data import ALL_LABELS, DEFAULT, SWEEPS, Study, in_order
-from algnn.report.style import FAMILIES, Style
+from algnn.report.style import FAMILIES, Style, styles
 from algnn.report.table import WORDS, count
 
 
@@ -34,9 +34,9 @@ def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
     return found.loc[sorted(found.index, key=ALL_LABELS.__contains__)], compared
 
 
-def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
+def board(study: Study) -> dict[str, Any]:
     """All that the leaderboard and its chart show, as JSON values."""
-    table, _ = standings(study)
+    (table, _), looks = standings(study), styles(study.runs.method)
     ahead = {of: verdicts.leads(study, of) for of in ("ap", "micro")}
     graphs, cells = [], {}
     for name in study.datasets(step=1):

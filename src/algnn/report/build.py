@@ -12,7 +12,7 @@ from algnn.progress import counted
 from algnn.report import tables, verdicts
 from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
 from algnn.report.paper import PAPER_DATASETS, PAPER_METHODS, paper_figures
-from algnn.report.style import STYLES, Style, styles
+from algnn.report.style import STYLES
 from algnn.report.table import WORDS, Chart, Table, count, listed, three
 
 Item = Table | Chart
@@ -46,7 +46,6 @@ class Report:
     notes: tuple[str, ...]
     sections: tuple[Section, ...]
     facts: tuple[tuple[str, str], ...]
-    styles: dict[str, Style]
 
     def all(self, kind: type[Kind]) -> list[Kind]:
         """All tables or all figures, in order."""
@@ -56,17 +55,16 @@ class Report:
 
 def build(study: Study, pictures: bool = False) -> Report:
     """The report of some runs: its tables and, for a document that draws nothing, pictures."""
-    looks, graphs = styles(study.runs.method), study.datasets(step=1)
+    graphs = study.datasets(step=1)
     # matplotlib takes a second, and the page needs none
     figures: Any = import_module("algnn.report.charts") if pictures else None
-    drawn = graphs if pictures else []
     for graph in counted("paired tests", graphs):  # which are kept for all that follows
         for name in study.methods(dataset=graph, step=1):
             study.against(graph, name, "ap")
     several = len(study.hardware) > 1  # where there is but one, its name is left out
     drafts: Drafts = {
         "board": lambda: _board(study, figures),
-        "figures": lambda: [(g, [figures.of_graph(study, g, looks)]) for g in drawn],
+        "figures": lambda: [(g, [figures.of_graph(study, g)]) for g in graphs if figures],
         "results": lambda: [(h * several, _results(study, h)) for h in study.hardware],
         "tuned": lambda: [
             ("", [tables.tuned_means(study)]),
@@ -99,7 +97,6 @@ def build(study: Study, pictures: bool = False) -> Report:
         tuple(_notes(study)),
         (*_numbered(drafts, apart, verdicts.opening(study)), *_missing(study), _section("reading")),
         tuple(_facts(study)),
-        looks,
     )
 
 

@@ -20,7 +20,7 @@ from algnn.bench.significance import Ranking, rank
 from algnn.report.board import standings
 from algnn.report.commands import commands
 from algnn.report.data import DEFAULT, FOCUS, Study
-from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style, drawing
+from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style, drawing, styles
 from algnn.report.table import WORDS, Chart, count, three
 
 Points = Mapping[str, Mapping[Any, pd.DataFrame]]  # for each graph, runs by the value of a setting
@@ -46,7 +46,7 @@ def render(chart: Chart) -> bytes:
 def of_ranks(study: Study) -> tuple[Chart, ...]:
     """Mean ranks with the critical difference, of methods that ran on every graph compared."""
     found, graphs = standings(study)
-    names = [name for name, row in found.iterrows() if row["on"] == len(graphs) and row["rank"] > 0]
+    names = list(found["rank"].dropna().index)
     if len(names) < 3 or len(graphs) < 3:
         return ()
     means = study.means["ap"].loc[names, graphs].T.rename_axis("dataset")
@@ -59,7 +59,7 @@ def of_ranks(study: Study) -> tuple[Chart, ...]:
     return (Chart("ranks", *words, partial(ranks, ranking)),)
 
 
-def of_graph(study: Study, graph: str, looks: Mapping[str, Style]) -> Chart:
+def of_graph(study: Study, graph: str) -> Chart:
     """AP session by session at step 1, on the graph's main hardware: a dozen of the methods."""
     hardware = study.main_hardware(graph)
     every = {n: study.cell(hardware, graph, 1, n) for n in study.methods(hardware, graph, 1)}
@@ -69,8 +69,8 @@ def of_graph(study: Study, graph: str, looks: Mapping[str, Style]) -> Chart:
     some = WORDS["figures"]["stages"]["some"].format(count=len(every), shown=len(best))
     words = _words("stages", values, three, hardware, graph=graph,
                    some=some if len(shown) < len(every) else "")  # fmt: skip
-    made = commands(pd.concat(shown.values()))
-    return Chart(f"stages-{graph}", *words, partial(stages, shown, looks), made)
+    draw = partial(stages, shown, styles(study.runs.method))
+    return Chart(f"stages-{graph}", *words, draw, commands(pd.concat(shown.values())))
 
 
 def of_sweeps(study: Study, name: str) -> Iterator[Chart]:

@@ -72,7 +72,7 @@ def write_csv(study: Study, folder: str | os.PathLike[str]) -> Path:
 
 def page(report: Report) -> str:
     """A report as HTML."""
-    data = json.dumps(board(report.study, report.styles), separators=(",", ":"), allow_nan=False)
+    data = json.dumps(board(report.study), separators=(",", ":"), allow_nan=False)
     return _filled(
         "page.html",
         report=report,
