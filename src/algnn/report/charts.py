@@ -80,8 +80,7 @@ def of_sweeps(study: Study, name: str) -> Iterator[Chart]:
         points = {g: runs for (g, m, h), runs in series.items() if (m, h) == (method, hardware)}
         cells = {graph: study.cell(hardware, graph, 1, method) for graph in points}
         usual = {g: runs.settings.iloc[0].get(name) for g, runs in cells.items() if len(runs)}
-        ap = {g: {value: runs.ap.mean() for value, runs in of.items()} for g, of in points.items()}
-        best = {graph: max(of, key=of.__getitem__) for graph, of in ap.items()}
+        best = {g: max(of, key=lambda value: of[value].ap.mean()) for g, of in points.items()}
         key = f"sensitivity-{name}-{method}-{study.number(hardware)}"
         words = _words("sensitivity", best, "{:g}".format, hardware, method=method, symbol=symbol)
         draw = partial(sensitivity, points, usual, symbol)

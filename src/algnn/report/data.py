@@ -162,16 +162,16 @@ class Study:
 
         Called with graph, method, ``"ap"`` or ``"micro"``, and whether the method is tuned.
         """
-        return cache(self._against)
 
-    def _against(
-        self, graph: str, method: str, figure: str, tuned: bool = False
-    ) -> Comparison | None:
-        ours, theirs = self.drawn(graph, DEFAULT), self.drawn(graph, method, tuned)
-        try:
-            return compare(ours, theirs, figure) if method != DEFAULT else None
-        except InputError:
-            return None
+        @cache
+        def both(graph: str, method: str, tuned: bool) -> dict[str, Comparison]:
+            ours, theirs = self.drawn(graph, DEFAULT), self.drawn(graph, method, tuned)
+            try:
+                return {of: compare(ours, theirs, of) for of in FIGURES if method != DEFAULT}
+            except InputError:
+                return {}
+
+        return lambda graph, method, figure, tuned=False: both(graph, method, tuned).get(figure)
 
     def datasets(
         self, hardware: str | None = None, step: int | None = None, *, scored: bool = True
@@ -251,7 +251,7 @@ def gather(
             "usual": not stream,
             "drawn": _drawn(stream, run.provenance, files[graphs[run.dataset]]),
         })  # fmt: skip
-    found = found.join(pd.DataFrame(facts, found.index))
+    found = found.assign(**pd.DataFrame(facts, found.index))
     tried = runs.iloc[:0] if trials is None else trials
     best = chosen(tried)
     found["tuned"] = found.index.isin(tuned(found, best).index)

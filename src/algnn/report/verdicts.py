@@ -183,16 +183,15 @@ def _networks(study: Study, graphs: Sequence[str], tuned: bool = False) -> Itera
 
 
 def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
-    names = [name for name in study.methods(step=1) if name != DEFAULT]
-    every = [(g, n) for g in graphs for n in names if len(study.anywhere(g, n))]
+    every = [(g, n) for g in graphs for n in study.methods(dataset=g, step=1) if n != DEFAULT]
     found = {pair: one for pair in every if (one := study.against(*pair, "ap"))}
-    few = {pair: one.pairs for pair, one in found.items() if one.pairs < FEW}
+    few = [one.pairs for one in found.values() if one.pairs < FEW]
     lone = sum(one.units == 1 for one in found.values())
     yield TEXT["limits"]
     if len(found) > 1:
         yield TEXT["many"].format(comparisons=count(len(found), "comparison"))
     if few:
-        yield TEXT["few"].format(few=len(few), least=_span(few.values(), "pair"))
+        yield TEXT["few"].format(few=len(few), least=_span(few, "pair"))
     if lone:
         yield TEXT["lone"].format(lone=lone)
     if missing := [name for graph, name in every if (graph, name) not in found]:
