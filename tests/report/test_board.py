@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from algnn.report.board import _short, board, family, standings
-from algnn.report.style import styles
 
 GPU = {"architecture": "x86_64", "processor": "Xeon", "cores": 16, "gpu": "A GPU", "jobs": 1}
 
@@ -19,10 +18,6 @@ def runs(table):
         for method, found in table.items()
         for graph, last in found.items()
     ]
-
-
-def board_of(study):
-    return board(study, styles(study.runs.method))
 
 
 def test_ranks_worked_out_by_hand(study_of):
@@ -61,7 +56,7 @@ def test_accuracy_of_another_machine_counts_and_its_time_does_not(study_of):
         # on the machine with more runs, this one alone counts
         {"method": "gem", "seed": 7, "last": 2, "device": "cuda", "machine": GPU},
     )
-    cells = board_of(study)["cells"]["digits"]
+    cells = board(study)["cells"]["digits"]
     assert cells["lwf"]["ap"] == [70.0, None]
     assert cells["lwf"]["machine"] == "A GPU"
     assert "seconds" not in cells["lwf"]
@@ -79,7 +74,7 @@ def test_what_the_chart_is_drawn_from(make, study_of):
         {"method": "gem", "outcome": replace(outcome, **more)},
         {"method": "gem", "step": 2, "last": 9},
     )
-    (cell,) = board_of(study)["cells"]["digits"].values()
+    (cell,) = board(study)["cells"]["digits"].values()
     assert cell["stages"] == [[90.0, 65.0], [None, None]]
     assert cell["matrix"] == [[90], [80, 50]]
     assert cell["times"] == [[1.5, 3.0]]
@@ -100,7 +95,7 @@ def test_no_number_is_rounded_twice(value, digits, short):
 
 
 def test_the_board_is_plain_json(rich_study, nasty):
-    found = board_of(rich_study)
+    found = board(rich_study)
     assert json.loads(json.dumps(found, allow_nan=False)) == json.loads(json.dumps(found))
     assert [graph["name"] for graph in found["graphs"]] == ["cora", "corafull-graph"]
     assert {method["name"] for method in found["methods"]} == set(rich_study.methods())

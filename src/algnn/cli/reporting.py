@@ -44,7 +44,7 @@ def demo(
     from algnn.bench.plan import cross
     from algnn.cli.showing import tables
     from algnn.graph.datasets import available
-    from algnn.report import charts, data, export, style
+    from algnn.report import charts, data, export
 
     usual = [name for name in METHODS if name not in SLOW] if full else list(QUICK)
     names = usual if methods is None else parts(methods)
@@ -65,7 +65,7 @@ def demo(
                 f"{graph}: {shown[0]} answers {ap[shown[0]]:.1f}% right over {classes} classes"
                 f" learned one after another{lost} (average over sessions)."
             )
-            chart = charts.of_graph(study, graph, style.styles(study.runs["method"]))
+            chart = charts.of_graph(study, graph)
             write_atomically(out / f"{graph}.png", charts.render(chart))
             print("chart:", out / f"{graph}.png")
     with working("making the page"):

@@ -1,6 +1,6 @@
 """The leaderboard: how the methods stand over all graphs, and the figures that the page draws."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,8 @@ from algnn.bench.runs import summarise
 from algnn.methods import METHODS
 from algnn.report import verdicts
 from algnn.report.data import ALL_LABELS, DEFAULT, SWEEPS, Study, in_order
-from algnn.report.style import FAMILIES, Style
+from algnn.report.style import FAMILIES, Style, styles
 from algnn.report.table import WORDS, count
-
-OWN = "your own"  # the family of a user's learner
-SCARCE = 0.01  # a bin with a smaller share of the nodes is no point of a curve
 
 
 def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
@@ -37,41 +34,34 @@ def standings(study: Study) -> tuple[pd.DataFrame, list[str]]:
     return found.loc[sorted(found.index, key=ALL_LABELS.__contains__)], compared
 
 
-def board(study: Study, looks: Mapping[str, Style]) -> dict[str, Any]:
+def board(study: Study) -> dict[str, Any]:
     """All that the leaderboard and its chart show, as JSON values."""
-    table, _ = standings(study)
-    graphs = study.datasets(step=1)
+    (table, _), looks = standings(study), styles(study.runs.method)
     ahead = {of: verdicts.leads(study, of) for of in ("ap", "micro")}
+    graphs, cells = [], {}
+    for name in study.datasets(step=1):
+        sessions = study.select(dataset=name, step=1).outcome.iloc[0].sessions
+        classes = count(sum(map(len, sessions)), "class")
+        about = f"{classes} in {count(len(sessions), 'session')}"
+        leads = [of for of in ahead if ahead[of].get(name)]
+        machine = study.main_hardware(name)
+        graphs.append({"name": name, "about": about, "machine": machine, "leads": leads})
+        runs = {method: study.anywhere(name, method) for method in table.index}
+        cells[name] = {n: _cell(study, name, n, some) for n, some in runs.items() if len(some)}
+    kinds = [family(name) for name in in_order(table.index, list(METHODS))]
     return {
-        "graphs": [_graph(study, g, [of for of in ahead if ahead[of].get(g)]) for g in graphs],
-        "methods": [_method(study, r, looks[r.Index]) for r in table.itertuples()],
+        "graphs": graphs,
+        "methods": [_method(study, row, looks[row.Index]) for row in table.itertuples()],
         **{"ours": DEFAULT, "marks": verdicts.MARKS, "few": verdicts.FEW},
-        "cells": {
-            g: {
-                n: _cell(study, g, n, runs)
-                for n in table.index
-                if len(runs := study.anywhere(g, n))
-            }
-            for g in graphs
-        },
+        "cells": cells,
         **{of: WORDS[of] for of in ("metrics", "kinds")},
-        "families": {
-            family(name): FAMILIES.get(family(name), "vermilion")
-            for name in in_order(table.index, list(METHODS))
-        },
+        "families": {kind: FAMILIES.get(kind, "vermilion") for kind in kinds},
     }
 
 
 def family(method: str) -> str:
     """The family of a method, for its chip and its colour."""
-    return METHODS[method].kind if method in METHODS else OWN
-
-
-def _graph(study: Study, graph: str, leads: list[str]) -> dict[str, Any]:
-    sessions = study.select(dataset=graph, step=1).outcome.iloc[0].sessions
-    classes = sum(map(len, sessions))
-    about = f"{count(classes, 'class')} in {count(len(sessions), 'session')}"
-    return {"name": graph, "about": about, "machine": study.main_hardware(graph), "leads": leads}
+    return METHODS[method].kind if method in METHODS else "your own"
 
 
 def _method(study: Study, row: Any, style: Style) -> dict[str, Any]:
@@ -114,7 +104,8 @@ def _cell(study: Study, graph: str, method: str, runs: pd.DataFrame) -> dict[str
         found["novelty"] = _line(told)
     if curves := [o.reliability for o in outcomes if o.reliability is not None]:
         bins = np.sum(curves, axis=0)
-        bins = bins[bins[:, 0] >= max(1.0, SCARCE * bins[:, 0].sum())]
+        # a bin with less than a hundredth of the nodes is no point of a curve
+        bins = bins[bins[:, 0] >= max(1.0, 0.01 * bins[:, 0].sum())]
         accuracy, sure = ([_short(v) for v in bins[:, i] / bins[:, 0]] for i in (2, 1))
         found["curve"] = [accuracy, [], sure]
     steps = {s: study.cell(hardware, graph, s, method) for s in study.steps(graph, hardware)}

@@ -1,7 +1,7 @@
 """The report: what it says and shows, in which order; how it is written is left to others."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import count as counter
@@ -12,16 +12,16 @@ from algnn.progress import counted
 from algnn.report import tables, verdicts
 from algnn.report.data import ALL_LABELS, FOCUS, UNKNOWN, Study, in_order
 from algnn.report.paper import PAPER_DATASETS, PAPER_METHODS, paper_figures
-from algnn.report.style import STYLES, Style, styles
+from algnn.report.style import STYLES
 from algnn.report.table import WORDS, Chart, Table, count, listed, three
 
 Item = Table | Chart
 Kind = TypeVar("Kind", Table, Chart)
 # headings, empty for none, and what stands below each
-Parts = tuple[tuple[str, tuple[Item, ...]], ...]
+Parts = Sequence[tuple[str, Sequence[Item]]]
 # one of them, with None for what is not there
 Draft = tuple[str, Iterable[Item | None]]
-LONGEST = 200  # characters of a file's name, which gets an ending
+Drafts = Mapping[str, Callable[[], Iterable[Draft]]]  # by section
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,6 @@ class Report:
     notes: tuple[str, ...]
     sections: tuple[Section, ...]
     facts: tuple[tuple[str, str], ...]
-    styles: dict[str, Style]
 
     def all(self, kind: type[Kind]) -> list[Kind]:
         """All tables or all figures, in order."""
@@ -56,17 +55,16 @@ class Report:
 
 def build(study: Study, pictures: bool = False) -> Report:
     """The report of some runs: its tables and, for a document that draws nothing, pictures."""
-    looks, graphs = styles(study.runs.method), study.datasets(step=1)
+    graphs = study.datasets(step=1)
     # matplotlib takes a second, and the page needs none
     figures: Any = import_module("algnn.report.charts") if pictures else None
-    drawn = graphs if pictures else []
     for graph in counted("paired tests", graphs):  # which are kept for all that follows
         for name in study.methods(dataset=graph, step=1):
             study.against(graph, name, "ap")
     several = len(study.hardware) > 1  # where there is but one, its name is left out
-    sections: dict[str, Callable[[], Iterable[Draft]]] = {
+    drafts: Drafts = {
         "board": lambda: _board(study, figures),
-        "figures": lambda: [(g, [figures.of_graph(study, g, looks)]) for g in drawn],
+        "figures": lambda: [(g, [figures.of_graph(study, g)]) for g in graphs if figures],
         "results": lambda: [(h * several, _results(study, h)) for h in study.hardware],
         "tuned": lambda: [
             ("", [tables.tuned_means(study)]),
@@ -82,11 +80,6 @@ def build(study: Study, pictures: bool = False) -> Report:
         "others": lambda: [("", [tables.others(study)])],
         "failed": lambda: [("", [tables.failed(study)])],
     }
-    made: dict[str, Parts] = {}
-    for key in counted("sections", list(sections)):
-        found = [(title, tuple(item for item in items if item)) for title, items in sections[key]()]
-        if parts := tuple(part for part in found if part[1]):
-            made[key] = parts
     names = [f"`{name}`" for name in ALL_LABELS if name in study.methods(step=1)]
     words, s = WORDS["sections"]["results"]["apart"], "s" * (len(names) == 1)
     apart = words.format(names=listed(names), s=s) if names else ""
@@ -102,9 +95,8 @@ def build(study: Study, pictures: bool = False) -> Report:
         ),
         tuple(_headlines(study)),
         tuple(_notes(study)),
-        (*_numbered(made, apart, verdicts.opening(study)), *_missing(study), _section("reading")),
+        (*_numbered(drafts, apart, verdicts.opening(study)), *_missing(study), _section("reading")),
         tuple(_facts(study)),
-        looks,
     )
 
 
@@ -114,25 +106,25 @@ def _section(key: str, parts: Parts = (), **values: str) -> Section:
     return Section(key, words["title"], text, parts)
 
 
-def _numbered(made: Mapping[str, Parts], apart: str, opening: Iterable[str]) -> Iterator[Section]:
-    """Sections with numbers for their tables and figures, and no two files of one name."""
-    seen: set[tuple[type, str]] = set()
-    for i, (section, parts) in enumerate(made.items(), start=1):
-        numbers = {Table: counter(1), Chart: counter(1)}
-        several = sum(isinstance(item, Table) for _, items in parts for item in items) > 1
-        shown = []
-        for title, items in parts:
-            fresh: list[Item] = []
-            for item in items:
-                name = re.sub(r"[^A-Za-z0-9._-]", "_", item.key)[:LONGEST]
-                kind, key, more = type(item), name, counter(2)
-                while (kind, key.lower()) in seen:  # one file on a Mac
-                    key = f"{name}-{next(more)}"
+def _numbered(drafts: Drafts, apart: str, opening: Iterable[str]) -> Iterator[Section]:
+    """Sections that have tables or figures, each with its number and a file name of its own."""
+    places, seen = counter(1), set()
+    for section in counted("sections", list(drafts)):
+        found = [(title, [item for item in items if item]) for title, items in drafts[section]()]
+        if not any(items for _, items in found):
+            continue
+        place, numbers = next(places), {Table: counter(1), Chart: counter(1)}
+        several = sum(isinstance(item, Table) for _, items in found for item in items) > 1
+        for _, items in found:
+            for i, item in enumerate(items):
+                # at most 200 characters, which get an ending; A.csv and a.csv are one file on a Mac
+                name, kind = re.sub(r"[^A-Za-z0-9._-]", "_", item.key)[:200], type(item)
+                names = (f"{name}-{n}" if n > 1 else name for n in counter(1))
+                key = next(key for key in names if (kind, key.lower()) not in seen)
                 seen.add((kind, key.lower()))
-                label = f"{i}.{next(numbers[kind])}" if several or kind is Chart else str(i)
-                fresh.append(replace(item, key=key, number=label))
-            shown.append((title, tuple(fresh)))
-        numbered = _section(section, tuple(shown), apart=apart)
+                label = f"{place}.{next(numbers[kind])}" if several or kind is Chart else str(place)
+                items[i] = replace(item, key=key, number=label)
+        numbered = _section(section, [part for part in found if part[1]], apart=apart)
         yield replace(numbered, text=tuple(opening)) if section == "board" else numbered
 
 
@@ -142,25 +134,24 @@ def _graphs(study: Study) -> list[str]:
 
 def _headlines(study: Study) -> Iterator[tuple[str, str]]:
     runs, words = study.runs, WORDS["head"]
-    nouns = {"method": runs.method.nunique(), "graph": len(_graphs(study))}
-    counts = [count(n, noun) for noun, n in {**nouns, "seed": runs.seed.nunique()}.items()]
-    yield f"{len(runs):,}", f"{'run' if len(runs) == 1 else 'runs'}: {', '.join(counts)}"
+    nouns = {"method": runs.method, "graph": _graphs(study), "seed": runs.seed}
+    counts = ", ".join(count(len(set(found)), noun) for noun, found in nouns.items())
+    yield f"{len(runs):,}", f"{'run' if len(runs) == 1 else 'runs'}: {counts}"
     for figure in ("ap", "micro"):
         if wins := verdicts.leads(study, figure):
             yield f"{sum(wins.values())} of {len(wins)}", words[figure]
     gaps = []
     for graph in study.datasets(step=1):
-        paper = paper_figures(graph, FOCUS)
         here = study.cell(study.main_hardware(graph), graph, 1, FOCUS)
-        if paper and len(here):
+        if len(here) and (paper := paper_figures(graph, FOCUS)):
             gaps.append(here.ap.mean() - paper.ap[0])
     if gaps:
         gap = f"{mean(gaps):+.1f}".replace("-", "−")
         yield gap, words["paper"].format(graphs=count(len(gaps), "graph"))
-    hardware = study.hardware[0] if study.hardware else ""
-    if ratios := tables.fastest(study, hardware):
-        ends = dict.fromkeys([three(ratios[0]), three(ratios[-1])])
-        yield f"{'–'.join(ends)}×", words["speed"].format(hardware=hardware)
+    for hardware in study.hardware[:1]:
+        if ratios := tables.fastest(study, hardware):
+            ends = dict.fromkeys([three(ratios[0]), three(ratios[-1])])
+            yield f"{'–'.join(ends)}×", words["speed"].format(hardware=hardware)
 
 
 def _notes(study: Study) -> Iterator[str]:
@@ -200,8 +191,8 @@ def _facts(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def _board(study: Study, figures: Any) -> Iterator[Draft]:
-    if len(study.methods(step=1)) > 1 and (table := tables.leaderboard(study)):
-        yield "", (table, *(figures.of_ranks(study) if figures else ()))
+    if len(study.methods(step=1)) > 1:
+        yield "", (tables.leaderboard(study), *(figures.of_ranks(study) if figures else ()))
 
 
 def _results(study: Study, hardware: str) -> Iterator[Table | None]:
@@ -212,12 +203,8 @@ def _results(study: Study, hardware: str) -> Iterator[Table | None]:
 
 def _sensitivity(study: Study, figures: Any) -> Iterator[Draft]:
     for name, title in (("width", "Expansion width"), ("gamma", "γ")):
-        series = study.sweeps[name]
-        items: list[Any] = []
-        for method, hardware in dict.fromkeys((m, h) for _, m, h in series if figures):
-            found = {g: p for (g, m, h), p in series.items() if (m, h) == (method, hardware)}
-            items.append(figures.of_sweep(study, name, method, hardware, found))
-        yield title, [*items, tables.sensitivity(study, name)]
+        drawn = figures.of_sweeps(study, name) if figures else ()
+        yield title, (*drawn, tables.sensitivity(study, name))
 
 
 def _missing(study: Study) -> Iterator[Section]:
@@ -227,8 +214,7 @@ def _missing(study: Study) -> Iterator[Section]:
         return
     words = WORDS["sections"]["missing"]
     stand_ins = [f"`{name}-graph`" for name in absent if f"{name}-graph" in study.datasets()]
-    names = listed(stand_ins) if stand_ins else ""
-    why = words["offline" if stand_ins else "download"].format(names=names)
+    why = words["offline"].format(names=listed(stand_ins)) if stand_ins else words["download"]
     section = _section("missing", absent=listed(f"`{name}`" for name in absent), why=why)
     methods = ",".join(in_order(PAPER_METHODS, list(STYLES)))
     seeds = ",".join(map(str, sorted(set(study.runs.seed))))

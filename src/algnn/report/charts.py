@@ -1,7 +1,7 @@
 """The pictures of a Markdown report: what each shows, in words, and how matplotlib draws it."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import ceil, isnan
 from typing import Any, NamedTuple
@@ -20,12 +20,10 @@ from algnn.bench.significance import Ranking, rank
 from algnn.report.board import standings
 from algnn.report.commands import commands
 from algnn.report.data import DEFAULT, FOCUS, Study
-from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style, drawing
+from algnn.report.style import INK, LINE, NARROW, RULE, SERIES, SOFT, Style, drawing, styles
 from algnn.report.table import WORDS, Chart, count, three
 
-Looks = Mapping[str, Style]
 Points = Mapping[str, Mapping[Any, pd.DataFrame]]  # for each graph, runs by the value of a setting
-MARKED = 15  # up to so many points every one has a marker
 LETTER = 8.3  # width of a letter in pixels, with some to spare
 SHOWN = 10  # lines of the best methods in a figure
 
@@ -48,7 +46,7 @@ def render(chart: Chart) -> bytes:
 def of_ranks(study: Study) -> tuple[Chart, ...]:
     """Mean ranks with the critical difference, of methods that ran on every graph compared."""
     found, graphs = standings(study)
-    names = [name for name, row in found.iterrows() if row["on"] == len(graphs) and row["rank"] > 0]
+    names = list(found["rank"].dropna().index)
     if len(names) < 3 or len(graphs) < 3:
         return ()
     means = study.means["ap"].loc[names, graphs].T.rename_axis("dataset")
@@ -61,7 +59,7 @@ def of_ranks(study: Study) -> tuple[Chart, ...]:
     return (Chart("ranks", *words, partial(ranks, ranking)),)
 
 
-def of_graph(study: Study, graph: str, looks: Looks) -> Chart:
+def of_graph(study: Study, graph: str) -> Chart:
     """AP session by session at step 1, on the graph's main hardware: a dozen of the methods."""
     hardware = study.main_hardware(graph)
     every = {n: study.cell(hardware, graph, 1, n) for n in study.methods(hardware, graph, 1)}
@@ -71,21 +69,22 @@ def of_graph(study: Study, graph: str, looks: Looks) -> Chart:
     some = WORDS["figures"]["stages"]["some"].format(count=len(every), shown=len(best))
     words = _words("stages", values, three, hardware, graph=graph,
                    some=some if len(shown) < len(every) else "")  # fmt: skip
-    made = commands(pd.concat(shown.values()))
-    return Chart(f"stages-{graph}", *words, partial(stages, shown, looks), made)
+    draw = partial(stages, shown, styles(study.runs.method))
+    return Chart(f"stages-{graph}", *words, draw, commands(pd.concat(shown.values())))
 
 
-def of_sweep(study: Study, name: str, method: str, hardware: str, points: Points) -> Chart:
-    """Final AP against one setting."""
-    cells = {graph: study.cell(hardware, graph, 1, method) for graph in points}
-    usual = {graph: runs.settings.iloc[0].get(name) for graph, runs in cells.items() if len(runs)}
-    symbol = {"gamma": "γ"}.get(name, name)
-    ap = {g: {value: runs.ap.mean() for value, runs in of.items()} for g, of in points.items()}
-    best = {graph: max(of, key=of.__getitem__) for graph, of in ap.items()}
-    key = f"sensitivity-{name}-{method}-{study.number(hardware)}"
-    words = _words("sensitivity", best, "{:g}".format, hardware, method=method, symbol=symbol)
-    draw = partial(sensitivity, points, usual, symbol)
-    return Chart(key, *words, draw, commands(study.swept(name)))
+def of_sweeps(study: Study, name: str) -> Iterator[Chart]:
+    """Final AP against one setting, for each method and hardware that it was changed on."""
+    series, symbol = study.sweeps[name], {"gamma": "γ"}.get(name, name)
+    for method, hardware in dict.fromkeys((m, h) for _, m, h in series):
+        points = {g: runs for (g, m, h), runs in series.items() if (m, h) == (method, hardware)}
+        cells = {graph: study.cell(hardware, graph, 1, method) for graph in points}
+        usual = {g: runs.settings.iloc[0].get(name) for g, runs in cells.items() if len(runs)}
+        best = {g: max(of, key=lambda value: of[value].ap.mean()) for g, of in points.items()}
+        key = f"sensitivity-{name}-{method}-{study.number(hardware)}"
+        words = _words("sensitivity", best, "{:g}".format, hardware, method=method, symbol=symbol)
+        draw = partial(sensitivity, points, usual, symbol)
+        yield Chart(key, *words, draw, commands(study.runs[study.runs.swept == name]))
 
 
 def _words(
@@ -119,7 +118,7 @@ def canvas(width: float, height: float, margins: Sequence[float]) -> tuple[Figur
     return figure, figure.add_axes((*box, (height - top - bottom) / height))
 
 
-def stages(cells: Mapping[str, pd.DataFrame], looks: Looks) -> Figure:
+def stages(cells: Mapping[str, pd.DataFrame], looks: Mapping[str, Style]) -> Figure:
     """AP after each session, mean and 95% band over seeds."""
     lines = {}
     for method, runs in cells.items():
@@ -210,9 +209,20 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
         axes.fill_between(x, *band, color=style.colour, alpha=0.1, linewidth=0, zorder=1)
         # of many sessions, each method marks others, so that markers do not meet
         every = ceil(len(x) / 6)
-        marked = (i % every, every) if len(x) > MARKED else None
+        marked = (i % every, every) if len(x) > 15 else None
         axes.plot(x, mean, markevery=marked, **style.strokes)
-    _at_ends(axes, lines)
+    # at the right end of each line its name, by a leader and a sample
+    last = {n: axes.transData.transform((1.0, of.each[-1].mean))[1] for n, of in lines.items()}
+    rising = sorted(last, key=last.__getitem__, reverse=True)[::-1]
+    spots = spread([last[name] for name in rising], LINE, LINE / 2 + 1, tall - LINE / 2 - 1)
+    for name, spot in zip(rising, spots, strict=True):
+        style, start = lines[name].style, min(max(last[name], 0), tall)
+        ends = [(wide - right + dx) / wide for dx in (7, 17, 23, 29, 34)]
+        leader: Any = {"color": RULE, "linewidth": 0.9, "solid_capstyle": "butt"}
+        figure.add_artist(Line2D(ends[:2], [start / tall, spot / tall], **leader))
+        sample = {**style.strokes, "linestyle": "-", "markevery": [1], "zorder": 2}
+        figure.add_artist(Line2D(ends[1:4], [spot / tall] * 3, **sample))
+        figure.text(ends[4], spot / tall, short(name), va="center_baseline", ha="left")
     return figure, axes
 
 
@@ -220,24 +230,6 @@ def short(name: str, most: int = 20) -> str:
     """A name that a figure has room for; a user's learner ``module:Class`` goes by its class."""
     text = "".join(c if c.isprintable() else " " for c in name.rpartition(":")[2] or name).strip()
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _at_ends(axes: Any, lines: Mapping[str, Line]) -> None:
-    """Write the names of lines at their right ends."""
-    figure = axes.figure
-    width, height = figure.get_size_inches() * 72
-    right = axes.get_position().x1 * width
-    last = {n: axes.transData.transform((1.0, of.each[-1].mean))[1] for n, of in lines.items()}
-    names = sorted(last, key=last.__getitem__, reverse=True)[::-1]
-    spots = spread([last[name] for name in names], LINE, LINE / 2 + 1, height - LINE / 2 - 1)
-    for name, spot in zip(names, spots, strict=True):
-        style, start = lines[name].style, min(max(last[name], 0), height)
-        x = [(right + dx) / width for dx in (7, 17, 23, 29, 34)]
-        leader: Any = {"color": RULE, "linewidth": 0.9, "solid_capstyle": "butt"}
-        figure.add_artist(Line2D(x[:2], [start / height, spot / height], **leader))
-        sample: Any = {"color": style.colour, "linewidth": style.width, "markevery": [1]}
-        figure.add_artist(Line2D(x[1:4], [spot / height] * 3, **sample, **style.marks))
-        figure.text(x[4], spot / height, short(name), va="center_baseline", ha="left")
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

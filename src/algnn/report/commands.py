@@ -28,12 +28,13 @@ def commands(runs: pd.DataFrame) -> tuple[str, ...]:
         rows = [(*k[:axis], tuple(sorted(set(v))), *k[axis:]) for k, v in groups.items()]
     known = [entry.name for entry in datasets()]
     lines = []
-    for (device, *rest), graphs, steps, names, seeds in rows:
+    for options, graphs, steps, names, seeds in rows:
         methods = ["all"] if set(names) == set(METHODS) else in_order(names, list(METHODS))
-        parts = {"datasets": in_order(graphs, known), "methods": methods}
-        parts |= {"steps": steps, "seeds": seeds}
-        options = [f"--{name} {_joined(values)}" for name, values in parts.items()]
-        lines.append(" ".join(["algnn bench", *options, f"--device {device}", *rest]))
+        lines.append(
+            f"algnn bench --datasets {_joined(in_order(graphs, known))}"
+            f" --methods {_joined(methods)} --steps {_joined(steps)} --seeds {_joined(seeds)}"
+            f" {' '.join(options)}"
+        )
     by = ["swept", "dataset", "method", "device", "alone"]
     for (name, dataset, method, device, alone), group in swept.groupby(by, sort=False):
         values = sorted({changes[name] for changes in group.changes})
@@ -46,14 +47,13 @@ def commands(runs: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _options(run: Any) -> tuple[str, ...]:
-    """The device, and what the command must say beside datasets, methods, steps and seeds."""
+    """What the command must say beside datasets, methods, steps and seeds."""
     # the defaults of a user's learner are not known here, so all its settings are given
     given = run.changes if run.method in METHODS else run.settings
-    changed = {k: v for k, v in given.items() if v != UNKNOWN}
     return (
-        run.device,
+        f"--device {run.device}",
         *([ALONE] if run.alone else []),
-        *(f"--set {_word(f'{name}={_plain(value)}')}" for name, value in changed.items()),
+        *(f"--set {_word(f'{k}={_plain(v)}')}" for k, v in given.items() if v != UNKNOWN),
         *(f"--{name} {_word(value)}" for name, value in run.stream.items() if name != "graph"),
     )
 

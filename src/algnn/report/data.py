@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,9 @@ class Study:
 
     runs: pd.DataFrame
     failures: pd.DataFrame
-    passed_over: int = 0
-    trials: pd.Series = field(default_factory=pd.Series)
-    chosen: pd.DataFrame = field(default_factory=pd.DataFrame)
+    passed_over: int
+    trials: pd.Series
+    chosen: pd.DataFrame
 
     @cached_property
     def _cells(self) -> dict[tuple[str, str, int, str], pd.DataFrame]:
@@ -74,10 +74,6 @@ class Study:
         masks = [self._main[name] == value for name, value in wanted.items() if value is not None]
         return self._main[np.logical_and.reduce(masks)] if masks else self._main
 
-    def swept(self, name: str) -> pd.DataFrame:
-        """Runs at step 1 in which this setting alone differs."""
-        return self.runs[self.runs.swept == name]
-
     @cached_property
     def seen_edges(self) -> pd.DataFrame:
         """Runs at step 1 with nodes that come with their classes, of methods in the main tables."""
@@ -91,7 +87,7 @@ class Study:
         """By setting, then dataset, method and hardware: runs by value, the own one included."""
         found: dict[str, dict[Any, dict[Any, pd.DataFrame]]] = {name: {} for name in SWEEPS}
         for name, series in found.items():
-            groups = self.swept(name).groupby(["dataset", "method", "hardware"])
+            groups = self.runs[self.runs.swept == name].groupby(["dataset", "method", "hardware"])
             for (graph, method, hardware), runs in groups:
                 points = dict(iter(runs.groupby(runs.changes.str.get(name))))
                 usual = self.cell(hardware, graph, 1, method)
@@ -144,9 +140,9 @@ class Study:
         cells, machines = self._by_method[tuned], self._machines.get(dataset, [])
         rest = sorted({hardware for hardware, *_ in cells}) if tuned else []
         found = [cells.get((hardware, dataset, method)) for hardware in (*machines, *rest)]
-        there = [cell for cell in found if cell is not None]
+        there = (cell for cell in found if cell is not None)
         # on the split and order of the means if it has any
-        return next(iter(sorted(there, key=lambda cell: not cell.usual.any())), self.runs[:0])
+        return min(there, key=lambda cell: not cell.usual.any(), default=self.runs[:0])
 
     def anywhere(self, dataset: str, method: str, tuned: bool = False) -> pd.DataFrame:
         """Runs as `drawn` gives them, on the split and order of the means alone."""
@@ -235,30 +231,30 @@ def gather(
     same = [*CELL, "key", "base", "edges", "order", "sha256", "seed"]
     found = given.sort_values("started", kind="stable").drop_duplicates(same, keep="last")
     usual = found[found.order == "label"]
-    graphs = _commonest(zip(found.dataset, found.sha256, strict=True))
-    graphs |= _commonest(zip(usual.dataset, usual.sha256, strict=True))
+    pairs = (pair for some in (found, usual) for pair in some.groupby("dataset").sha256)
+    graphs = {graph: _by_count(hashes)[0] for graph, hashes in pairs}
     files = dict(zip(found.sha256, found.provenance, strict=True))
     # a user's learner has no settings of its own here but those of most graphs, then of most runs
     texts = [json.dumps(one, sort_keys=True) for one in found.settings]
     uses = found.groupby([found.method, pd.Index(texts)]).dataset.agg(["nunique", "size"])
     own = dict(uses.sort_values(["nunique", "size"]).index)  # the last of a method wins in a dict
-    changes = [_changes(run, own) for run in found.itertuples()]
-    streams = [_stream(run, graphs) for run in found.itertuples()]
-    both = list(zip(changes, streams, strict=True))
-    places = zip(streams, found.provenance, found.dataset, strict=True)
+    facts = []
+    for run in found.itertuples():
+        changes, stream = _changes(run, own), _stream(run, graphs)
+        facts.append({
+            "changes": changes,
+            "stream": stream,
+            "differs": in_words(changes, stream),
+            "swept": _swept(changes, stream) if run.step == 1 else "",
+            "main": not (changes or stream),
+            "own": not changes,
+            "usual": not stream,
+            "drawn": _drawn(stream, run.provenance, files[graphs[run.dataset]]),
+        })  # fmt: skip
+    found = found.assign(**pd.DataFrame(facts, found.index))
     tried = runs.iloc[:0] if trials is None else trials
     best = chosen(tried)
-    found = found.assign(
-        changes=changes,
-        stream=streams,
-        differs=[in_words(*one) for one in both],
-        swept=[_swept(*one) if s == 1 else "" for one, s in zip(both, found.step, strict=True)],
-        main=[not (one or of) for one, of in both],
-        own=[not one for one in changes],
-        usual=[not one for one in streams],
-        drawn=[_drawn(one, here, files[graphs[name]]) for one, here, name in places],
-        tuned=found.index.isin(tuned(found, best).index),
-    )
+    found["tuned"] = found.index.isin(tuned(found, best).index)
     # one value that trials chose is no sweep
     values = found.groupby(["swept", *CELL]).key.transform("nunique")
     found.loc[found.tuned & (values == 1), "swept"] = ""
@@ -340,13 +336,5 @@ def _swept(changes: Mapping[str, Any], stream: Mapping[str, Any]) -> str:
     return ""
 
 
-def _commonest(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """For each key the value that it has most often; of equals the first by its text."""
-    counts = Counter(pairs)
-    ranked = sorted(counts, key=lambda pair: (-counts[pair], str(pair[1])))
-    # the last of a key wins in a dict
-    return dict(reversed(ranked))
-
-
-def _by_count(names: pd.Series) -> list[str]:
-    return list(names.value_counts().sort_index().sort_values(ascending=False, kind="stable").index)
+def _by_count(names: Iterable[str]) -> list[str]:
+    return [name for name, _ in Counter(sorted(names)).most_common()]

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -72,7 +72,7 @@ def write_csv(study: Study, folder: str | os.PathLike[str]) -> Path:
 
 def page(report: Report) -> str:
     """A report as HTML."""
-    data = json.dumps(board(report.study, report.styles), separators=(",", ":"), allow_nan=False)
+    data = json.dumps(board(report.study), separators=(",", ":"), allow_nan=False)
     return _filled(
         "page.html",
         report=report,
@@ -130,7 +130,6 @@ def cells(table: Table, row: Row) -> list[dict[str, Any]]:
     return found
 
 
-@cache
 def _source(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 

@@ -5,7 +5,8 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 TABLES: dict[str, Any] = tomllib.loads(files(__package__).joinpath("paper.toml").read_text("utf-8"))
-SPACE: dict[str, tuple[str, str]] = TABLES.pop("space")
+# what a method keeps between sessions, and how much
+SPACE: dict[str, list[str]] = TABLES.pop("space")
 # what there are figures for, in the paper's order
 PAPER_DATASETS, PAPER_METHODS = list(TABLES), list(next(iter(TABLES.values())))
 
@@ -28,9 +29,3 @@ def paper_figures(dataset: str, method: str, step: int = 1) -> PaperFigures | No
         return PaperFigures(*(tuple(entry[key]) for key in ("ap", "af", "seconds")))
     ap = entry.get("ap_by_step", {}).get(str(step))
     return None if ap is None else PaperFigures((ap, None), None, None)
-
-
-def paper_space(method: str) -> tuple[str, str] | None:
-    """What a method keeps between sessions, and how much, by the paper; None where it lacks it."""
-    keeps, order = SPACE.get(method, (None, ""))
-    return None if keeps is None else (keeps, f"O({order})".replace(r"\bar{k}", "k̄"))

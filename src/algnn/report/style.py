@@ -43,19 +43,15 @@ class Style:
         return HUES[self.hue][0]
 
     @property
-    def marks(self) -> dict[str, Any]:
-        """The marker, for matplotlib's `plot`."""
-        inside, edge = (self.colour, 0.6) if self.filled else (PAGE, 1.2)
-        size = 7.5 if self.marker in "*dPX" else 5.8
-        look = {"marker": self.marker, "markersize": size, "markerfacecolor": inside}
-        return {**look, "markeredgecolor": self.colour, "markeredgewidth": edge}
-
-    @property
     def strokes(self) -> dict[str, Any]:
         """The line with its marker, for matplotlib's `plot`."""
         dashes = (0, tuple(d / self.width for d in self.dashes)) if self.dashes else "-"
-        look = {"color": self.colour, "linestyle": dashes, "linewidth": self.width}
-        return {**look, "clip_on": False, "zorder": 2 + self.width, **self.marks}
+        line = {"color": self.colour, "linestyle": dashes, "linewidth": self.width}
+        inside, edge = (self.colour, 0.6) if self.filled else (PAGE, 1.2)
+        size = 7.5 if self.marker in "*dPX" else 5.8
+        marker = {"marker": self.marker, "markersize": size, "markerfacecolor": inside}
+        edges = {"markeredgecolor": self.colour, "markeredgewidth": edge}
+        return {**line, **marker, **edges, "clip_on": False, "zorder": 2 + self.width}
 
 
 STYLES = {

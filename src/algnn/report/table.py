@@ -105,22 +105,21 @@ def ranked(
     barred: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Row, ...]:
     """Rows with the best of each column marked, but of names set apart or barred in a column."""
-    given = [(tuple(values), str(values[0]) in apart) for values in rows]
-    best: list[set[int]] = [set() for _ in given]
-    for i, column in enumerate(columns):
-        out = (barred or {}).get(column.name, ())
-        found = {
-            place: number(values[i])
-            for place, (values, aside) in enumerate(given)
-            if column.best and not aside and values[0] not in out and values[i] is not None
+    # NaN is nothing
+    given = [tuple(None if value != value else value for value in row) for row in rows]
+    best: dict[int, set[Value]] = {}  # by column, of the names in the first one
+    for i, column in ((i, column) for i, column in enumerate(columns) if column.best):
+        out = (*apart, *(barred or {}).get(column.name, ()))
+        rivals = {
+            row[0]: number(row[i]) for row in given if row[i] is not None and row[0] not in out
         }
-        if len(found) > 1:
-            top = (max if column.best == "high" else min)(found.values())
-            for place, value in found.items():
-                # as written: two rows that look the same are both best
-                if column.write(value) == column.write(top):
-                    best[place].add(i)
-    return tuple(Row(v, frozenset(b), aside) for (v, aside), b in zip(given, best, strict=True))
+        if len(rivals) > 1:
+            top = column.write((max if column.best == "high" else min)(rivals.values()))
+            # as written: two rows that look the same are both best
+            best[i] = {name for name, value in rivals.items() if column.write(value) == top}
+    return tuple(
+        Row(row, frozenset(i for i in best if row[0] in best[i]), row[0] in apart) for row in given
+    )
 
 
 def number(value: Any) -> float:

@@ -15,39 +15,36 @@ from algnn.report import verdicts
 from algnn.report.board import standings
 from algnn.report.commands import commands, tuning
 from algnn.report.data import ALL_LABELS, DEFAULT, FOCUS, OURS, Study, in_order, in_words
-from algnn.report.paper import PAPER_METHODS, paper_figures, paper_space
+from algnn.report.paper import PAPER_METHODS, SPACE, PaperFigures, paper_figures
 from algnn.report.table import COLUMNS, WORDS, Both, Column, Table, Value, count, listed, ranked
 
-MEANS = ("mean_ap", "base_accuracy", "macro", "micro")
 TEXT = WORDS["tables"]
 # what the paper compares its own method with, in the order of the registry
 BASELINES = in_order(set(PAPER_METHODS) - {FOCUS}, list(METHODS))
 
 
-def leaderboard(study: Study) -> Table | None:
+def leaderboard(study: Study) -> Table:
     """Every method on every graph, its means, and the verdicts of a paired test on it."""
     found, compared = standings(study)
     words, graphs = TEXT["leaderboard"], study.datasets(step=1)
-    ahead, ap, micro = verdicts.leads(study), study.means["ap"], study.means["micro"]
+    ap, micro = study.means["ap"], study.means["micro"]
     rows: list[list[Value]] = []
     for name, rank, *means, on in found.itertuples():
-        values = [None if isnan(value) else value for value in (rank, *means)]
-        row = [name, *values, f"{on} of {len(compared)}", verdicts.tally(study, name) or None]
-        for graph in graphs:
-            marked = verdicts.mark(study.against(graph, name, "ap"))
-            both = Both(ap[graph][name], micro[graph][name], marked)
-            row.append(None if isnan(both.mean) else both)
-        rows.append(row)
+        marks = [verdicts.mark(study.against(graph, name, "ap")) for graph in graphs]
+        each = map(Both, ap.loc[name, graphs], micro.loc[name, graphs], marks)
+        cells = [None if isnan(both.mean) else both for both in each]
+        against = verdicts.tally(study, name) or None
+        rows.append([name, rank, *means, f"{on} of {len(compared)}", against, *cells])
     paired = any(row[5] for row in rows)
     variants = listed(f"`{name}`" for name in OURS if name != DEFAULT)
     notes = [words["marks"].format(few=verdicts.FEW, variants=variants)] * paired
     columns = [COLUMNS["method"], *(Column(*parts) for parts in words["columns"]), Column("graphs"),
                Column("against"), *(Column(g, "both", "AP / micro") for g in graphs)]  # fmt: skip
     names = verdicts.codes(compared) if compared else "no graph"
-    made = _table(study, "leaderboard", columns, rows, notes=notes, graphs=names)
-    if made is None:
-        return None
+    ahead = verdicts.leads(study)
     won = frozenset(i for i, column in enumerate(columns) if ahead.get(column.name))
+    made = _table(study, "leaderboard", columns, rows, notes=notes, graphs=names)
+    assert made is not None  # every method has a row
     bold = [replace(row, best=won) if row.values[0] == DEFAULT else row for row in made.rows]
     return replace(made, rows=tuple(bold))
 
@@ -62,10 +59,11 @@ def main(study: Study, hardware: str, dataset: str) -> Table | None:
     rows = []
     for name in names:
         runs, paper = study.cell(hardware, dataset, 1, name), papers[name]
-        ap, af = ([_printed(getattr(paper, of, None))] * beside for of in ("ap", "af"))
+        ap, af = ([_printed(paper, of)] * beside for of in ("ap", "af"))
         values = [name, len(runs), summarise(runs.ap), *ap, summarise(runs.af), *af]
         seconds = _mean(runs.learn_seconds[runs.alone])
-        rows.append([*values, seconds, *(summarise(runs[of]).mean for of in MEANS)])
+        others = ("mean_ap", "base_accuracy", "macro", "micro")
+        rows.append([*values, seconds, *(summarise(runs[of]).mean for of in others)])
     runs = study.select(hardware=hardware, dataset=dataset, step=1)
     first, *later = runs.outcome.iloc[0].sessions
     then = " first, then one at a time" * bool(later)
@@ -87,8 +85,7 @@ def tuned_means(study: Study) -> Table | None:
     for name in study.methods(step=1):
         both = {g: study.anywhere(g, name, tuned=True).ap.mean() for g in study.datasets(step=1)}
         if graphs := [g for g, ap in both.items() if not isnan(ap) and not isnan(means[g][name])]:
-            here = means[graphs].reindex([name, DEFAULT]).mean(axis=1, skipna=False)
-            own, ours = (None if isnan(ap) else ap for ap in here)
+            own, ours = means[graphs].reindex([name, DEFAULT]).mean(axis=1, skipna=False)
             again = sum(both[g] for g in graphs) / len(graphs)
             against = verdicts.tally(study, name, tuned=True) or None
             rows.append([name, len(graphs), own, again, ours, against])
@@ -128,7 +125,7 @@ def by_step(study: Study, hardware: str, dataset: str) -> Table | None:
         papers = {n: paper_figures(dataset, n, step) for n in names}
         if any(papers.values()):
             column = Column(f"step {step}, paper", "points", "As printed.")
-            found[column] = {n: _printed(getattr(of, "ap", None)) for n, of in papers.items()}
+            found[column] = {name: _printed(paper, "ap") for name, paper in papers.items()}
     runs = study.select(hardware=hardware, dataset=dataset)
     counts = listed(sorted({len(stages) for stages in runs.stages}, reverse=True))
     where: dict[str, Any] = {"hardware": hardware, "dataset": dataset, "counts": counts}
@@ -157,9 +154,9 @@ def retained(study: Study) -> Table | None:
     for name in study.methods(step=1):
         cells = [study.cell(most[graph], graph, 1, name).retained_bytes for graph in graphs]
         if any(map(len, cells)):
-            known, paper = METHODS.get(name), paper_space(name) or (None, None)
+            known, paper = METHODS.get(name), SPACE.get(name, [None, None])
             words = [known.retains if known else None, *paper]
-            rows.append([name, *words, *(_median(kept) for kept in cells)])
+            rows.append([name, *words, *(kept.median() for kept in cells)])
     columns = ["method", "keeps between sessions", "keeps, paper", "space, paper"]
     sizes = [Column(graph, "bytes", "At the end of the stream.") for graph in graphs]
     runs = study.select(step=1)
@@ -183,7 +180,7 @@ def speeds(study: Study, hardware: str) -> Table | None:
         if len(here) > 1:
             graphs.append(graph)
             column = Column(graph, "ratio", f"Learn seconds over those of {FOCUS}.")
-            found[column] = {name: _median(some) for name, some in here.items()}
+            found[column] = {name: median(some) for name, some in here.items()}
             papers = {name: paper_figures(graph, name) for name in (FOCUS, *BASELINES)}
             seconds = {name: of.seconds[0] for name, of in papers.items() if of and of.seconds}
             if theirs := {n: seconds[n] / seconds[FOCUS] for n in seconds if n != FOCUS}:
@@ -203,7 +200,7 @@ def sensitivity(study: Study, name: str) -> Table | None:
     ]
     symbol = {"gamma": "γ", "width": "the expansion width"}[name]
     names: Any = {"symbol": symbol, "setting": {"gamma": "γ"}.get(name, name)}
-    made = _table(study, "sensitivity", None, rows, study.swept(name), **names)
+    made = _table(study, "sensitivity", None, rows, study.runs[study.runs.swept == name], **names)
     return made and replace(made, key=f"sensitivity-{name}")
 
 
@@ -234,7 +231,7 @@ def others(study: Study) -> Table | None:
     by = ["dataset", "differs", runs.method.map(order.index), "method", "step", "hardware"]
     rows = []
     for (graph, what, _, method, step, hardware), found in runs.groupby(by):
-        kept, seconds = _median(found.retained_bytes), _mean(found.learn_seconds[found.alone])
+        kept, seconds = found.retained_bytes.median(), _mean(found.learn_seconds[found.alone])
         ap, af = summarise(found.ap), summarise(found.af)
         rows.append([method, graph, what, step, len(found), ap, af, seconds, kept, hardware])
     return _table(study, "other-settings", None, rows, runs)
@@ -298,9 +295,6 @@ def _mean(values: pd.Series) -> Summary | None:
     return summarise(values) if values.notna().any() else None
 
 
-def _median(values: Sequence[float]) -> float | None:
-    return float(median(values)) if len(values) else None
-
-
-def _printed(figure: tuple[float, float | None] | None) -> Summary | None:
-    return None if figure is None else Summary(*figure, 0)
+def _printed(paper: PaperFigures | None, of: str) -> Summary | None:
+    figure: tuple[float, float | None] | None = getattr(paper, of, None)
+    return figure and Summary(*figure, 0)

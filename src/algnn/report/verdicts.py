@@ -15,6 +15,7 @@ FEW = 5  # pairs of runs below which a verdict has a hollow mark
 MARKS = {"leads": "▲△", "trails": "▼▽", "undecided": "··"}
 # `joint-ridge` is the paper's method solved at once, no network
 NETWORKS = tuple(name for name in ALL_LABELS if name != "joint-ridge")
+UNIT = ["sha256", "order"]  # a split with an order of classes
 TEXT = WORDS["opening"]
 
 
@@ -132,18 +133,13 @@ def _tuned(study: Study) -> str:
     # where no rival was tuned, upper references and variants of ours may have been
     others = study.tuned[study.tuned.usual].groupby(["dataset", "method"]).groups
     ran = [(g, n) for g, names in against.items() for n in names] or list(others)
-    units = [_units(study.drawn(g, n, tuned=True)) for g, n in ran]
+    units = [study.drawn(g, n, tuned=True).groupby(UNIT).ngroups for g, n in ran]
     return str(TEXT["tuned" if ran else "tried"].format(
         whose="rival" if against else "method",
         trials=_span(best.trials, "setting"), methods=count(best.method.nunique(), "method"),
         graphs=count(best.dataset.nunique(), "graph"), tried=count(len(best), "case"),
         cells=count(len(units), "case"), lone=units.count(1),
     ))  # fmt: skip
-
-
-def _units(runs: pd.DataFrame) -> int:
-    """How many different splits with an order of classes there are among some runs."""
-    return len(runs.groupby(["sha256", "order"]))
 
 
 def _graphs(study: Study) -> list[str]:
@@ -155,7 +151,7 @@ def _compared(study: Study) -> str:
     cells = [len(runs) for g in graphs for n in names if len(runs := study.anywhere(g, n))]
     apart = [name for name in names if name in ALL_LABELS]
     every = (study.drawn(g, n) for g in graphs for n in names)
-    units = [_units(runs) for runs in every if len(runs)]
+    units = [runs.groupby(UNIT).ngroups for runs in every if len(runs)]
     return str(TEXT["compared"].format(
         methods=count(len(names), "method"), graphs=count(len(graphs), "graph"),
         runs=_span(cells, "run"), each=TEXT["each"] * (max(cells) > 1), units=_span(units, "pair"),
@@ -172,33 +168,30 @@ def _networks(study: Study, graphs: Sequence[str], tuned: bool = False) -> Itera
             ahead = study.means["ap"][graph][DEFAULT] - other
             found = study.against(graph, best, "ap", tuned)
             tested += [found] if found else []
-            verdict = found.verdict if found else "unpaired"
-            words = f"{_code(graph)} ({abs(ahead):.1f}, `{best}`, {TEXT['verdicts'][verdict]})"
+            verdict = TEXT["verdicts"][found.verdict if found else "unpaired"]
+            words = f"{_code(graph)} ({abs(ahead):.1f}, `{best}`, {verdict})"
             sides[bool(ahead < 0)].append((-abs(ahead), words))
     below, above = ([words for _, words in sorted(some)] or ["no graph"] for some in sides.values())
+    once = ""
+    if tested and all(one.units == 1 for one in tested):
+        few, pairs = sum(one.pairs < FEW for one in tested), count(tested[0].pairs, "pair")
+        text = TEXT["once" if len(tested) > 1 else "once alone"]
+        once = text.format(few=few, all=len(tested), least=FEW, pairs=pairs)
     if any(sides.values()):
-        few = sum(one.pairs < FEW for one in tested)
-        alone = bool(tested) and all(one.units == 1 for one in tested)
-        once = ""
-        if alone:
-            words = TEXT["once" if len(tested) > 1 else "once alone"]
-            pairs = count(tested[0].pairs, "pair")
-            once = words.format(few=few, all=len(tested), least=FEW, pairs=pairs)
         text = TEXT["networks, tuned" if tuned else "networks"]
         yield text.format(below=listed(below), above=listed(above), once=once)
 
 
 def _limits(study: Study, graphs: Sequence[str]) -> Iterator[str]:
-    names = [name for name in study.methods(step=1) if name != DEFAULT]
-    every = [(g, n) for g in graphs for n in names if len(study.anywhere(g, n))]
+    every = [(g, n) for g in graphs for n in study.methods(dataset=g, step=1) if n != DEFAULT]
     found = {pair: one for pair in every if (one := study.against(*pair, "ap"))}
-    few = {pair: one.pairs for pair, one in found.items() if one.pairs < FEW}
+    few = [one.pairs for one in found.values() if one.pairs < FEW]
     lone = sum(one.units == 1 for one in found.values())
     yield TEXT["limits"]
     if len(found) > 1:
         yield TEXT["many"].format(comparisons=count(len(found), "comparison"))
     if few:
-        yield TEXT["few"].format(few=len(few), least=_span(few.values(), "pair"))
+        yield TEXT["few"].format(few=len(few), least=_span(few, "pair"))
     if lone:
         yield TEXT["lone"].format(lone=lone)
     if missing := [name for graph, name in every if (graph, name) not in found]:
