@@ -331,7 +331,9 @@ def _of_one_kind(labels: list[Any]) -> Array:
         try:
             return np.array([c if isinstance(c, float) else operator.index(c) for c in labels])
         except (TypeError, OverflowError):
-            raise InputError(f"labels holds {strange!r}: give only ints or only strings") from None
+            raise InputError(
+                f"labels holds {strange!r} and the like: give only ints or only strings"
+            ) from None
     raise InputError(f"labels mixes strings with {strange!r}: give only ints or only strings")
 
 
