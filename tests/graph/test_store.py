@@ -196,6 +196,10 @@ def test_a_folder_does_not_pass_for_a_known_graph(tmp_path, monkeypatch, capsys)
     (tmp_path / "citeseer.npz").rename("citeseer")
     with pytest.raises(DatasetError, match=r"write \./citeseer for"):
         algnn.load("citeseer")
+    monkeypatch.chdir(tmp_path / "cora")
+    assert algnn.load(".").provenance["name"] == "cora"
+    assert recorded_name(".") == "./cora"
+    monkeypatch.chdir(tmp_path)
     # what is no graph is in nobody's way
     (tmp_path / "Digits" / "manifest.json").unlink()
     assert len(algnn.load("Digits").y) == 1797

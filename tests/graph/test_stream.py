@@ -223,8 +223,19 @@ def test_graphs_that_cannot_be_streamed_are_refused(small_graph):
         ClassStream("digits")
     with pytest.raises(InputError, match="one of"):
         ClassStream(small_graph).nodes("training", 0)
-    with pytest.raises(IndexError):
-        ClassStream(small_graph)[9]
+    stream = ClassStream(small_graph)
+    for at in (lambda i: stream[i], stream.graph, lambda i: stream.nodes("test", i)):
+        with pytest.raises(IndexError, match="session 9 of a stream of"):
+            at(9)
+
+
+def test_sessions_may_be_counted_from_the_end(small_graph):
+    stream = ClassStream(small_graph, edges="seen")
+    last = len(stream) - 1
+    assert torch.equal(stream.graph(-1).x, stream.graph(last).x)
+    for one, other in zip(stream.nodes("test", -1), stream.nodes("test", last), strict=True):
+        assert one.numel()
+        assert torch.equal(one, other)
 
 
 def test_weights_and_sparse_features_stay_with_their_nodes(small_graph):

@@ -120,7 +120,7 @@ def planned(plan: Plan, graph: Data) -> list[Run]:
 
 def recorded_name(dataset: str) -> str:
     """The dataset's name in records, where a graph of one's own never passes for a known one."""
-    known, own = {entry.name for entry in datasets()}, Path(dataset).name
+    known, own = {entry.name for entry in datasets()}, Path(os.path.abspath(dataset)).name
     if own != own.encode(errors="replace").decode():  # no table of runs could be made of it
         raise InputError(f"{own!r} is not in UTF-8, and records need its name: rename it")
     shown = f"./{own}" if own.lower() in known else own

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def load(name: Name, root: Root = None, seed: int = 42) -> Data:
     if isinstance(found, Path):
         graph, facts = read_npz(found, "optional"), (found.stem, found.name, "as in the file")
     else:
-        place = Path(found.path).name
+        place = Path(os.path.abspath(found.path)).name  # of ".", too
         graph, facts = found.in_memory, (place, place, "as in the folder")
     return inputs_alone(graph) if graph.get("y") is None else finish(graph, *facts, seed)
 

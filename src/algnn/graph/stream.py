@@ -116,15 +116,13 @@ class ClassStream:
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: int) -> Session:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"session {index} of a stream of {len(self)}")
-        index = range(len(self))[index]
+        index = self._place(index)
         nodes, labels = self.nodes("train", index)
         return Session(index, self.classes[index], self.graph(index), nodes, labels)
 
     def graph(self, index: int) -> Data:
         """The graph in session `index`, without labels; ``edges="full"`` shares its tensors."""
-        graph = self._graph
+        index, graph = self._place(index), self._graph
         if self.edges == "full":
             weight = graph.get("edge_weight")
             return Data(x=graph.x, edge_index=graph.edge_index, edge_weight=weight)
@@ -144,10 +142,17 @@ class ClassStream:
         session. For the evaluation; a learner never sees a stream.
         """
         check_choice("split", split, PARTS)
-        chosen = self._graph[f"{split}_mask"].cpu() & (self._session_of == index)
+        here = self._session_of == self._place(index)
+        chosen = self._graph[f"{split}_mask"].cpu() & here
         chosen &= self._graph.y.cpu() >= 0
         original = chosen.nonzero().squeeze(1)
         return self._position[original], self._graph.y.cpu()[original]
+
+    def _place(self, index: int) -> int:
+        """The number of a session, which may be counted from the end."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"session {index} of a stream of {len(self)}")
+        return range(len(self))[index]
 
     def original_ids(self, nodes: Tensor) -> Tensor:
         """The ids [n] that `nodes` [n] of a session have in the graph the stream was made of."""
