@@ -141,6 +141,8 @@ def main(
     there, end = Path(out), time.time() + float(seconds)
     there.mkdir(parents=True, exist_ok=True)
     asked = Path(folder), there, bool(clocks)
+    if clocks and int(jobs) != 1:
+        sys.exit("clocks: what is timed has the machine to itself: give JOBS 1")
     left = wanted(*asked)
     share(left, there, int(jobs), end, device)
     print(f"{len(left) - len(wanted(*asked))} of {len(left)} runs done")
