@@ -85,6 +85,7 @@ def test_weights_of_parallel_edges_add_up():
         ({"a": np.True_, "b": np.False_, "c": None}, [1, 0, -1, -1], None),
         ({"a": 3, "b": 0, "c": -1}, [3, 0, -1, -1], None),
         ({"a": "owl", "b": "fox", "c": "-1", "d": ""}, [1, 0, -1, -1], ["fox", "owl"]),
+        ({"a": "owl", "b": "-1.0"}, [1, 0, -1, -1], ["-1.0", "owl"]),  # a name
     ],
 )
 def test_labels(labels, y, names):
@@ -98,7 +99,7 @@ def test_labels(labels, y, names):
 @pytest.mark.parametrize("dtype", ["float32", "Float32"])
 def test_floats_that_may_be_rounded_are_no_labels(dtype):
     day = pd.Series({"a": 20240101, "b": 20240103}, dtype=dtype)
-    with pytest.raises(InputError, match="labels has type float32: give ints or strings"):
+    with pytest.raises(InputError, match="floats that are not whole, or"):
         algnn.from_pandas(EDGES, labels=day, **NAMES)
     assert algnn.from_pandas(EDGES, labels=day // 2, **NAMES).y.tolist()[:2] == [10120050, 10120052]
 
@@ -210,6 +211,7 @@ def test_networkx():
         ({"source": "from"}, "no column 'from', it has payer, payee, euro"),
         ({"features": FEATURES[1:]}, r"edges\['payer'\] names 'd' in row 0"),
         ({"features": pd.concat([FEATURES, FEATURES[:1]])}, "'d' twice"),
+        ({"features": FEATURES, "labels": pd.Series({"a": 0, "zz": -1})}, "labels names 'zz'"),
         ({"features": FEATURES.assign(age="old")}, r"features\['age'\] holds .*get_dummies"),
         ({"features": FEATURES.assign(age=["0012", "7", "1e3", "4"])}, "holds .* give numbers"),
         ({"features": FEATURES.assign(age=[b"1", 2, 3, 4])}, "holds object values: give numbers"),
@@ -228,10 +230,10 @@ def test_networkx():
         ({"labels": ["owl"]}, "labels is a list"),
         ({"labels": pd.Series({"z": "owl"}), "features": FEATURES}, "labels names 'z' in row 0"),
         ({"labels": pd.Series({"a": "owl", "b": 3})}, "labels mixes strings with 3: give only"),
-        ({"labels": pd.Series({"a": 1.5})}, "labels has type float64: give ints or strings"),
+        ({"labels": pd.Series({"a": 1.5})}, "floats that are not whole, or"),
         ({"labels": pd.Series({"a": -7})}, "y .* must hold integers"),
-        ({"labels": pd.Series({"a": np.inf})}, "labels has type float64: give ints or strings"),
-        ({"labels": pd.Series({"a": 1e300})}, "labels has type float64: give ints or strings"),
+        ({"labels": pd.Series({"a": np.inf})}, "floats that are not whole, or"),
+        ({"labels": pd.Series({"a": 1e300})}, "floats that are not whole, or"),
         ({"labels": pd.Series({"a": [1, 2], "b": [3, 4]})}, r"\[1, 2\] and the like: give only"),
         ({"labels": pd.Series({"a": [1, 2], "b": [3]})}, r"\[1, 2\] and the like: give only"),
         ({"labels": pd.Series({"a": 1j})}, "labels has type complex128: give ints or strings"),

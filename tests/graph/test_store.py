@@ -87,7 +87,7 @@ def test_it_grows_by_a_partition_and_nothing_is_rewritten(tmp_path):
     assert store.fingerprint != algnn.write_graph(graph, tmp_path / "h", 3).fingerprint
     with pytest.raises(InputError, match="have weights"):
         append_nodes(tmp_path / "g", graph.x[:0], [(ends[0], ends[1], None)])
-    with pytest.raises(InputError, match="edges must have no weights, as those before"):
+    with pytest.raises(InputError, match="must have no weights, as those of the graph"):
         write_partitions(tmp_path / "i", graph.x, [(ends[0], ends[1], None), more])
 
 
@@ -363,14 +363,12 @@ def test_bad_tables_are_named(tmp_path):
         ("ann", "source holds 'ann': give ids, whole numbers from 0"),
         ("1.5", "source holds 1.5: give ids"),
         ("1.0", "source holds 0.0: give ids, whole numbers from 0 without decimal points"),
+        (2**64 - 1, f"source holds {2**64 - 1}, which is no id"),
         (2**70, f"source holds {2**70}: give ids"),
     ):
         (tmp_path / "e.csv").write_text(f"source,target\n0,1\n{last},0\n")
         with pytest.raises(DatasetError, match=words):
             list(read_edges(tmp_path / "e.csv"))
-    (tmp_path / "e.csv").write_text(f"source,target\n0,1\n{2**64 - 1},0\n")
-    with pytest.raises(InputError, match=f"edges name source 0 to {2**64 - 1}: ids are 0 to 39"):
-        write_partitions(tmp_path / "g", graph.x, read_edges(tmp_path / "e.csv"))
     (tmp_path / "e.csv").write_text("source,target\n0,1\n\n1,0\n\n")
     assert [chunk[0].tolist() for chunk in read_edges(tmp_path / "e.csv")] == [[0, 1]]
     # in a table of one column an empty line is a row, and without it ids would shift

@@ -12,7 +12,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from algnn.checks import NO_LABEL, check_labels, check_number
+from algnn.checks import NO_LABEL, NO_LABELS, check_labels, check_number
 from algnn.errors import DatasetError, InputError
 from algnn.graph.datasets import finish, inputs_alone
 from algnn.graph.npz import Arrays, graph_of_arrays
@@ -274,10 +274,11 @@ def _numbers(what: str, column: pd.Series, words: bool = False) -> Any:
 def _labels(labels: pd.Series, names: pd.Index) -> Any:
     """A label for each node, ints with -1 or strings with '' where there is none."""
     given = labels.dropna().infer_objects()
-    given = given[~given.astype(str).isin(["", "-1", "-1.0"])]
-    values = check_labels(given, len(given))
+    ids = _ids("labels", given.index, names)
+    known = np.array([label not in NO_LABELS for label in given.tolist()], dtype=bool)
+    values = check_labels(given[known], int(known.sum()))
     found = np.full(len(names), "" if values.dtype.kind == "U" else NO_LABEL, values.dtype)
-    found[_ids("labels", given.index, names)] = values
+    found[ids[known]] = values
     return found
 
 

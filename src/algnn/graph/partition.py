@@ -205,24 +205,28 @@ def _distribute(
     """Append each edge, checked, to the files of its target's partition; whether edges weigh."""
     if not isinstance(edges, Iterable):
         raise InputError(f"edges is a {type(edges).__name__}: give {CHUNKS}")
-    stops = [part.stop for part in rows]
     for chunk in edges:
         arrays = _check_chunk(chunk, rows[-1].stop)
         if weighted not in (None, len(arrays) == 3):
-            raise InputError(f"edges must have {'' if weighted else 'no '}weights, as those before")
+            wanted = f"edges must have {'' if weighted else 'no '}weights"
+            raise InputError(f"{wanted}, as those of the graph, or before")
         weighted = len(arrays) == 3
+        _put_aside(arrays, rows, work)
         if undirected:
             source, target, *weight = arrays
-            both = zip(arrays, (target, source, *weight), strict=True)
-            arrays = [np.concatenate([one, other[source != target]]) for one, other in both]
-        part_of = np.searchsorted(stops, arrays[1], side="right")
-        ends = np.cumsum(np.bincount(part_of, minlength=len(rows)))
-        for part, mine in enumerate(np.split(np.argsort(part_of, kind="stable"), ends[:-1])):
-            for name, array in zip(KINDS, arrays, strict=False):
-                if mine.size:
-                    with naming(work), (work / f"{part}-{name}").open("ab") as file:
-                        file.write(array[mine].data)  # tofile does not notice a full disk
+            apart = source != target
+            _put_aside([one[apart] for one in (target, source, *weight)], rows, work)
     return weighted
+
+
+def _put_aside(arrays: list[npt.NDArray[Any]], rows: list[slice], work: Path) -> None:
+    part_of = np.searchsorted([part.stop for part in rows], arrays[1], side="right")
+    ends = np.cumsum(np.bincount(part_of, minlength=len(rows)))
+    for part, mine in enumerate(np.split(np.argsort(part_of, kind="stable"), ends[:-1])):
+        for name, array in zip(KINDS, arrays, strict=False):
+            if mine.size:
+                with naming(work), (work / f"{part}-{name}").open("ab") as file:
+                    file.write(array[mine].data)  # tofile does not notice a full disk
 
 
 def _check_chunk(chunk: Any, nodes: int) -> list[npt.NDArray[Any]]:
@@ -263,16 +267,20 @@ def _sorted(work: Path, part: int, weighted: bool, limit: int, *, merge: bool) -
             f"memory={limit:,} bytes is too little to sort the {size // 8:,} edges of a partition:"
             f" give {more} times as much, or so many times as many parts to a new graph"
         )
-    arrays = [np.fromfile(file, kind) for file, kind in zip(files, KINDS.values(), strict=True)]
+    kinds = list(zip(files, KINDS.values(), strict=True))[: 2 + weighted]
+    arrays: list[Any] = [np.fromfile(file, kind) for file, kind in kinds]
     for file in files:
         file.unlink()
     order = np.lexsort(arrays[:2])
-    source, target, *weight = (array[order] for array in arrays[: 2 + weighted])
-    if merge and source.size:
-        first = np.flatnonzero(np.append(True, (np.diff(source) != 0) | (np.diff(target) != 0)))
-        source, target = source[first], target[first]
-        weight = [np.add.reduceat(one, first) for one in weight]
-    return source, target, weight[0] if weight else None
+    for place in range(len(arrays)):  # one at a time: `memory` is for few copies
+        arrays[place] = arrays[place][order]
+    del order
+    if merge and arrays[0].size:
+        apart = (np.diff(one) != 0 for one in arrays[:2])
+        first = np.flatnonzero(np.append(True, np.logical_or(*apart)))
+        for place, array in enumerate(arrays):
+            arrays[place] = array[first] if place < 2 else np.add.reduceat(array, first)
+    return arrays[0], arrays[1], arrays[2] if weighted else None
 
 
 def _write_partition(

@@ -228,7 +228,11 @@ def _whole_numbers(file: Path, frame: pd.DataFrame, name: str) -> Ints:
             f"{file}: {name} holds {strange!r}: give ids, whole numbers from 0 without decimal"
             " points, in the place of names"
         )
-    return values
+    if values.max() > np.iinfo(np.int64).max:
+        raise DatasetError(
+            f"{file}: {name} holds {values.max()}, which is no id: ids are rows of x"
+        )
+    return values.astype(np.int64)
 
 
 def _numbers(file: Path, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
