@@ -295,7 +295,7 @@ def test_a_setting_without_a_default(own: str) -> None:
         ("no_such_module:Mine", "there is no module no_such_module, neither in this folder"),
         ("{own}.deeper:Mine", "there is no module {own}.deeper"),
         ("{own}:Nothing", "{own} has no Nothing; its learners are Mine, Plain, Needy, Odd"),
-        ("{own}:Mine.nothing", "has no Mine.nothing"),
+        ("{own}:Mine.nothing", "has no nothing"),
         ("{own}:function", "is no learner: give a subclass of algnn.Learner"),
         ("{own}:number", "is no learner: give a subclass of algnn.Learner"),
         ("{own}:Outer", "is no learner: give a subclass of algnn.Learner"),

@@ -46,7 +46,7 @@ def resolve_device(device: str) -> torch.device:
     except RuntimeError:
         found = None
     if found is None or found.type not in ("cpu", "cuda"):
-        raise DeviceError(f"device={device!r} is no device: use 'auto', 'cpu' or 'cuda'")
+        raise DeviceError(f"device={device!r} is not supported: use 'auto', 'cpu' or 'cuda'")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise DeviceError(
             f"device={device!r} was asked for but torch sees {torch.cuda.device_count()} CUDA"
@@ -289,6 +289,8 @@ def check_labels(labels: Labels, count: int, seen: Array | None = None) -> Array
         _check_none_missing(array, np.isin(array, nothing) | (array != array), seen)
     if array.dtype.kind == "b" or (array.dtype.kind == "f" and all_whole(array)):
         array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        raise InputError("labels holds floats that are not whole, or too large: give ints")
     if array.dtype.kind not in "iuUO":
         raise InputError(f"labels has type {array.dtype}: give ints or strings")
     if array.dtype.kind == "O" or (array.dtype.kind == "u" and (array >= 2**63).any()):

@@ -36,7 +36,9 @@ def make_folder(folder: Path) -> None:
 def picture_path(path: str | os.PathLike[str]) -> Path:
     """The path, if a picture can have this name."""
     if Path(path).suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(f"{path} is no name for a picture: end it in .png, .svg or .pdf")
+        raise InputError(
+            f"{os.fspath(path)!r} is no name for a picture: end it in .png, .svg or .pdf"
+        )
     return Path(path)
 
 

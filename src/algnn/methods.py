@@ -214,12 +214,12 @@ def _imported(path: str) -> Any:
             sys.path.remove(here)
     try:
         return operator.attrgetter(names)(found)
-    except AttributeError:
+    except AttributeError as error:
         kinds = [k for k in vars(found).values() if isinstance(k, type)]
         own = [k.__name__ for k in kinds if issubclass(k, Learner) and k.__module__ == module]
         listed = ", ".join(own) or "none"
         raise InputError(
-            f"method={path!r}: {module} has no {names}; its learners are {listed}"
+            f"method={path!r}: {module} has no {error.name}; its learners are {listed}"
         ) from None
 
 

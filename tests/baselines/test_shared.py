@@ -206,15 +206,19 @@ def test_a_file_with_another_memory_is_refused(small_graph, tmp_path, method, te
 
 
 @pytest.mark.parametrize(
-    ("nodes", "codes", "problem"),
-    [([0, 1], [0, 2], "codes names classes"), ([0, -1], [0, 1], "negative ids")],
+    ("changes", "problem"),
+    [
+        ({"nodes": [0, 1], "codes": [0, 2]}, "codes names classes"),
+        ({"nodes": [0, -1], "codes": [0, 1]}, "negative ids"),
+        ({"walks": [1, 1, 1]}, "walks"),  # which this method does not have
+    ],
 )
-def test_a_memory_of_impossible_nodes_is_refused(small_graph, tmp_path, nodes, codes, problem):
+def test_a_memory_of_impossible_nodes_is_refused(small_graph, tmp_path, changes, problem):
     path = tmp_path / "model.safetensors"
     ERGNN(**{**SMALL, "epochs": 1}).fit(small_graph, [0, 1], [0, 1]).save(path)
     with safe_open(path, "pt") as file:
         header = file.metadata()
-    changed = {"memory.nodes": torch.tensor(nodes), "memory.codes": torch.tensor(codes)}
+    changed = {f"memory.{name}": torch.tensor(values) for name, values in changes.items()}
     save_file(load_file(path) | changed, path, header)
     with pytest.raises(CheckpointError, match=problem):
         ERGNN.load(path, verify=False)

@@ -74,6 +74,7 @@ def test_alone_or_with_others(file: str, tmp_path: Path) -> None:
         ({"changes": {"gamma": -1.0}}, "gamma=-1.0"),
         ({"changes": {"gama": 1.0}}, "'gama' is not a setting"),
         ({"device": "abacus"}, "device='abacus'"),
+        ({"device": "abacus", "dataset": "reddit"}, "device='abacus'"),  # before it is downloaded
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(

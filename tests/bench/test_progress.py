@@ -52,15 +52,17 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     shown.announce("1 worker")
     shown.begin(left[0])
     shown.say(left[0], "hello")
+    shown.say(left[0], "1\t10%\r20%")
     shown.finish(left[0], 87.5, 1.25)
     shown.begin(left[1])
     shown.fail(left[1], "out of memory")
     shown.say(left[1], "\x1b[1mthe end")
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [
+    assert err.split("\n")[:-1] == [
         "2 runs to do (1 more done before), with 1 worker",
         "cora algnn step 1 seed 1: hello",
+        "cora algnn step 1 seed 1: 1\t10%\r20%",
         "[1/2] cora algnn step 1 seed 1: AP 87.50, 1.2 s",
         "[2/2] cora bare step 1 seed 2: failed: out of memory",
         "cora bare step 1 seed 2: \x1b[1mthe end",

@@ -224,11 +224,7 @@ def chosen_penalty(Z: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> float:
 
 
 class Shrunk(SumLearner):
-    """A rival whose head is linear discriminant analysis with a shrunk covariance.
-
-    Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
-    score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
-    """
+    """A rival whose head is linear discriminant analysis with a shrunk covariance."""
 
     shrinkage: float
     _limits: ClassVar = {"shrinkage": (0, 1)}
@@ -246,9 +242,11 @@ class KLDA(Shrunk):
     """KLDA: linear discriminant analysis over random Fourier features of a Gaussian kernel.
 
         Z = √(2/d) cos(H ω + b), ω ~ N(0, 2β), b ~ U[0, 2π), so that zᵀz′ ≈ exp(−β ‖h − h′‖²)
+        Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
+        score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
-    H are the label-free views of `HopEncoder`, and the scores those of `Shrunk`, where the authors'
-    code takes a pseudo-inverse of Σ: docs/baselines.md says why, and what else differs.
+    H are the label-free views of `HopEncoder`. Σ is shrunk as in streaming LDA, where the authors'
+    code takes a pseudo-inverse: docs/baselines.md says why, and what else differs.
 
     Momeni et al., "Continual Learning Using a Kernel-Based Method Over Foundation Models", 2025.
 
@@ -283,10 +281,12 @@ class UGCN(Shrunk):
     """An untrained, wide GCN with streaming linear discriminant analysis.
 
         H_i = tanh(Â H_{i−1} Θ_i), H_0 = X, Θ_i Glorot-uniform and never trained;  Z = [H_1 … H_L]
+        Σ = (G − Σ_c n_c μ_c μ_cᵀ) / N,   Σ_ε = (1 − ε) Σ + ε I
+        score of class c: zᵀ Σ_ε⁻¹ μ_c − ½ μ_cᵀ Σ_ε⁻¹ μ_c
 
-    The scores are those of `Shrunk`. Donghi et al., "The Unreasonable Effectiveness of Randomized
-    Representations in Online Continual Graph Learning", arXiv 2510.06819, 2025. Hayes and Kanan,
-    "Lifelong Machine Learning with Deep Streaming LDA", CVPR Workshops 2020.
+    Donghi et al., "The Unreasonable Effectiveness of Randomized Representations in Online Continual
+    Graph Learning", arXiv 2510.06819, 2025.
+    Hayes and Kanan, "Lifelong Machine Learning with Deep Streaming LDA", CVPR Workshops 2020.
 
     `width` is that of Z, units of all layers together (the paper's we do not know; 4,096 is ours),
     `layers` L, and `shrinkage` ε, 10⁻⁴ in Hayes and Kanan.

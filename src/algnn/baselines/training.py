@@ -283,7 +283,7 @@ class GradientLearner(Learner):
 
     def _check_memory(self, memory: Tensors, weights: Tensors, classes: int) -> None:
         """Raise `CheckpointError` unless nodes and codes, where there are any, belong together."""
-        for name in self._per_node:
+        for name in {*self._per_node, *(memory.keys() & {"nodes", "codes", "sessions", "walks"})}:
             check_tensor(name, memory[name], (memory["codes"].numel(),), torch.int64)
         codes, nodes = memory.get("codes"), memory.get("nodes")
         if codes is not None and not bool(((codes >= 0) & (codes < classes)).all()):

@@ -129,6 +129,8 @@ def recorded_name(dataset: str) -> str:
 
 def carry_out(plan: Plan, folder: Path, tell: Tell = lambda done, of: None) -> list[Record]:
     """Run a plan in this process, seed after seed."""
+    registry.find(plan.method)
+    resolve_device(plan.device)  # before a graph is downloaded
     graph = load(plan.dataset, root=plan.data, seed=plan.draw)
     planned(plan, graph)
     make_folder(folder)

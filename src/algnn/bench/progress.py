@@ -31,7 +31,7 @@ class Progress:
             rich.TextColumn("{task.description}", markup=False),
             *(rich.BarColumn(), rich.TimeElapsedColumn()),
             *(rich.TextColumn("left:"), rich.TimeRemainingColumn()),
-            console=Console(stderr=True, force_terminal=self.shows == "bars", highlight=False),
+            console=Console(stderr=True, force_terminal=True, highlight=False),
             transient=True,
             redirect_stdout=False,
             disable=self.shows != "bars",
@@ -93,7 +93,9 @@ class Progress:
         return f"[{ended}/{self.total}] " if self.shows == "lines" else ""
 
     def _print(self, line: str, style: str = "") -> None:
-        if self.shows:
+        if self.shows == "lines":  # as they are: rich leaves out \r and tabs of what workers print
+            print(line, file=sys.stderr, flush=True)
+        elif self.shows:
             self.bars.console.print(Text(line, style=style), soft_wrap=True)
 
 

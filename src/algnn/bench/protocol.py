@@ -155,6 +155,8 @@ class _Confidence:
 
     def measure(self, learner: Learner, graph: Data, asked: pd.DataFrame) -> None:
         """After a session: calibration on test nodes of seen classes, novelty on the next ones'."""
+        for name, value in learner.get_params().items():  # a user's learner may have set some
+            setattr(self.twin, name, value)
         # all that a learner has learned is in one attribute, and is replaced, never changed
         self.twin._learned = learner._learned
         seen = (asked["session"] <= len(self.bins)).to_numpy()

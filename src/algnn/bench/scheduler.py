@@ -33,6 +33,8 @@ from algnn.learner import Learner
 WORKER_BYTES = 2**30  # of the machine's memory, for a worker whose number is not given
 GPU_JOBS = 4  # a small graph does not fill it
 GPU_THREADS = 4  # little is left for the CPU, and waking many threads costs more
+FALSE_STARTS = 3  # in a row
+STALE = 3600.0  # seconds after which a draft is that of a writer who was killed
 
 
 class Task(NamedTuple):
@@ -173,7 +175,7 @@ def carry_out(
     with runs.locked(place):
         for draft in place.rglob(".*.tmp.json"):
             with contextlib.suppress(OSError):
-                if time.time() - draft.stat().st_mtime > 3600:  # of a writer who was killed
+                if time.time() - draft.stat().st_mtime > STALE:
                     draft.unlink()
         left = []
         for task in tasks:
@@ -267,7 +269,7 @@ class _Scheduler:
         self.display.drop(task.run)
         self.left.appendleft(task)
         self.false_starts += 1
-        if self.false_starts > 3:  # in a row
+        if self.false_starts > FALSE_STARTS:
             raise AlgnnError("worker processes cannot be started: see above for the reason")
 
     def hear(self, worker: Worker) -> None:

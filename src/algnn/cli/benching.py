@@ -208,7 +208,7 @@ def sweep(
 
     setting, usual = SWEEPS[what]
     if setting == "width" and resolve_device(device).type == "cpu":
-        usual = usual[:-1]  # the last would take too long
+        usual = usual[:-1]  # 8192 would take too long
     given = usual if values is None else [part for part in shared.parts(values) if part]
     if not given:
         raise InputError(f"--values is empty: give some, such as {','.join(usual[:3])}")

@@ -240,12 +240,14 @@ def cluster(scheduler: str | None, workers: int = 0) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise InputError(f"a cluster needs dask ({error}): install algnn[cluster]") from error
-    here = {"n_workers": workers, "threads_per_worker": 1} if scheduler is None else {}
-    asked = f"processes of --workers {workers}" if scheduler is None else f"--scheduler {scheduler}"
+    here, failure = {}, f"--scheduler {scheduler} cannot be reached"
+    if scheduler is None:
+        here = {"n_workers": workers, "threads_per_worker": 1}
+        failure = f"--workers {workers} cannot be started"
     try:
         client = distributed.Client(scheduler, **here)
     except (OSError, ValueError) as error:
-        raise InputError(f"{asked} cannot be reached: {error}") from error
+        raise InputError(f"{failure}: {error}") from error
     with client:
         print(f"dashboard: {client.dashboard_link}", file=sys.stderr)
         yield client

@@ -207,7 +207,7 @@ def _lines(lines: Mapping[str, Line], x_name: str, y_name: str) -> tuple[Figure,
         mean, half = np.array([[s.mean, s.ci95 or 0.0] for s in each]).T
         band = np.clip(mean - half, 0, 100), np.clip(mean + half, 0, 100)
         axes.fill_between(x, *band, color=style.colour, alpha=0.1, linewidth=0, zorder=1)
-        # of many sessions, each method marks others, so that markers do not meet
+        # of more than 15 sessions each method marks others, so that markers do not meet
         every = ceil(len(x) / 6)
         marked = (i % every, every) if len(x) > 15 else None
         axes.plot(x, mean, markevery=marked, **style.strokes)

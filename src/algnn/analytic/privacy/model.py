@@ -1,10 +1,11 @@
 """Analytic learning with differentially private sums.
 
 One node with features z, ‖z‖ ≤ 1, and class c adds z zᵀ to G, z to column c of Q and 1 to n_c.
-Weighed by the roots of `SHARES`, which sum to 1, all numbers of the three are one vector, which a
-node moves by √(a ‖z‖⁴ + b ‖z‖² + e) ≤ 1. So noise of scale σ on every coordinate, once per session
-on its own sums, is the Gaussian mechanism with sensitivity 1. Undoing the weights afterwards, and
-any other processing of the result, costs nothing.
+Weighed by the roots of their shares a, b and e of the budget (`SHARES`, a + b + e = 1), all numbers
+of the three are one vector, which a node moves by √(a ‖z‖⁴ + b ‖z‖² + e) ≤ 1. Two sets of labelled
+nodes are neighbours if one has a node more, in the same graph. So noise of scale σ on every
+coordinate, once per session on its own sums, is the Gaussian mechanism with sensitivity 1. Undoing
+the weights afterwards, and any other processing of the result, costs nothing.
 """
 
 import math
