@@ -355,9 +355,9 @@ class ALGNN(Lifecycle):
             span = span.extended(sample)
             return span, NoveltyModel.of(sums.padded(span.rank), span.coordinates(sample))
 
-        span, familiar = known.novelty_models.get(inputs_of(graph), build)
+        span, model = known.novelty_models.get(inputs_of(graph), build)
         coordinates = map(span.coordinates, self._features(graph, nodes, known.features))
-        return torch.cat([*map(familiar.novelty, coordinates), familiar.centre[:0]])
+        return torch.cat([*map(model.novelty, coordinates), model.centre[:0]])
 
     def _settle(self) -> None:
         known: State | None = self._learned
