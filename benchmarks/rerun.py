@@ -6,11 +6,11 @@
 
 `algnn bench` gives each run a process of its own, whose start takes longer than a short run where
 there is a GPU. Here each of JOBS processes does one run after another, as `algnn run` does: short
-and long ones in turns, as the first keep the CPU busy and the last the GPU. Runs
-that today's code has done are left out, those in OUT too, so the same command goes on. After
-SECONDS no run is begun that would not be done by then. With NVIDIA's MPS (docs/benchmark.md) and
-JOBS 16 an H200 does some two thousand of the shortest runs in ten minutes, and some thirty of the
-longest (`docs/ablation/repeats.json`, under `time`).
+and long ones in turns, as the first keep the CPU busy and the last the GPU. Runs that today's code
+has done are left out, those in OUT too, so the same command goes on. After SECONDS no run is begun
+that would not be done by then. With NVIDIA's MPS (docs/benchmark.md) and JOBS 16 an H200 does some
+two thousand of the shortest runs in ten minutes, and some thirty of the longest
+(`docs/ablation/repeats.json`, under `time`).
 
 With JOBS 1 and `clocks`, those that had the machine to themselves are done instead, graph by graph,
 each after a rehearsal as in `algnn bench --jobs 1`.

@@ -319,15 +319,19 @@ class Seeded(ALGNN):
     def __init__(self, gamma: float = 0.1) -> None:
         super().__init__(gamma=gamma)
 
+    def _learn(self, *given: Any) -> Any:
+        self.gamma = 0.2  # as a user's own learner may
+        return super()._learn(*given)
+
     def predict_proba(self, graph: Data, nodes: Any = None) -> Any:
-        self.asked.add((self.seed, self.device))
+        self.asked.add((self.seed, self.device, self.gamma))
         return super().predict_proba(graph, nodes)
 
 
-def test_who_is_asked_for_confidence_has_the_seed_of_who_learned(small_graph: Data) -> None:
+def test_who_is_asked_for_confidence_has_the_parameters_of_who_learned(small_graph: Data) -> None:
     Seeded.asked = set()
     run(methods.make(Seeded, "digits", seed=7, device="cpu"), ClassStream(small_graph))
-    assert Seeded.asked == {(7, "cpu")}
+    assert Seeded.asked == {(7, "cpu", 0.2)}
 
 
 @pytest.mark.parametrize("edges", ["full", "seen"])

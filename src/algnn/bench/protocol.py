@@ -149,14 +149,13 @@ class _Confidence:
         self.bins: list[metrics.Matrix] = []
         self.aurocs: list[float] = []
         self.twin = type(learner)(**learner.get_params())
-        for name in APART:  # which need not be parameters of a user's learner
-            with contextlib.suppress(AttributeError):
-                setattr(self.twin, name, getattr(learner, name))
 
     def measure(self, learner: Learner, graph: Data, asked: pd.DataFrame) -> None:
         """After a session: calibration on test nodes of seen classes, novelty on the next ones'."""
-        for name, value in learner.get_params().items():  # a user's learner may have set some
-            setattr(self.twin, name, value)
+        # a user's learner may set some as it learns, and those apart need not be parameters
+        for name in {*learner.get_params(), *APART}:
+            with contextlib.suppress(AttributeError):
+                setattr(self.twin, name, getattr(learner, name))
         # all that a learner has learned is in one attribute, and is replaced, never changed
         self.twin._learned = learner._learned
         seen = (asked["session"] <= len(self.bins)).to_numpy()

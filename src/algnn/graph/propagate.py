@@ -172,11 +172,9 @@ def equal(one: Tensor, other: Tensor) -> bool:
     """Whether two matrices, dense or sparse, have the same entries."""
     if other.layout == torch.strided:
         return torch.equal(one.to_dense(), other)
-    a, b = to_csr(one), to_csr(other)
-    same_places = a.crow_indices().equal(b.crow_indices()) and a.col_indices().equal(
-        b.col_indices()
-    )
-    return same_places and a.values().equal(b.values())
+    both = (to_csr(one), to_csr(other))
+    parts = ((m.crow_indices(), m.col_indices(), m.values()) for m in both)
+    return all(map(torch.equal, *parts))
 
 
 def without_diagonal(matrix: Tensor, first: int = 0) -> Tensor:

@@ -35,11 +35,12 @@ MOST_RIVALS = 100
 MOST_PULL = 700.0  # the logarithm of a pull on a score is searched between this and its negative
 # The mixture, as one β does not suit dozens of classes, which differ in scatter: from FEW on, and
 # in full from MANY, the blunt softmax has this share, its inverse temperature is this fraction of
-# the sharp one's, and the sharp one's is so much above β.
+# the sharp one's, and the sharp one's is so much above β. Chosen on validation nodes of nine graphs
+# with 3 to 70 classes, two of them with more than ten.
 FEW, MANY = 10, 20
 BLUNT_SHARE, BLUNT_FRACTION, SHARPER = 0.3, 0.3, 1.5
 # The sample of a graph has so many nodes and moves β by at most this factor, to the power 1/2 where
-# so many nodes tell and nearly in full where far more do.
+# so many nodes tell and nearly in full where far more do. Chosen on validation nodes of 13 graphs.
 SAMPLE, MOST_MOVE, HALF_TOLD = 2048, 1.3, 200
 # Weights of the sample are exponential in the size of scores: this keeps them from extremes.
 TILT_PENALTY = 0.01
