@@ -314,7 +314,7 @@ class Certain(ALGNN):
 class Seeded(ALGNN):
     """Its constructor knows no seed, and it says with which one it is asked."""
 
-    asked: ClassVar[set[tuple[int, str]]]
+    asked: ClassVar[set[tuple[int, str, float]]]
 
     def __init__(self, gamma: float = 0.1) -> None:
         super().__init__(gamma=gamma)
